@@ -1,7 +1,7 @@
-"""Ironworks: a deep-learning compiler that you can watch working. Everything a notebook needs is
-named here.
+"""Ironworks: a deep-learning compiler that you can watch working.
 
-Names are loaded when they are first used, so that a shell command starts quickly.
+Everything a notebook needs is named here. Names are loaded when they are first used, so that a
+shell command starts quickly.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from explorer.options import Options
     from explorer.passes.pipeline.registry import compiler_pass, forget_pass
     from explorer.passes.simplify.bind_symbols import bind_symbols
-    from explorer.passes.simplify.own_rewrite import rewrite
+    from explorer.passes.simplify.rewrite_rule import rewrite
     from explorer.plugins import load as plugin
     from explorer.plugins.own_policies import forget_policy, policy
     from explorer.relax.dispatch import library
     from explorer.training.runs.fit import fit
+    from explorer.tuning.compare import compare
     from explorer.tuning.edited_kernel import try_kernel
     from explorer.tuning.forecast import check
-    from explorer.tuning.inside.traced import kernel_parts
+    from explorer.tuning.inside.kernel_parts import kernel_parts
     from explorer.tuning.race import race
     from explorer.tuning.sweep import sweep
-    from explorer.tuning.what_if import compare
 
 __version__ = "0.1.0"
 
@@ -55,7 +55,7 @@ _HOME = {
     "Stage": ("explorer.ir.stage", "Stage"),
     "bind_symbols": ("explorer.passes.simplify.bind_symbols", "bind_symbols"),
     "check": ("explorer.tuning.forecast", "check"),
-    "compare": ("explorer.tuning.what_if", "compare"),
+    "compare": ("explorer.tuning.compare", "compare"),
     "compile": ("explorer.compiler", "compile"),
     "compiler_pass": ("explorer.passes.pipeline.registry", "compiler_pass"),
     "device": ("explorer.compiler", "device_of"),
@@ -69,10 +69,10 @@ _HOME = {
     "load": ("explorer.frontends.load", "load"),
     "plugin": ("explorer.plugins", "load"),
     "policy": ("explorer.plugins.own_policies", "policy"),
-    "rewrite": ("explorer.passes.simplify.own_rewrite", "rewrite"),
+    "rewrite": ("explorer.passes.simplify.rewrite_rule", "rewrite"),
     "race": ("explorer.tuning.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
-    "kernel_parts": ("explorer.tuning.inside.traced", "kernel_parts"),
+    "kernel_parts": ("explorer.tuning.inside.kernel_parts", "kernel_parts"),
     "try_kernel": ("explorer.tuning.edited_kernel", "try_kernel"),
     # models written in Python
     "cond": ("explorer.frontends.tracing.control.branches", "cond"),
@@ -134,6 +134,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
     if name not in _HOME:
         raise AttributeError(f"module 'explorer' has no attribute {name!r}")
     module, attribute = _HOME[name]
@@ -145,4 +146,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Return the public names, those not loaded yet included."""
     return sorted({*globals(), *_HOME})

@@ -1,9 +1,9 @@
-"""What this process may use of the machine: cores and memory, the least that anybody allows.
+"""Cores and memory that this process may use: the smallest of all limits.
 
-The system's affinity, the quota of its control groups (versions 1 and 2, also seen from within a
-container), and what JupyterHub and Binder tell a server: `CPU_LIMIT` in cores, `MEM_LIMIT` in
-bytes. How many cores the machine reports does not matter: more threads than a quota lets run stand
-still together.
+Limits are the system's affinity, the quota of the control groups (versions 1 and 2, also seen from
+within a container), and the variables that JupyterHub and Binder set: `CPU_LIMIT` in cores,
+`MEM_LIMIT` in bytes. The number of cores of the machine does not matter: threads beyond a quota are
+stopped together.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ LOOKS, BETWEEN_SECONDS = 3, 0.001  # at what runs now: what runs for a moment is
 
 
 def cores() -> int:
-    """How many threads of this process can run at once; at least one. Of a core that is allowed in
-    part nothing counts: a thread on it would make the others wait."""
+    """Return how many threads of this process can run at once; at least one.
+
+    A core that is allowed in part does not count: a thread on it would make the others wait.
+    """
     allowed = (reported_cores(), *_of_quotas(), *_of_variable(CPU_LIMIT))
     return max(1, int(min(allowed)))
 
 
 def reported_cores() -> int:
-    """How many cores the system would let this process run on, whatever its quota is."""
+    """Return how many cores the system lets this process run on, quota aside."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def idle_cores() -> int:
-    """How many more threads could run at once now than those that do, of this process or any other:
-    all but the caller's core where the system does not tell what runs.
+    """Return how many more threads could run now than those that do, of any process.
+
+    Where the system does not report running threads, that is every core but the caller's.
     """
     looks = [n for look in range(LOOKS) for n in _running(look)]
     unused = (os.cpu_count() or 1) - min(looks) if looks else NO_LIMIT
@@ -45,7 +48,7 @@ def idle_cores() -> int:
 
 
 def memory_bytes() -> int:
-    """The most that this process may ever hold."""
+    """Return the most bytes that this process may ever hold."""
     limits = [limit for limit, _ in _memory_groups()]
     limits += [int(n) for n in _of_variable(MEM_LIMIT)]
     limits += _of_process()
@@ -53,15 +56,16 @@ def memory_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """The memory that can still be had: of the machine, of its container, and of its server."""
+    """Return the bytes that are still free in the machine, its container and its server."""
     free = [limit - used for limit, used in _memory_groups()]
     free += [int(n) - _resident_bytes() for n in _of_variable(MEM_LIMIT)]
     return max(0, min((*free, *_of_meminfo("MemAvailable")), default=NO_LIMIT))
 
 
 def _running(look: int) -> Iterator[int]:
-    """How many threads of the machine run or want to, this one among them; a moment after the look
-    before.
+    """Yield how many threads of the machine are runnable, this one included.
+
+    Samples after the first wait a moment.
     """
     time.sleep(BETWEEN_SECONDS if look else 0)
     with suppress(OSError, ValueError, IndexError):
@@ -69,7 +73,7 @@ def _running(look: int) -> Iterator[int]:
 
 
 def _of_process() -> Iterator[int]:
-    """The process's own limit of addresses (`ulimit -v`), where the system has such limits."""
+    """Yield the process's own address-space limit (`ulimit -v`) if the system has one."""
     with suppress(ImportError, OSError):
         from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
 
@@ -79,14 +83,15 @@ def _of_process() -> Iterator[int]:
 
 
 def _of_variable(name: str) -> Iterator[float]:
-    """The number that a variable of the environment holds, if it is one above zero."""
+    """Yield the number in an environment variable if it is above zero."""
     with suppress(ValueError):
-        found = float(os.environ.get(name, ""))
-        if isfinite(found) and found > 0:
-            yield found
+        number = float(os.environ.get(name, ""))
+        if isfinite(number) and number > 0:
+            yield number
 
 
 def _of_quotas() -> Iterator[float]:
+    """Yield the cores that the CPU quotas of the control groups allow."""
     for group in _groups(""):
         with suppress(OSError, ValueError):
             quota, period = (group / "cpu.max").read_text("ascii").split()
@@ -98,14 +103,14 @@ def _of_quotas() -> Iterator[float]:
 
 
 def _share(quota: str, period: str) -> float:
-    """Cores of a quota; ValueError where there is none ("max", -1)."""
+    """Return the cores of a quota; raise ValueError if there is none ("max", -1)."""
     if int(quota) <= 0 or int(period) <= 0:
         raise ValueError
     return int(quota) / int(period)
 
 
 def _memory_groups() -> Iterator[tuple[int, int]]:
-    """Limit and use of each group that has a limit, in bytes."""
+    """Yield limit and use, in bytes, of each control group that has a memory limit."""
     names = (("", "memory.max", "memory.current"),
              ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"))  # fmt: skip
     for controller, limit, used in names:
@@ -117,18 +122,21 @@ def _memory_groups() -> Iterator[tuple[int, int]]:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """The folders of this process's group and of those around it, of one controller of version 1,
-    or ("") of version 2. Within a container its own group may be the mount itself.
+    """Yield the folders of this process's control group and of its parents.
+
+    `controller` is one of version 1, or "" for version 2. Within a container the group may be the
+    mount itself.
     """
     with suppress(OSError, UnicodeDecodeError):
         for line in (ROOT / "proc/self/cgroup").read_text("utf-8").splitlines():
-            _, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
+            _, _, fields = line.partition(":")
+            controllers, _, path = fields.partition(":")
             if controller in controllers.split(","):
                 yield from _around(controllers, path)
 
 
 def _around(controllers: str, path: str) -> Iterator[Path]:
+    """Yield the folders of a group and its parents under each mount of these controllers."""
     mounted = ROOT / "sys/fs/cgroup"
     steps = [p for p in path.split("/") if p not in ("", "..")]
     names = (controllers, *controllers.split(",")) if controllers else (".", "unified")
@@ -138,6 +146,7 @@ def _around(controllers: str, path: str) -> Iterator[Path]:
 
 
 def _of_meminfo(name: str) -> Iterator[int]:
+    """Yield the bytes that a line of /proc/meminfo states."""
     with suppress(OSError, ValueError, IndexError):
         for line in (ROOT / "proc/meminfo").read_text("ascii").splitlines():
             if line.startswith(f"{name}:"):
@@ -145,6 +154,7 @@ def _of_meminfo(name: str) -> Iterator[int]:
 
 
 def _resident_bytes() -> int:
+    """Return the resident set size of this process, or 0 if it is unknown."""
     with suppress(OSError, ValueError, IndexError):
         return int((ROOT / "proc/self/statm").read_text("ascii").split()[1]) * 4096
     return 0

@@ -1,9 +1,9 @@
-"""How much memory one model may take, and the question that is asked before it is taken.
+"""Memory budget of one model, and the check before large allocations.
 
-`IRONWORKS_MEMORY` says it ("2GiB", "500MB", or a number of bytes); else it is a share of what the
-machine has, or the container, where that is less. Who is about to make room for something whose
-size a file or a caller decides asks `check_room` first: a refusal is one sentence, a machine
-without memory is none.
+`IRONWORKS_MEMORY` sets it ("2GiB", "500MB", or a number of bytes); otherwise it is a share of the
+memory of the machine, or of its container if that is smaller. Call `check_room` before allocating
+anything whose size a file or a caller decides: a refusal is one sentence, but a process out of
+memory dies.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?I?)B?", re.ASCII | re.IGN
 
 
 def budget() -> int:
-    """The bytes that one model may take; BadOption where the variable says no size."""
-    said = os.environ.get(VARIABLE, "").strip()
-    return size_of(said, VARIABLE) if said else int(SHARE * _there_is())
+    """Return the bytes that one model may take; raise BadOption if the variable holds no size."""
+    text = os.environ.get(VARIABLE, "").strip()
+    return size_of(text, VARIABLE) if text else int(SHARE * _total_bytes())
 
 
 def check_room(count: int, what: str, where: object = "", try_: str = "") -> None:
-    """TooLarge unless `count` bytes are within the budget. `what` begins the sentence: the tensor,
-    and what is about to be done to it.
+    """Raise TooLarge unless `count` bytes are within the budget.
+
+    `what` begins the sentence: the tensor, and what is about to be done to it.
     """
     most = budget()
     if count > most:
@@ -40,13 +41,13 @@ def check_room(count: int, what: str, where: object = "", try_: str = "") -> Non
             f"{what} takes {size_text(count)}, and one model may take {size_text(most)}",
             where=where,
             expected=f"at most {most} bytes",
-            found=f"{count} bytes",
+            actual=f"{count} bytes",
             try_=try_ or f"smaller sizes, or a larger {VARIABLE} where the machine has more",
         )
 
 
 def size_text(count: int) -> str:
-    """Bytes in the unit that reads best, such as `512 B` or `1.5 MiB`."""
+    """Format bytes in the unit that reads best, such as `512 B` or `1.5 MiB`."""
     if count >= 1 << 60:
         return "more than a million TiB"
     size, unit = float(count), "B"
@@ -56,18 +57,19 @@ def size_text(count: int) -> str:
     return f"{round(size, 1 if size < 100 else 0):g} {unit}"
 
 
-def size_of(said: str, variable: str) -> int:
-    """The bytes that a variable says; BadOption where it says no size."""
-    found = SIZE.fullmatch(said)
-    if found is None or not (size := int(float(found[1]) * {**UNITS, **BINARY}[found[2].upper()])):
+def size_of(text: str, variable: str) -> int:
+    """Return the bytes that a variable's text states; raise BadOption if it is no size."""
+    match = SIZE.fullmatch(text)
+    if match is None or not (size := int(float(match[1]) * {**UNITS, **BINARY}[match[2].upper()])):
         raise BadOption(
-            f"{variable} is a size such as 2GiB, 500MB or a number of bytes, found {said!r}",
+            f"{variable} is a size such as 2GiB, 500MB or a number of bytes, found {text!r}",
             where=variable,
-            found=said,
+            actual=text,
         )
     return size
 
 
 @lru_cache(maxsize=1)
-def _there_is() -> int:
+def _total_bytes() -> int:
+    """Return the memory that this process may use, read once."""
     return memory_bytes()

@@ -1,7 +1,7 @@
-"""functools.cached_property without a lock, as it is from Python 3.12 on.
+"""`functools.cached_property` without a lock, as in Python 3.12 and later.
 
-That of Python 3.11 computes under one lock for all objects of a class: threads wait for each other,
-and a process that is forked meanwhile would wait for ever.
+The one of Python 3.11 computes under a lock for all objects of a class: threads wait for each
+other, and a process that is forked meanwhile waits for ever.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ T = TypeVar("T")
 
 
 class cached_property(Generic[T]):
-    """A property that is computed when it is first read. Where two threads compute it at once, both
-    get what the first one found.
+    """Property that is computed when it is first read.
+
+    If two threads compute it at once, both get the first result.
     """
 
     def __init__(self, func: Callable[[Any], T]) -> None:
+        """Wrap the function that computes the property."""
         self.func = func
         self.name = func.__name__
         self.__doc__ = func.__doc__
@@ -28,7 +30,8 @@ class cached_property(Generic[T]):
     @overload
     def __get__(self, owner: object, kind: type | None = None) -> T: ...
     def __get__(self, owner: object | None, kind: type | None = None) -> Self | T:
+        """Return the stored value, computing it first if needed."""
         if owner is None:
             return self
-        found: T = vars(owner).setdefault(self.name, self.func(owner))
-        return found
+        value: T = vars(owner).setdefault(self.name, self.func(owner))
+        return value

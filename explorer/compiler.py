@@ -1,4 +1,4 @@
-"""The default pipeline, as one literal list of named steps; `compile` runs it until a stage."""
+"""The default pipeline as one literal list of named steps, and `compile`, which runs it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.cpus import CPUS, like
 from explorer.devices.hardware import changed as changed_hardware
 from explorer.devices.model import Device
+from explorer.driver import CompileRequest, StepError, from_cache, run_all_steps, run_until_error
 from explorer.errors import BadOption, Cancelled, NoSuchDevice, did_you_mean
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
@@ -24,35 +25,34 @@ from explorer.grinder.calls.inline import inline_calls
 from explorer.grinder.update_in_place import update_in_place
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
-from explorer.making import Asked, Ended, ended, made, opened
+from explorer.measure.measured_control_schedules import MeasureControlSchedules
 from explorer.measure.measured_tiles import MeasureTiles
-from explorer.measure.measured_ways import MeasureWays
 from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.ops.reference.cancellation import wanted_by
+from explorer.ops.reference.cancellation import current_cancellation
 from explorer.options import Options
 from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
 from explorer.passes.copies.copies import fold_copies
+from explorer.passes.layout.copy_symbolic_steps import copy_symbolic_steps
 from explorer.passes.layout.layout import ChooseLayout
-from explorer.passes.layout.symbolic_steps import copy_symbolic_steps
-from explorer.passes.pipeline.own_passes import placed
 from explorer.passes.pipeline.pipeline import Step
-from explorer.passes.pipeline.progress import listener
+from explorer.passes.pipeline.progress import current_listener
+from explorer.passes.pipeline.user_passes import insert_passes
 from explorer.passes.recurrent.counted_loops import count_loops
-from explorer.passes.recurrent.loop_parts import SplitLoops
 from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import ShareProducts
+from explorer.passes.recurrent.split_loops import SplitLoops
 from explorer.passes.simplify.byte_products import multiply_bytes
 from explorer.passes.simplify.common_subexpressions import share_common_subexpressions
 from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
 from explorer.passes.simplify.fold_constants import fold_constants
-from explorer.passes.simplify.integer_weights import keep_integer_weights
 from explorer.passes.simplify.narrow_products import NarrowProducts
+from explorer.passes.simplify.quantized_weights import keep_integer_weights
 from explorer.passes.simplify.sink_squeezes import sink_squeezes
 from explorer.passes.softmax.online_price import Price as PriceOf
 from explorer.passes.softmax.online_price import PriceInBlocks
-from explorer.passes.switches.arrangement import arranged
+from explorer.passes.switches.arrangement import arrange_steps
 from explorer.rammer import Ram
 from explorer.relax import FuseOps, Legalize, deduce
 from explorer.relax.dispatch import Dispatch, patterns
@@ -64,7 +64,7 @@ from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.runtime.control.select_control_schedule import SelectControlSchedule
-from explorer.stored.tiers import Kept, kept
+from explorer.stored.tiers import Tiers, find_tiers
 from explorer.stored.why_not import WhyNot, why_not
 from explorer.tile.gpu.matrix_units import has_matrix_units
 from explorer.welder import JoinResults, Weld
@@ -73,8 +73,10 @@ Progress = Callable[[str, int, int], None]
 
 
 def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
-    """Every step in order, under the name that the pictures show. Passes of the user's own stand
-    after the steps that they name; then `options.steps` says which are off, and where they stand.
+    """Return every step in order, under the name that the pictures show.
+
+    Passes of the user stand after the steps that they name; `options.steps` then removes and moves
+    steps.
     """
     libraries = patterns(options.relax.dispatch)
     dispatch = (Step("dispatch to libraries", Stage.DIFFERENTIATED, Dispatch(libraries)),)
@@ -85,100 +87,111 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     lift = _lifting(device) if options.relax.lift else ()
     filtering = Winograd(device, Price(device, 1), options.convolution)
     price = PriceInBlocks(Price(device), options.softmax)
-    measured = _measuring(options, device)
-    grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
+    measured_tiles = _measuring(options, device)
+    fusion = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
     legalise = Legalize(options.recurrent.unroll)
     steps = (
-        Step("deduce shapes", Stage.TYPED, deduce),
+        Step("infer shapes", Stage.TYPED, deduce),
         Step("inline calls", Stage.TYPED, inline_calls),
         Step("fold constants", Stage.TYPED, fold_constants),
         Step("sink squeezes", Stage.TYPED, sink_squeezes),
         Step("multiply bytes", Stage.TYPED, multiply_bytes),
-        Step("count loops", Stage.TYPED, count_loops),
-        Step("share products", Stage.TYPED, ShareProducts(device, options.recurrent)),
-        Step("split loops over layers", Stage.TYPED, SplitLoops(device, options.recurrent)),
-        Step("multiply rows ahead", Stage.TYPED, HoistRowProducts(device, options.recurrent)),
+        Step("find trip counts", Stage.TYPED, count_loops),
+        Step("merge matrix products", Stage.TYPED, ShareProducts(device, options.recurrent)),
+        Step("split multi-layer recurrences", Stage.TYPED, SplitLoops(device, options.recurrent)),
+        Step("hoist input projections", Stage.TYPED, HoistRowProducts(device, options.recurrent)),
         Step("differentiate", Stage.DIFFERENTIATED, Differentiate(legalise)),
         *_in_place(options, device),
         *(dispatch if libraries else ()),
         Step("legalise to kernels", Stage.LEGALIZED, legalise),
         Step("remove dead code", Stage.LEGALIZED, remove_dead_code),
-        Step("share equal expressions", Stage.LEGALIZED, share_common_subexpressions),
-        Step("fold scales into weights", Stage.LEGALIZED, fold_batch_norm),
-        Step("keep integer weights", Stage.LEGALIZED, keep_integer_weights),
+        Step("eliminate common subexpressions", Stage.LEGALIZED, share_common_subexpressions),
+        Step("fold batch norm", Stage.LEGALIZED, fold_batch_norm),
+        Step("keep weights quantized", Stage.LEGALIZED, keep_integer_weights),
         *_narrow(device),
-        Step("fold copies into kernels", Stage.LEGALIZED, fold_copies),
+        Step("fold layout copies", Stage.LEGALIZED, fold_copies),
         Step("put channels last", Stage.LEGALIZED, ChooseLayout(device.kind != "gpu")),
-        Step("fold copies of layouts", Stage.LEGALIZED, fold_copies),
+        Step("fold channels-last copies", Stage.LEGALIZED, fold_copies),
         *_copying(device),
-        Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
+        Step("concatenate in place", Stage.LEGALIZED, write_concats_in_place),
         Step("update in place", Stage.LEGALIZED, update_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
-        Step("share long folds", Stage.LEGALIZED, _sharing(device)),
+        Step("split and share reductions", Stage.LEGALIZED, _sharing(device)),
         *(fuse if options.relax.fuse else ()),
         *lift,
         *_if_conversion(options, device, price),
-        Step("grind control flow", Stage.TASKED, Grind(options.grinder)),
-        Step("weld", Stage.WELDED, Weld(device, price, grouping)),
+        Step("map control flow (Grinder)", Stage.TASKED, Grind(options.grinder)),
+        Step("fuse (Welder)", Stage.WELDED, Weld(device, price, fusion)),
         *(
-            (Step("join results", Stage.WELDED, JoinResults(device)),)
+            (Step("merge sibling kernels", Stage.WELDED, JoinResults(device)),)
             if options.welder.enabled
             else ()
         ),
-        Step("walk softmax in blocks", Stage.WELDED, options.softmax),
-        Step("choose convolutions", Stage.WELDED, filtering),
-        Step("roll", Stage.ROLLED, Roll(device, options.roller)),
-        *measured,
+        Step("online softmax", Stage.WELDED, options.softmax),
+        Step("select convolution algorithms", Stage.WELDED, filtering),
+        Step("tile (Roller)", Stage.ROLLED, Roll(device, options.roller)),
+        *measured_tiles,
         *_recomputing(options),
-        Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
+        Step("schedule (Rammer)", Stage.RAMMED, Ram(device, options.rammer)),
         Step(
-            "choose ways of control flow",
+            "select control-flow schedules",
             Stage.RAMMED,
             SelectControlSchedule(device, options.grinder),
         ),
         *_measuring_ways(options, device),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
-    return arranged(placed(steps, options.passes, LegalTiles(device)), options.steps)
+    return arrange_steps(insert_passes(steps, options.passes, LegalTiles(device)), options.steps)
 
 
 def _copying(device: Device) -> tuple[Step, ...]:
-    """Thread blocks take their steps from registers."""
+    """Copy symbolic steps out of kernels, because thread blocks take their steps from registers."""
     if device.kind != "cpu":
         return ()
     return (Step("copy symbolic steps", Stage.LEGALIZED, copy_symbolic_steps),)
 
 
 def _narrow(device: Device) -> tuple[Step, ...]:
-    """Products of 16-bit floats, where the device makes them."""
+    """Multiply 16-bit floats on matrix units if the device has them."""
     if not has_matrix_units(device):
         return ()
-    return (Step("keep products narrow", Stage.LEGALIZED, NarrowProducts(device)),)
+    return (Step("use 16-bit matrix units", Stage.LEGALIZED, NarrowProducts(device)),)
 
 
 def _measuring_ways(options: Options, device: Device) -> tuple[Step, ...]:
-    """So are the ways of loops and branches."""
+    """Time the best schedules of loops and branches if `grinder.measure` asks for it."""
     count = options.grinder.measure
-    return (Step("measure ways", Stage.RAMMED, MeasureWays(device, count)),) if count else ()
+    return (
+        (
+            Step(
+                "measure control-flow schedules",
+                Stage.RAMMED,
+                MeasureControlSchedules(device, count),
+            ),
+        )
+        if count
+        else ()
+    )
 
 
 def _if_conversion(options: Options, device: Device, price: PriceOf) -> tuple[Step, ...]:
-    """Small branches are computed on both sides, where no other schedule was asked for."""
+    """Execute both arms of small branches, unless another schedule is requested."""
     grinder = options.grinder
     if grinder.schedule != "auto" or not grinder.inline_branches:
         return ()
-    return (Step("compute both sides", Stage.TASKED, IfConversion(device, price)),)
+    return (Step("if-convert branches", Stage.TASKED, IfConversion(device, price)),)
 
 
 def _measuring(options: Options, device: Device) -> tuple[Step, ...]:
-    """The best candidates of each kernel are timed where that is asked for."""
+    """Time the best tilings of each kernel if `roller.measure` asks for it."""
     count = options.roller.measure
     return (Step("measure tiles", Stage.ROLLED, MeasureTiles(device, count)),) if count else ()
 
 
 def _in_place(options: Options, device: Device) -> tuple[Step, ...]:
-    """Where memory is to be saved, loops stack rows over such as they read: blocks of threads have
-    no such stores.
+    """Stack rows over the rows that a loop reads if memory is to be saved.
+
+    Thread blocks have no such stores, so this is for CPUs.
     """
     if not options.rematerialisation.is_set or device.kind != "cpu":
         return ()
@@ -186,22 +199,22 @@ def _in_place(options: Options, device: Device) -> tuple[Step, ...]:
 
 
 def _recomputing(options: Options) -> tuple[Step, ...]:
-    """Values are computed again where that is asked for."""
+    """Recompute values if rematerialisation is requested."""
     if not options.rematerialisation.is_set:
         return ()
-    again = Rematerialise(options.rematerialisation)
-    return (Step("rematerialise", Stage.ROLLED, again),)
+    rematerialise = Rematerialise(options.rematerialisation)
+    return (Step("rematerialise", Stage.ROLLED, rematerialise),)
 
 
 def _sharing(device: Device) -> ShareLongReductions:
-    """Long sums in parts: where a data sheet tells what thread blocks take, as that says."""
+    """Split long reductions into parts; on a GPU the data sheet's price decides."""
     if device.kind != "gpu":
         return ShareLongReductions(device.units)
     return ShareLongReductions(device.units, Price(device), device.barrier_us)
 
 
 def _lifting(device: Device) -> tuple[Step, ...]:
-    """Sums are split where their results have fewer tiles than the device has units."""
+    """Split reductions whose results have fewer tiles than the device has units."""
     private = [m.capacity_bytes or 0 for m in device.levels if not m.shared]
     lift = Step("lift workspaces", Stage.LEGALIZED, LiftWorkspaces(max(private, default=0)))
     if device.units < 2:
@@ -221,37 +234,50 @@ def compile(
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Compilation:
-    """The model compiled for a target, through `until`.
+    """Compile a model for a target, through the stage `until`.
 
-    `model`: a Model, or what `explorer.load` takes. `target`: "cpu" (this machine), or a device,
-    its name or its data sheet's path to look at what would be done there; only this machine runs.
-    `check` validates every step on random inputs, and lets runs write over NaN. `donate` names the
-    inputs whose arrays a run may write an output into, as JAX's `donate_argnums`. `progress(step,
-    done, steps)` is told how far it is. Raises BadModelFile, UnsupportedOperator, TraceError,
-    BadOption, BadPolicy, BadPass, NoSuchDevice, BadSheet, or Cancelled where `cancelled()` says so.
+    Args:
+        model: A Model, or anything that `explorer.load` takes.
+        target: "cpu" (this machine), a device, its name, or the path of its data sheet. Only this machine runs code; other devices show what would be done there.
+        options: The options of each system, and the user's passes.
+        until: The last stage, or its name.
+        check: Validate every step on random inputs, and let runs write over NaN.
+        donate: Inputs whose arrays a run may write an output into, as JAX's `donate_argnums`.
+        progress: Called as `progress(step, done, steps)` while steps run.
+        cancelled: Called often; compiling ends with Cancelled once it returns True.
+
+    Returns:
+        The compilation.
+
+    Raises:
+        BadModelFile, UnsupportedOperator, TraceError: The model cannot be read.
+        BadOption, BadPolicy, BadPass: An option, a policy or a pass of the user is wrong.
+        NoSuchDevice, BadSheet: The target is unknown, or its data sheet is wrong.
+        Cancelled: `cancelled()` returned True.
     """
-    given = model if isinstance(model, Model) else load(model)
+    loaded = model if isinstance(model, Model) else load(model)
     chosen = (options or Options()).entered
-    donated = _donated(given, donate)
-    told, asked = progress or listener(), cancelled or wanted_by()
-    return _compiled(given, device_of(target), chosen, until, check, told, asked, donated)
+    donated = _donated(loaded, donate)
+    report, is_cancelled = progress or current_listener(), cancelled or current_cancellation()
+    return _compiled(loaded, device_of(target), chosen, until, check, report, is_cancelled, donated)
 
 
-def _donated(given: Model, donate: Collection[str]) -> tuple[str, ...]:
-    known = tuple(given.inputs)
+def _donated(model: Model, donate: Collection[str]) -> tuple[str, ...]:
+    """Return the donated inputs' names, or raise BadOption for a name that is not an input."""
+    inputs = tuple(model.inputs)
     names = (donate,) if isinstance(donate, str) else tuple(donate)
     for name in names:
-        if name not in known:
+        if name not in inputs:
             raise BadOption(
-                f"{given.name} has no input {name!r} to donate",
+                f"{model.name} has no input {name!r} to donate",
                 where=str(name),
-                expected=", ".join(known),
+                expected=", ".join(inputs),
             )
     return names
 
 
 def _compiled(
-    given: Model,
+    model: Model,
     device: Device,
     chosen: Options,
     until: Stage | str,
@@ -262,32 +288,34 @@ def _compiled(
     looks: bool = True,
     keeps: bool = True,
 ) -> Compilation:
-    """With the passes that the options hold, and no others. `looks`: it may lie on disk already;
-    `keeps`: it will. What is compiled from it with other options will not, as people turn knobs,
-    nor is it looked for where the passes have run: this process remembers more of them.
-    """
-    asked = _asked(given, device, chosen, until, check, donated)
+    """Compile with the passes that the options hold, and no others.
 
-    def again(
+    `looks`: search the cache first. `keeps`: store the program. A compilation with other options
+    that is derived from this one is not stored, because users turn knobs often. Nor is it searched
+    for after the passes ran here: this process remembers more of them.
+    """
+    request = _request(model, device, chosen, until, check, donated)
+
+    def recompile(
         changed: Options, until: Stage | str | None = None, env: ShapeEnv | None = None
     ) -> Compilation:
-        last = asked.last if until is None else until
-        rest = (check, listener(), wanted_by(), donated)
+        last = request.last if until is None else until
+        arguments = (check, current_listener(), current_cancellation(), donated)
         if env is not None:
-            return _compiled(_within(given, env), device, changed, last, *rest)
-        return _compiled(given, device, changed, last, *rest, found is not None, False)
+            return _compiled(_within(model, env), device, changed, last, *arguments)
+        return _compiled(model, device, changed, last, *arguments, stored is not None, False)
 
-    whole = asked.wanted if looks else None
-    found = opened(asked, whole, again, progress, cancelled)
-    return found or made(asked, whole if keeps else None, again, progress, cancelled)
-
-
-def _within(given: Model, env: ShapeEnv | None) -> Model:
-    """The model with other bounds and hints of its symbols, where they are given."""
-    return given if env is None else replace(given, program=replace(given.program, env=env))
+    key = request.program_key if looks else None
+    stored = from_cache(request, key, recompile, progress, cancelled)
+    return stored or run_all_steps(request, key if keeps else None, recompile, progress, cancelled)
 
 
-def halted(
+def _within(model: Model, env: ShapeEnv | None) -> Model:
+    """Return the model with other bounds and hints of its symbols, if they are given."""
+    return model if env is None else replace(model, program=replace(model.program, env=env))
+
+
+def compile_until_error(
     model: Any,
     target: str | PathLike[str] | Device = "cpu",
     options: Options | None = None,
@@ -295,68 +323,81 @@ def halted(
     check: bool = False,
     *,
     donate: Collection[str] = (),
-) -> tuple[Compilation, Ended] | None:
-    """Where compiling ends in an error, the compilation as far as the step before it came, and that
-    error; None where it ends in none. Arguments as `compile` takes them; no code is generated.
+) -> tuple[Compilation, StepError] | None:
+    """Compile as far as the step before the first error, and return that compilation and the error.
+
+    Returns None if compiling succeeds. Arguments as for `compile`; no code is generated.
     """
-    given = model if isinstance(model, Model) else load(model)
-    chosen, donated = (options or Options()).entered, _donated(given, donate)
+    loaded = model if isinstance(model, Model) else load(model)
+    chosen, donated = (options or Options()).entered, _donated(loaded, donate)
     device = device_of(target)
     last = min(stage_of(until), Stage.PLANNED)
-    found = ended(_asked(given, device, chosen, last, check, donated), wanted_by())
-    if found is None:
+    outcome = run_until_error(
+        _request(loaded, device, chosen, last, check, donated), current_cancellation()
+    )
+    if outcome is None:
         return None
-    short, problem = found
+    request, problem = outcome
 
-    def again(
+    def recompile(
         changed: Options, until: Stage | str | None = None, env: ShapeEnv | None = None
     ) -> Compilation:
-        rest = (until or short.last, check, listener(), wanted_by(), donated, False, False)
-        return _compiled(_within(given, env), device, changed, *rest)
+        arguments = (
+            until or request.last,
+            check,
+            current_listener(),
+            current_cancellation(),
+            donated,
+            False,
+            False,
+        )
+        return _compiled(_within(loaded, env), device, changed, *arguments)
 
-    return made(short, None, again, None, None), problem
+    return run_all_steps(request, None, recompile, None, None), problem
 
 
-def _asked(
-    given: Model,
+def _request(
+    model: Model,
     device: Device,
     chosen: Options,
     until: Stage | str = Stage.EMITTED,
     check: bool = False,
     donated: tuple[str, ...] = (),
-) -> Asked:
+) -> CompileRequest:
+    """Return the request to compile a model, with the steps that its stage needs."""
     device = changed_hardware(device, chosen.hardware.changed)
     end = Stage.EMITTED if device.kind == "cpu" else Stage.PLANNED
     last = min(stage_of(until), end)
     steps = tuple(s for s in pipeline(chosen, device) if s.stage <= last)
-    return Asked(given, device, chosen, steps, last, last == end, check, donated)
+    return CompileRequest(model, device, chosen, steps, last, last == end, check, donated)
 
 
-def why_not_kept(
+def why_not_cached(
     model: Any,
     target: str | PathLike[str] | Device = "cpu",
     options: Options | None = None,
     *,
     donate: Collection[str] = (),
 ) -> WhyNot:
-    """Whether a later process would find this compilation on disk, and if not, why: arguments as
-    `compile` takes them.
+    """Return whether a later process would find this compilation on disk, and if not, why.
+
+    Arguments as for `compile`.
     """
-    given = model if isinstance(model, Model) else load(model)
+    loaded = model if isinstance(model, Model) else load(model)
     chosen = (options or Options()).entered
-    asked = _asked(given, device_of(target), chosen, donated=_donated(given, donate))
-    return why_not(given.name, asked.wanted)
+    request = _request(loaded, device_of(target), chosen, donated=_donated(loaded, donate))
+    return why_not(loaded.name, request.program_key)
 
 
-def kept_where(c: Compilation) -> Kept:
-    """In which tiers of the cache this compilation lies now, and the parts of its key."""
-    wanted = _asked(c.model, c.device, c.options, donated=c.donate).wanted
+def cache_tiers(c: Compilation) -> Tiers:
+    """Return the cache tiers that hold this compilation now, and the parts of its key."""
+    key = _request(c.model, c.device, c.options, donated=c.donate).program_key
     kernels = (code.machine.key for code in c.codes.values())
-    return kept(wanted, why_not(c.model.name, wanted), kernels)
+    return find_tiers(key, why_not(c.model.name, key), kernels)
 
 
 def stage_of(until: Stage | str) -> Stage:
-    """A stage by its name."""
+    """Return the stage with that name; raise BadOption if there is none."""
     if isinstance(until, Stage):
         return until
     try:
@@ -371,10 +412,14 @@ def stage_of(until: Stage | str) -> Stage:
 
 
 def device_of(target: str | PathLike[str] | Device) -> Device:
-    """A device by its name, or by the path of its data sheet; "cpu" and "this-cpu" are this
-    machine, "cpu-avx2" and its like this machine with other vectors.
+    """Return a device by its name or the path of its data sheet.
 
-    Raises NoSuchDevice, and BadSheet where a sheet of one's own is none.
+    "cpu" and "this-cpu" are this machine; "cpu-avx2" and the like are this machine with other
+    vectors.
+
+    Raises:
+        NoSuchDevice: No device has the name.
+        BadSheet: The data sheet is wrong.
     """
     if isinstance(target, Device):
         return target
@@ -392,10 +437,10 @@ def device_of(target: str | PathLike[str] | Device) -> Device:
 __all__ = [
     "Cancelled",
     "Compilation",
+    "cache_tiers",
     "compile",
     "device_of",
-    "kept_where",
     "pipeline",
     "stage_of",
-    "why_not_kept",
+    "why_not_cached",
 ]

@@ -1,7 +1,7 @@
-"""What this process compiled, hit, missed and read, counted since it started.
+"""Counts of what this process compiled, looked up and read, since it started.
 
 ``explorer.counters.kernel_compiles`` reads one count; ``with explorer.counters.delta() as did:``
-says what a block did. Counts only rise, so two readers never disturb each other.
+gives the counts of a block. Counts only rise, so two readers never disturb each other.
 """
 
 import os
@@ -46,15 +46,16 @@ class Counts:
     arrays_made: int = 0  # arrays made for runs: fresh outputs, and copies of unusable inputs
 
     def __sub__(self, earlier: "Counts") -> "Counts":
-        """What was counted between the two moments."""
+        """Return the difference between two moments."""
         before = asdict(earlier)
         return Counts(**{name: now - before[name] for name, now in asdict(self).items()})
 
 
 class Counters:
-    """The process's counts: read as attributes, raised by :meth:`add` from any thread."""
+    """Counts of the process: read as attributes, raised by :meth:`add` from any thread."""
 
     def __init__(self) -> None:
+        """Start every count at zero."""
         self._lock = Lock()
         self._counts = {field.name: 0 for field in fields(Counts)}
         # What is counted one by one, as several counts a run are: `next` needs no lock, which takes
@@ -62,6 +63,7 @@ class Counters:
         self._ones = {name: count() for name in self._counts}
 
     def _fresh_lock(self) -> None:
+        """Replace the lock in a forked child, where another thread may have held it."""
         self._lock = Lock()
 
     def add(self, name: str, amount: int = 1) -> None:
@@ -74,7 +76,7 @@ class Counters:
                 self._counts[name] += amount
 
     def snapshot(self) -> Counts:
-        """All counts at this moment."""
+        """Return all counts at this moment."""
         return Counts(**self._now())
 
     def _now(self) -> dict[str, int]:
@@ -83,7 +85,7 @@ class Counters:
 
     @contextmanager
     def delta(self) -> Iterator["Delta"]:
-        """What the block has counted so far; it stands still when the block ends."""
+        """Count what the block does; the counts stand still when the block ends."""
         did = Delta(self)
         try:
             yield did
@@ -91,28 +93,35 @@ class Counters:
             did.stop()
 
     def __getattr__(self, name: str) -> int:
+        """Return the count of that name."""
         counts: dict[str, int] = self.__dict__.get("_counts", {})
         if name not in counts:
             raise AttributeError(f"there is no counter named {name!r}")
         return self._now()[name]
 
     def __dir__(self) -> list[str]:
+        """Return the attributes, counts included."""
         return sorted([*super().__dir__(), *self._counts])
 
     def __repr__(self) -> str:
+        """Return the counts that are not zero."""
         counted = (f"{name}={n}" for name, n in asdict(self.snapshot()).items() if n)
         return f"Counters({', '.join(counted)})"
 
 
 def _steps(ones: "count[int]") -> int:
-    """How many were taken; to print it is the one way to look that takes none."""
+    """Return how often a counter was advanced.
+
+    Printing it is the only way to read it without advancing it.
+    """
     return int(repr(ones).removeprefix("count(").removesuffix(")"))
 
 
 class Delta:
-    """The counts since a block began, read as attributes."""
+    """Counts since a block began, read as attributes."""
 
     def __init__(self, counters: Counters) -> None:
+        """Begin to count from now."""
         self._counters = counters
         self._before = counters.snapshot()
         self._after: Counts | None = None
@@ -123,10 +132,11 @@ class Delta:
         return (self._after or self._counters.snapshot()) - self._before
 
     def stop(self) -> None:
-        """Count no further."""
+        """Stop counting."""
         self._after = self._counters.snapshot()
 
     def __getattr__(self, name: str) -> int:
+        """Return the count of that name since the block began."""
         if name.startswith("_"):
             raise AttributeError(name)
         return int(getattr(self.counts, name))

@@ -1,11 +1,11 @@
 """Every error that a user can meet.
 
-Each says one sentence about the thing it is about; the fields say it again in parts, for the
-shell's ``--json`` and for the notebook's error card. Whatever else is raised while Ironworks works
-is an InternalFault: the sentence says so, and blames nobody's input.
+Each is one sentence; its fields repeat the sentence in parts, for the shell's ``--json`` and for
+the notebook's error card. Any other exception that is raised while Ironworks works becomes an
+InternalFault, whose sentence does not blame the user's input.
 
-Sentences quote names from files that nobody vouches for: here, and only here, they are made safe
-to show and cut to a length that can be read.
+Sentences quote names from untrusted files: this module alone makes them safe to show and cuts them
+to a readable length.
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ LONGEST_PART = 4000  # `expected` may list every name that there is
 
 
 def printable(text: str, longest: int = LONGEST_SENTENCE) -> str:
-    """The text on one line, with what would steer a terminal or turn the direction of reading as
-    `\\x1b` or `\\u202e`; of one longer than `longest` its beginning and its end.
+    r"""Return the text on one line, at most `longest` characters: its beginning and its end.
+
+    Characters that would steer a terminal or turn the direction of reading appear as `\x1b` or
+    `\u202e`.
     """
     line = " ".join(_cut(text, longest).split())
     if line.isprintable():
@@ -64,12 +66,13 @@ def printable(text: str, longest: int = LONGEST_SENTENCE) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
+    """Return a text without its middle if it is longer than `longest`."""
     half = (longest - 3) // 2
     return text if len(text) <= longest else f"{text[:half]} … {text[-half:]}"
 
 
 class IronworksError(Exception):
-    """The sentence, and in parts: where it is, what was expected, what was found, what to try."""
+    """An error as one sentence and in parts: where, expected, actual, what to try."""
 
     def __init__(
         self,
@@ -77,23 +80,24 @@ class IronworksError(Exception):
         *,
         where: object = "",
         expected: object = "",
-        found: object = "",
+        actual: object = "",
         try_: object = "",
     ) -> None:
+        """Create an error from its sentence and its parts; every part is made printable."""
         self.sentence = printable(sentence)
         self.where = printable(str(where), LONGEST_PART)
         self.expected = printable(str(expected), LONGEST_PART)
-        self.found = printable(str(found), LONGEST_PART)
+        self.actual = printable(str(actual), LONGEST_PART)
         self.try_ = printable(str(try_), LONGEST_PART)
         super().__init__(self.sentence)
 
     def __str__(self) -> str:
-        """The sentence, and what would have been right."""
+        """Return the sentence with its hint."""
         return self.sentence + self.hint
 
     @property
     def hint(self) -> str:
-        """What would have been right, where the sentence does not say it."""
+        """The correct alternative, if the sentence does not name it."""
         if self.try_:
             return f" (try: {self.try_})"
         unsaid = self.lists and self.expected and self.expected not in self.sentence
@@ -104,41 +108,44 @@ class IronworksError(Exception):
     lists = False  # `expected` are the names that could have been given
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the sentence, and where in its cells; all of it for developers."""
+        """Return what a notebook shows: the sentence and lines of its cells, or the traceback."""
         shown = traceback_of(self)
         return shown.splitlines() if shown else list(_lines_of_cells(self))
 
     def fields(self) -> dict[str, str]:
-        """The error as JSON holds it: its kind, its sentence, and the parts that are not empty."""
+        """Return the error for JSON: its kind, its sentence, and the parts that are not empty.
+
+        The key of the actual value is `found`, which scripts read.
+        """
         parts = {
             "error": type(self).__name__,
             "sentence": self.sentence,
             "where": self.where,
             "expected": self.expected,
-            "found": self.found,
+            "found": self.actual,
             "try": self.try_,
         }
         return {name: part for name, part in parts.items() if part}
 
 
 class BadModelFile(IronworksError):
-    """The model file is missing, truncated, not of its format, or breaks one of its rules."""
+    """The model file is missing, truncated, of another format, or breaks a rule of its format."""
 
 
 class UnsupportedOperator(IronworksError):
-    """The model holds an operator that no record, and no library call, stands for."""
+    """The model holds an operator for which there is neither a record nor a library call."""
 
 
 class TraceError(IronworksError):
-    """A traced function does what only a run could decide, or what no program can say."""
+    """A traced function does what only a run can decide, or what no program can express."""
 
 
 class ShapeError(IronworksError):
-    """Two extents that must agree do not, or a rank is wrong."""
+    """Two extents that must agree differ, or a rank is wrong."""
 
 
 class DtypeError(IronworksError):
-    """A value has another element type than its place allows."""
+    """A value has an element type that is not allowed here."""
 
 
 class BoundError(IronworksError):
@@ -160,15 +167,15 @@ class BadOption(IronworksError):
 
 
 class BadOperator(IronworksError):
-    """A rule of an operator of the user's own raised, or gave what it must not."""
+    """A rule of a user's operator raised, or returned an invalid value."""
 
 
 class BadPass(IronworksError):
-    """A pass raised, or gave what is no sound program at its stage."""
+    """A pass raised, or returned an invalid program."""
 
 
 class BadPolicy(IronworksError):
-    """A policy returned no candidate, or one that its transform cannot take."""
+    """A policy returned no candidate, or one that its transform cannot apply."""
 
 
 class BadSheet(IronworksError):
@@ -176,7 +183,7 @@ class BadSheet(IronworksError):
 
 
 class BadCheckpoint(IronworksError):
-    """A checkpoint of training is none, or that of another model."""
+    """A checkpoint of training is invalid, or belongs to another model."""
 
 
 class VerifyError(IronworksError):
@@ -202,7 +209,7 @@ class NoSuchDevice(IronworksError):
 
 
 class AnswerMismatch(IronworksError):
-    """Two runtimes gave different answers to the same inputs, so their times say nothing."""
+    """Two runtimes gave different answers to the same inputs, so their times mean nothing."""
 
 
 class PeerFault(IronworksError):
@@ -210,7 +217,7 @@ class PeerFault(IronworksError):
 
 
 class SnapshotError(IronworksError):
-    """A saved state or compiled model is damaged, or of a version that is not known here."""
+    """A saved state or compiled model is damaged, or of an unknown version."""
 
 
 class KernelCompileError(IronworksError):
@@ -218,32 +225,30 @@ class KernelCompileError(IronworksError):
 
 
 class TooLarge(IronworksError):
-    """A value, or a model, would take more memory or time than there is to spend."""
+    """A value, or a model, would take more memory or time than the limit."""
 
 
 class Cancelled(IronworksError):
-    """The user stopped the work; nothing that was there before has changed."""
+    """The user stopped the work; nothing has changed."""
 
 
 class InternalFault(IronworksError):
-    """A fault of Ironworks itself; what was asked is not to blame."""
+    """A fault of Ironworks itself; the input is not to blame."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" with the known names that are spelt alike, or hold the name;
-    else nothing.
-    """
+    """Return "; did you mean 'x'?" with the known names that are spelt alike, or ""."""
     low = {each.lower(): each for each in known}
-    asked = name.lower()
-    near = get_close_matches(asked, low, n=3)
-    alike = [SequenceMatcher(None, asked, each).ratio() for each in near]
+    wanted = name.lower()
+    near = get_close_matches(wanted, low, n=3)
+    alike = [SequenceMatcher(None, wanted, each).ratio() for each in near]
     near = [each for each, share in zip(near, alike) if share >= ALIKE * alike[0]]
-    near = near or [n for n in low if asked and asked in n][:3]
+    near = near or [n for n in low if wanted and wanted in n][:3]
     return f"; {MEANT} {' or '.join(repr(low[n]) for n in near)}?" if near else ""
 
 
 def _lines_of_cells(problem: BaseException) -> Iterator[str]:
-    """The sentence of an error and of what caused it, each with its line of a notebook's cell."""
+    """Yield the sentence of an error and of its causes, each with its line of a notebook's cell."""
     yield f"{type(problem).__name__}: {problem}"
     frames = [f for f in extract_tb(problem.__traceback__) if _is_cell(f.filename)]
     if frames:
@@ -255,13 +260,15 @@ def _lines_of_cells(problem: BaseException) -> Iterator[str]:
 
 
 def _is_cell(filename: str) -> bool:
+    """Return True if a file name is that of a notebook's cell."""
     return "ipykernel" in filename or filename.startswith("<ipython-input")
 
 
 def fault(problem: Exception, doing: str) -> IronworksError:
-    """What stopped Ironworks while it was `doing` something: an error of the user's is itself, and
-    so is a lack of memory; all else is a fault of ours, which names what the problem's notes name
-    besides. To be raised from `problem`.
+    """Return the error to raise from `problem`, an exception raised while `doing` something.
+
+    A user's error is returned unchanged, and a lack of memory is TooLarge. Anything else is a fault
+    of Ironworks; its sentence names the problem's notes too.
     """
     match problem:
         case IronworksError():
@@ -269,16 +276,16 @@ def fault(problem: Exception, doing: str) -> IronworksError:
         case MemoryError():
             return TooLarge(f"there is not enough memory for {doing}", where=doing)
     doing = ", in ".join((doing, *getattr(problem, "__notes__", ())))
-    found = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+    cause = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
     return InternalFault(
-        f"a fault of Ironworks in {doing}, not of your input ({found}); "
+        f"a fault of Ironworks in {doing}, not of your input ({cause}); "
         f"report it with what `ironworks bug-report` says; {DEBUG}=1 shows the traceback",
         where=doing,
     )
 
 
 def traceback_of(problem: BaseException) -> str:
-    """Where a fault of ours lies, if IRONWORKS_DEBUG=1 asks for it; empty for other errors."""
+    """Return the traceback of a fault of Ironworks if IRONWORKS_DEBUG=1 asks for it, else ""."""
     ours = not isinstance(problem, IronworksError) or isinstance(problem, InternalFault)
     if not ours or os.environ.get(DEBUG, "0") in ("", "0"):
         return ""

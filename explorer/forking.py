@@ -1,5 +1,7 @@
-"""Locks that a fork leaves in order: a child in which another thread's lock stayed locked would
-wait for ever. So would one that imports what another thread was importing.
+"""Locks that a fork leaves unlocked in the child.
+
+A child whose lock another thread held at the fork would wait for ever. So would one that imports
+what another thread was importing.
 """
 
 from __future__ import annotations
@@ -25,29 +27,34 @@ _forking = threading.local()  # what a thread that forks holds, and what it did 
 
 
 class ForkLock(RLock):  # type: ignore[misc]  # CPython's may be a base
-    """A lock of which no other thread holds the inside while a process forks: what it guards is
-    whole in the child, where it is free. A thread may take it again while it holds it.
+    """Reentrant lock that no other thread holds while a process forks.
 
-    A fork takes all locks in the order in which they were made: one that is held while another one
-    is taken must be the older. It is taken and given back by C code alone: Ctrl-C in a method of
-    ours, between the two, left it taken, and the next thread that wanted it waited for ever.
+    The state that it guards is consistent in the child, where the lock is free. A fork takes all
+    locks in the order of their creation, so a lock that is held while another one is taken must be
+    the older of the two.
+
+    It is acquired and released by C code alone: Ctrl-C in a Python method between the two left it
+    locked, and the next thread waited for ever.
     """
 
     def __init__(self) -> None:
+        """Create a lock and register it for forks."""
         super().__init__()
         _every[next(_numbers)] = self
 
 
 def waits_for(rank: int, lock: AbstractContextManager[Any]) -> None:
-    """A fork waits for a lock however long it takes. Of two that a thread holds at once, the one
-    that it takes first has the lower rank.
+    """Make every fork wait for a lock, however long it takes.
+
+    Of two locks that a thread holds at once, the one that it takes first has the lower rank.
     """
     _awaited.append((rank, lock))
 
 
 def _imports_end() -> None:
-    """No other thread is importing a module of ours, or patience is over: Python's lock of a module
-    stays locked in the child.
+    """Wait until no other thread imports a module of this package, or until patience ends.
+
+    Python's lock of a module stays locked in the child.
     """
     end = time.monotonic() + IMPORT_SECONDS
     while time.monotonic() < end and any(
@@ -58,28 +65,31 @@ def _imports_end() -> None:
 
 
 def _before() -> None:
+    """Acquire every lock before a fork, as far as patience allows."""
     _imports_end()
     _forking.awaited = [lock for _, lock in sorted(_awaited, key=lambda ranked: ranked[0])]
     for lock in _forking.awaited:
         lock.__enter__()
     _forking.held, _forking.missed = [], []
-    for _, one in sorted(_every.items()):
-        found = one.acquire(timeout=PATIENCE_SECONDS)
-        (_forking.held if found else _forking.missed).append(one)
+    for _, fork_lock in sorted(_every.items()):
+        is_acquired = fork_lock.acquire(timeout=PATIENCE_SECONDS)
+        (_forking.held if is_acquired else _forking.missed).append(fork_lock)
 
 
 def _after() -> None:
-    for one in reversed(_forking.held):
-        one.release()
+    """Release the locks that the fork acquired."""
+    for fork_lock in reversed(_forking.held):
+        fork_lock.release()
     for lock in reversed(_forking.awaited):
         lock.__exit__(None, None, None)
     _forking.held, _forking.awaited = [], []
 
 
 def _after_in_child() -> None:
+    """Release the locks in the child, and reset those that could not be acquired."""
     _after()
-    for one in _forking.missed:
-        one._at_fork_reinit()
+    for lock in _forking.missed:
+        lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,6 +1,4 @@
-"""Less work for Python's garbage collector while something is loaded or compiled: it took half the
-time of the translation.
-"""
+"""Fewer garbage collections while something is loaded or compiled; they took half of that time."""
 
 from __future__ import annotations
 
@@ -16,8 +14,9 @@ _rare = Event()  # while a block is open
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """What lives already is not looked through until the block ends, and what is made in it less
-    often. Blocks within one another, or of several threads, are one.
+    """Freeze existing objects and collect new ones less often until the block ends.
+
+    Nested blocks, and blocks of several threads, act as one.
     """
     # Python counts what is frozen one by one: all objects there are, inside of another block.
     if _rare.is_set() or gc.get_freeze_count() or not gc.isenabled():
@@ -36,7 +35,9 @@ def rare_collections() -> Iterator[None]:
 
 
 def collect_young() -> None:
-    """Let go of what was made since the last look and refers to itself in circles, as the IR of a
-    kernel does: a millisecond a kernel, 5 MB of SqueezeNet's peak.
+    """Collect the youngest generation.
+
+    The IR of a kernel has reference cycles. This costs a millisecond a kernel and saves 5 MB of
+    SqueezeNet's peak.
     """
     gc.collect(0)

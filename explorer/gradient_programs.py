@@ -1,6 +1,6 @@
-"""What a gradient means to the reference interpreter: the program that differentiating makes of it.
+"""Gradients in the reference interpreter: it runs the program that differentiation makes.
 
-Importing it says so. It loads nothing that traces Python.
+Importing this module registers that. It loads nothing that traces Python.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from explorer.autodiff import Differentiate
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.ops.reference.gradients import gradients_mean
+from explorer.ops.reference.gradients import register_differentiation
 from explorer.relax import deduce, legalize
 
 
-@gradients_mean
+@register_differentiation
 def spelled_out(program: Program) -> Program:
-    """A program without gradients, as the interpreter runs those that have some."""
+    """Return a program without gradients for the interpreter to run."""
     typed = program if program.stage >= Stage.TYPED else deduce(program)
     return Differentiate(legalize)(typed)

@@ -1,7 +1,7 @@
-"""Derivatives of Python functions over arrays: again functions over arrays, of the same arguments.
+"""Derivatives of Python functions over arrays, as functions of the same arguments.
 
-In a trace a gradient is one call of the program, which compiling spells out; on arrays it is
-computed at once.
+In a trace a gradient is one call of the program, which compiling expands; on arrays it is computed
+at once.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 import explorer.gradient_programs  # noqa: F401  it tells the interpreter what a gradient means
 from explorer.errors import BadOption, DtypeError, ShapeError, TraceError
 from explorer.frontends.functions import IsolatedFunction
-from explorer.frontends.syntax.staged import staged
+from explorer.frontends.syntax.stage_function import stage_function
 from explorer.frontends.trace import Traced, trace
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.control.bodies import captured, finish, run_body
+from explorer.frontends.tracing.control.bodies import captures_of, finish, run_body
 from explorer.frontends.tracing.emit import bind
-from explorer.frontends.tracing.frames import current_frame, is_tracing, source_of
+from explorer.frontends.tracing.frames import attributed_to_call, current_frame, is_tracing
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import traced
-from explorer.frontends.tracing.structure import COMPLEX, Several, Structure, flatten, rebuild
+from explorer.frontends.tracing.structure import COMPLEX, Nest, Structure, flatten, rebuild
 from explorer.ir.calls import Gradient
 from explorer.ir.dtypes import is_float
 from explorer.ir.types import Tensor, dtype_of
@@ -38,44 +38,52 @@ Numbers = int | Sequence[int]
 
 
 def value_and_grad(run: Run, argnums: Numbers = 0) -> Traced:
-    """A function that gives what `run` gives, a scalar of floats, and its gradient by the arguments
-    that `argnums` counts: nested as each of them is, as a tuple where `argnums` is one.
+    """Return a function of the value of `run`, a float scalar, and its gradient by arguments.
 
-    `run` may give a tuple: its first value is differentiated, the others are given as they are.
-    An argument is an array, or tuples, lists and dicts of arrays. One that nothing depends on has
-    zeros. The gradient by a complex array is complex: the derivative by its real part, and 1j times
-    that by its imaginary one. Raises TraceError, DtypeError or ShapeError; each names the line.
+    Args:
+        run: The function to differentiate. It may return a tuple: the first value is differentiated, the others are returned unchanged.
+        argnums: The position of one argument, or of several. The gradient has the structure of the argument, and is a tuple if `argnums` is one.
+
+    An argument is an array, or tuples, lists and dicts of arrays. An argument that the value does
+    not depend on has a gradient of zeros. The gradient by a complex array is complex: the
+    derivative by its real part, plus 1j times that by its imaginary part.
+
+    Raises:
+        TraceError, DtypeError, ShapeError: The function cannot be differentiated; each names the line.
     """
-    wanted = _numbers(argnums)
+    positions = _positions(argnums)
 
     def both(inner: Run, args: tuple[Any, ...]) -> Any:
-        value, found = _differentiated(inner, args, wanted, None)
-        return value, found[0] if isinstance(argnums, int) else found
+        value, gradients = _differentiated(inner, args, positions, None)
+        return value, gradients[0] if isinstance(argnums, int) else gradients
 
-    return _of(run, both)
+    return _derive(run, both)
 
 
 def grad(run: Run, argnums: Numbers = 0) -> Traced:
-    """The gradient alone; with what `run` gives besides its scalar, where it gives a tuple."""
-    wanted = _numbers(argnums)
+    """Return a function that gives the gradient alone, and the further values of `run` if any."""
+    positions = _positions(argnums)
 
     def alone(inner: Run, args: tuple[Any, ...]) -> Any:
-        value, found = _differentiated(inner, args, wanted, None)
-        gradient = found[0] if isinstance(argnums, int) else found
+        value, gradients = _differentiated(inner, args, positions, None)
+        gradient = gradients[0] if isinstance(argnums, int) else gradients
         return (gradient, *value[1:]) if isinstance(value, tuple) else gradient
 
-    return _of(run, alone)
+    return _derive(run, alone)
 
 
 def vjp(run: Run, argnums: Numbers | None = None) -> Callable[..., Any]:
-    """A function of seeds, nested as what `run` gives, and of its arguments: it gives the results,
-    and the derivatives of their sum, each times its seed, by all arguments or those that `argnums`
-    counts. It is called in a traced function, or on arrays.
+    """Return a function of seeds and arguments that computes a vector-Jacobian product.
+
+    It gives the results of `run` and the derivatives of their sum, each result times its seed, by
+    all arguments or those of `argnums`. The seeds have the structure of the results. It is called
+    in a traced function, or on arrays.
     """
 
     @wraps(run)
     def product(seeds: Any, *args: Any) -> Any:
-        chosen = tuple(range(len(args))) if argnums is None else _numbers(argnums)
+        """Compute the results and the vector-Jacobian product."""
+        chosen = tuple(range(len(args))) if argnums is None else _positions(argnums)
         if is_tracing():
             return _traced(_plain(run), args, chosen, (seeds,))
         return _eager(lambda s, *a: _traced(_plain(run), a, chosen, (s,)), (seeds, *args))
@@ -83,7 +91,8 @@ def vjp(run: Run, argnums: Numbers | None = None) -> Callable[..., Any]:
     return product
 
 
-def _of(run: Run, make: Callable[[Run, tuple[Any, ...]], Any]) -> Traced:
+def _derive(run: Run, make: Callable[[Run, tuple[Any, ...]], Any]) -> Traced:
+    """Wrap a gradient computation as a traced function with the signature of `run`."""
     inner = _plain(run)
     signature = inspect.signature(inner)
 
@@ -97,7 +106,7 @@ def _of(run: Run, make: Callable[[Run, tuple[Any, ...]], Any]) -> Traced:
 
 
 def _plain(run: Run) -> Run:
-    """The Python function that is differentiated."""
+    """Return the Python function behind a traced or isolated one."""
     if isinstance(run, Traced | IsolatedFunction):
         return run.run
     if not callable(run):
@@ -109,105 +118,118 @@ def _plain(run: Run) -> Run:
     return run
 
 
-def _numbers(argnums: Numbers) -> tuple[int, ...]:
-    given: Any = argnums
-    found = tuple(given) if isinstance(given, tuple | list) else (given,)
-    whole = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in found)
-    if not found or not whole or len({*found}) < len(found):
+def _positions(argnums: Numbers) -> tuple[int, ...]:
+    """Return argument positions as a tuple, or raise BadOption."""
+    numbers: Any = argnums
+    positions = tuple(numbers) if isinstance(numbers, tuple | list) else (numbers,)
+    are_positions = all(
+        isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in positions
+    )
+    if not positions or not are_positions or len({*positions}) < len(positions):
         raise BadOption(
             f"argnums counts arguments from 0 on, each once; it is {argnums!r}",
             where="argnums",
-            found=argnums,
+            actual=argnums,
         )
-    return found
+    return positions
 
 
 def _differentiated(
-    run: Run, args: tuple[Any, ...], wanted: tuple[int, ...], seeds: Any
+    run: Run, args: tuple[Any, ...], positions: tuple[int, ...], seeds: Any
 ) -> tuple[Any, tuple[Any, ...]]:
+    """Return values and gradients, as part of a trace or on arrays."""
     if is_tracing():
-        return _traced(run, args, wanted, seeds)
-    found: tuple[Any, tuple[Any, ...]] = _eager(lambda *a: _traced(run, a, wanted, seeds), args)
-    return found
+        return _traced(run, args, positions, seeds)
+    outcome: tuple[Any, tuple[Any, ...]] = _eager(
+        lambda *a: _traced(run, a, positions, seeds), args
+    )
+    return outcome
 
 
 def _traced(
-    run: Run, args: tuple[Any, ...], wanted: tuple[int, ...], seeds: tuple[Any] | None
+    run: Run, args: tuple[Any, ...], positions: tuple[int, ...], seeds: tuple[Any] | None
 ) -> tuple[Any, tuple[Any, ...]]:
-    """One gradient in the function that is being written."""
-    with source_of("gradient"):
-        return _emitted(run, args, wanted, seeds)
+    """Emit one gradient into the function that is being traced."""
+    with attributed_to_call("gradient"):
+        return _emitted(run, args, positions, seeds)
 
 
 def _emitted(
-    run: Run, args: tuple[Any, ...], wanted: tuple[int, ...], seeds: tuple[Any] | None
+    run: Run, args: tuple[Any, ...], positions: tuple[int, ...], seeds: tuple[Any] | None
 ) -> tuple[Any, tuple[Any, ...]]:
-    if any(n >= len(args) for n in wanted):
+    """Trace the body, emit a `Gradient` call of it, and return its values and gradients."""
+    if any(n >= len(args) for n in positions):
         raise TraceError(
-            f"{calling_line()}: argnums counts {max(wanted)}, and {_name(run)} is given "
+            f"{calling_line()}: argnums counts {max(positions)}, and {_name(run)} is given "
             f"{len(args)} arguments",
             where=calling_line(),
         )
     frame, (leaves, nesting) = current_frame(), flatten(args)
-    given = [traced(leaf) for leaf in leaves]
+    arguments = [traced(leaf) for leaf in leaves]
     counts = [len(flatten(arg)[0]) for arg in args]
-    wrt = [sum(counts[:n]) + k for n in wanted for k in range(counts[n])]
+    wrt = [sum(counts[:n]) + k for n in positions for k in range(counts[n])]
     for n in wrt:
-        _check_float(given[n], run)
-    body = run_body(lambda *v: staged(run)(*rebuild(nesting, v)), _name(run), given)
+        _check_float(arguments[n], run)
+    body = run_body(lambda *v: stage_function(run)(*rebuild(nesting, v)), _name(run), arguments)
     weights = [] if seeds is None else [traced(s) for s in flatten(seeds[0])[0]]
     if seeds is None:
         _check_scalar(body.results, body.structure, run)
     else:
         _check_seeds(weights, body.results, run)
-    captures = captured([body])
+    captures = captures_of([body])
     finish(body, captures)
     call = Gradient(
         body.frame.name,
-        (*(frame.own(g.value, g.home) for g in given), *captures.values()),
+        (*(frame.own(g.value, g.home) for g in arguments), *captures.values()),
         tuple(wrt),
         tuple(frame.own(w.value, w.home) for w in weights),
     )
     inner = body.frame.defined
-    types = [_seen(r.type, inner) for r in body.results] + [given[n].type for n in wrt]
-    dims = [_known(r.type, inner) for r in body.results] + [given[n].type.dims for n in wrt]
-    found = bind(frame, call, types, "gradient", dims)
-    value = rebuild(body.structure, found[: len(body.results)])
-    rest, gradients = found[len(body.results) :], list[Any]()
-    for n in wanted:
-        gradients.append(rebuild(flatten(args[n])[1], rest[: counts[n]]))
-        rest = rest[counts[n] :]
+    types = [_outer_type(r.type, inner) for r in body.results] + [arguments[n].type for n in wrt]
+    dims = [_outer_dims(r.type, inner) for r in body.results] + [
+        arguments[n].type.dims for n in wrt
+    ]
+    outputs = bind(frame, call, types, "gradient", dims)
+    value = rebuild(body.structure, outputs[: len(body.results)])
+    flat, gradients = outputs[len(body.results) :], list[Any]()
+    for n in positions:
+        gradients.append(rebuild(flatten(args[n])[1], flat[: counts[n]]))
+        flat = flat[counts[n] :]
     return value, tuple(gradients)
 
 
-def _seen(type: Tensor, inner: set[str]) -> Tensor:
-    """A result's type in symbols of the function around."""
-    known = _known(type, inner)
+def _outer_type(type: Tensor, inner: set[str]) -> Tensor:
+    """Return a result's type in symbols of the enclosing function."""
+    known = _outer_dims(type, inner)
     return type if None not in known else Tensor(None, type.dtype, len(known))
 
 
-def _known(type: Tensor, inner: set[str]) -> tuple[Any, ...]:
-    def name_of(dim: Any) -> set[str]:
+def _outer_dims(type: Tensor, inner: set[str]) -> tuple[Any, ...]:
+    """Return the dims of a type, with None for those in symbols of the body."""
+
+    def names_of(dim: Any) -> set[str]:
         return set() if isinstance(dim, int) else {s.name for s in dim.free_symbols}
 
-    return tuple(None if name_of(d) & inner else d for d in type.dims)
+    return tuple(None if names_of(d) & inner else d for d in type.dims)
 
 
 def _check_float(value: TracedArray, run: Run) -> None:
+    """Raise DtypeError unless a value has a float dtype."""
     if not is_float(value.type.element):
         raise DtypeError(
             f"{calling_line()}: {_name(run)} is differentiated by {value.type}, and a derivative "
             "is of floats",
             where=calling_line(),
             expected="float32, float64 or another dtype of floats",
-            found=value.type.element,
+            actual=value.type.element,
             try_="argnums of other arguments, or astype",
         )
 
 
 def _check_scalar(results: Sequence[TracedArray], structure: Structure, run: Run) -> None:
+    """Raise an error unless the first result is a float scalar."""
     first = results[0].type if results else None
-    while isinstance(structure, Several) and structure.parts:
+    while isinstance(structure, Nest) and structure.parts:
         if structure.kind == COMPLEX:
             raise DtypeError(
                 f"{calling_line()}: {_name(run)} gives a complex number, and what is "
@@ -232,6 +254,7 @@ def _check_scalar(results: Sequence[TracedArray], structure: Structure, run: Run
 
 
 def _check_seeds(seeds: Sequence[TracedArray], results: Sequence[TracedArray], run: Run) -> None:
+    """Raise ShapeError unless the seeds have the types of the results."""
     if [s.type for s in seeds] != [r.type for r in results]:
         raise ShapeError(
             f"{calling_line()}: {_name(run)} gives {', '.join(str(r.type) for r in results)}, and "
@@ -242,22 +265,23 @@ def _check_seeds(seeds: Sequence[TracedArray], results: Sequence[TracedArray], r
 
 
 def _name(run: Run) -> str:
+    """Return the name of a function, or of the type of a callable object."""
     return getattr(run, "__name__", type(run).__name__)
 
 
 def _eager(make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """The same on arrays: traced for their types, and run in the reference interpreter."""
+    """Compute a gradient on arrays: trace for their types, run in the reference interpreter."""
     leaves, nesting = flatten(args)
     arrays = [np.asarray(leaf) for leaf in leaves]
     structures: list[Any] = []
 
-    def whole(arrays: Any) -> Any:
-        found, structure = flatten(make(*rebuild(nesting, list(arrays))))
+    def compute(arrays: Any) -> Any:
+        outputs, structure = flatten(make(*rebuild(nesting, list(arrays))))
         structures[:] = [structure]
-        return tuple(found)
+        return tuple(outputs)
 
     declared = tuple(Tensor(a.shape, dtype_of(a)) for a in arrays)
-    program = trace(whole).model({"arrays": declared}).program
+    program = trace(compute).model({"arrays": declared}).program
     names = [p.name for p in program.main.params]
-    found = evaluate(program, dict(zip(names, arrays, strict=True)))
-    return rebuild(structures[0], list(found.values()))
+    outputs = evaluate(program, dict(zip(names, arrays, strict=True)))
+    return rebuild(structures[0], list(outputs.values()))

@@ -1,4 +1,4 @@
-"""What the systems may be told, one frozen field group each."""
+"""Options of all systems, one frozen field group each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from explorer.autodiff.rematerialisation.options import Options as Rematerialisa
 from explorer.devices.hardware import Options as HardwareOptions
 from explorer.grinder import Options as GrinderOptions
 from explorer.passes.convolution.winograd import Options as ConvolutionOptions
-from explorer.passes.pipeline import own_passes
+from explorer.passes.pipeline import user_passes
 from explorer.passes.pipeline.registry import Passes
 from explorer.passes.recurrent.shared_products import Options as RecurrentOptions
 from explorer.passes.softmax.online_softmax import OnlineSoftmax
@@ -22,12 +22,12 @@ from explorer.welder import Options as WelderOptions
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Knobs by system: `Options(rammer=explorer.rammer.Options(threads=1))`.
+    """Options by system: `Options(rammer=explorer.rammer.Options(threads=1))`.
 
-    `hardware` compiles for a device with other figures than it has: what if it had twice the units?
-    `steps` leaves steps of the pipeline out, or puts them elsewhere. `passes` are the user's own,
-    each after a step that it names: `Options(passes=(("legalise to kernels", my_pass),))`; with
-    `registered`, those of `@explorer.compiler_pass(name, after=...)` come as well.
+    `hardware` compiles for a device with changed figures, such as twice the units. `steps` leaves
+    steps of the pipeline out, or moves them. `passes` are the user's own, each after a step that it
+    names: `Options(passes=(("legalise to kernels", my_pass),))`; with `registered`, those of
+    `@explorer.compiler_pass(name, after=...)` are included.
     """
 
     recurrent: RecurrentOptions = RecurrentOptions()
@@ -46,11 +46,12 @@ class Options:
     registered: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "passes", own_passes.named(self.passes))
+        """Give every pass of the user a name of its own."""
+        object.__setattr__(self, "passes", user_passes.name_passes(self.passes))
 
     @property
     def entered(self) -> Options:
-        """What a compilation is done with: all its passes, whatever is registered later."""
+        """The options with all registered passes listed, so later registrations change nothing."""
         if not self.registered:
             return self
-        return replace(self, passes=own_passes.entered(self.passes), registered=False)
+        return replace(self, passes=user_passes.with_registered(self.passes), registered=False)

@@ -1,4 +1,4 @@
-"""Words and aligned columns: how numbers look in a terminal."""
+"""Numbers, words and aligned columns as a terminal shows them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTROLS = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) n
 
 
 def shown(text: str) -> str:
-    """The text with what would steer a terminal as `\\x1b`; tabs and line ends stay."""
+    r"""Escape characters that would steer a terminal as `\x1b`; tabs and line ends stay."""
     return text.translate(CONTROLS)
 
 
@@ -32,7 +32,10 @@ WIDTH = 110  # columns that a table of sentences keeps to
 
 
 def folded(head: Sequence[str], rows: Iterable[Sequence[str]], width: int = WIDTH) -> str:
-    """A table whose widest columns go on below where a line would be wider; words stay whole."""
+    """Format a table; where lines would exceed `width` its widest columns are wrapped.
+
+    Words stay whole.
+    """
     cells = [list(row) for row in rows]
     names = [name.removeprefix(">") for name in head]
     widths = [max(map(len, column)) for column in zip(names, *cells)]
@@ -49,12 +52,13 @@ LEAST = 12  # no column is made narrower
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "  ") -> str:
-    """Aligned columns under a head; a column whose head begins with `>` stands at the right."""
+    """Format aligned columns under a head; a column whose head begins with `>` is right-aligned."""
     cells = [[name.removeprefix(">") for name in head], *[list(row) for row in rows]]
     widths = [max(len(row[n]) for row in cells) for n in range(len(head))]
     right = [name.startswith(">") for name in head]
 
     def line(row: Sequence[str]) -> str:
+        """Format one row."""
         placed = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right))
         return (indent + "  ".join(placed)).rstrip()
 
@@ -63,7 +67,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "  "
 
 
 def duration(us: float) -> str:
-    """Microseconds in the unit that reads best: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`."""
+    """Format microseconds in the unit that reads best: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`."""
     if not isfinite(us) or us == 0:
         return "0" if us == 0 else "–"
     for limit, factor, unit in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
@@ -73,7 +77,7 @@ def duration(us: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in binary units: `512 B`, `1.50 MiB`."""
+    """Format bytes in binary units: `512 B`, `1.50 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024 or unit == "GiB":
             return f"{count:.0f} B" if unit == "B" else f"{_three(count)} {unit}"
@@ -82,31 +86,31 @@ def size(count: float) -> str:
 
 
 def _three(value: float) -> str:
-    """Three significant digits, without an exponent."""
+    """Format three significant digits, without an exponent."""
     magnitude = abs(value)
     return f"{value:.{0 if magnitude >= 99.95 else 1 if magnitude >= 9.995 else 2}f}"
 
 
 def binding(sizes: Mapping[str, int]) -> str:
-    """`, batch=1, seq=128`, to follow other words; nothing where nothing is bound."""
+    """Format sizes as `, batch=1, seq=128`, to follow other words; "" if there are none."""
     return "".join(f", {name}={value}" for name, value in sizes.items())
 
 
 def percent(share: float) -> str:
-    """A share as a percentage with one decimal."""
+    """Format a share as a percentage with one decimal."""
     return f"{100 * share:.1f} %"
 
 
 def signed_percent(share: float) -> str:
-    """A deviation as a percentage, with its sign."""
+    """Format a deviation as a percentage with its sign."""
     return f"{100 * share:+.0f} %"
 
 
 def correlation(value: float) -> str:
-    """Two decimals; a dash where there were too few values for one."""
+    """Format a correlation with two decimals; a dash if there were too few values."""
     return f"{value:.2f}" if isfinite(value) else "–"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 kernel`, `2,000 kernels`, `0 entries`."""
+    """Format a count with its noun: `1 kernel`, `2,000 kernels`, `0 entries`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -1,4 +1,4 @@
-"""Values that a shell and a notebook show as a summary."""
+"""Summaries of values in a shell and a notebook."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ MOST_LINES = 200  # of one value under a notebook's cell; `print` shows all
 
 
 class Printed:
-    """A value whose `__str__` says all of it in words: its `repr` is the first line of that, and a
-    notebook shows what `print` does, of long texts the beginning.
+    """Value whose `__str__` describes it in full.
+
+    Its `repr` is the first line of that. A notebook shows what `print` does, of long texts the
+    beginning.
     """
 
     __slots__ = ()
 
     def __repr__(self) -> str:
+        """Return the class and the first line of the text."""
         return f"<{type(self).__name__} {self.first_line}>"
 
     @property
     def first_line(self) -> str:
-        """The first line."""
+        """The first line of the text."""
         return str(self).partition("\n")[0]
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show the whole text where a cell gives this value, one line inside of other values."""
+        """Show the whole text as a cell's value, and one line inside other values."""
         inside = cycle or len(printer.stack) > 1
         printer.text(repr(self) if inside else shortened(str(self)))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import explorer
 from explorer import cache
-from explorer.codegen import emitted
+from explorer.codegen import emit
 from explorer.passes.pipeline import pipeline
 from explorer.stored import programs
 
@@ -22,10 +22,10 @@ SCRIPT = "from tests.kept_programs import tell; tell({0!r})"
 def forgotten() -> None:
     """After: this process remembers no compilation. Machine code stays with who uses it."""
     cache.finish()
-    programs._made.clear()
-    programs._found.clear()
+    programs._compiled_here.clear()
+    programs._open_programs.clear()
     pipeline._memos.clear()
-    emitted._codes.clear()
+    emit._codes.clear()
 
 
 def bits(c: explorer.Compilation) -> str:

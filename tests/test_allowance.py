@@ -121,7 +121,7 @@ def test_one_allowed_core_of_many_has_no_worker_and_no_helper(
     monkeypatch.setenv(allowance.CPU_LIMIT, "1")
     assert helpers_for(1000) == 0
     own = Team()
-    own._called(16, 16)
+    own._worker_count(16, 16)
     assert own.workers == 0
     monkeypatch.setenv(allowance.CPU_LIMIT, "4")
     assert helpers_for(1000) == 3

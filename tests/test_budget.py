@@ -43,9 +43,9 @@ def test_without_the_variable_it_is_a_share_of_what_this_process_may_have(
 ) -> None:
     monkeypatch.delenv("IRONWORKS_MEMORY", raising=False)
     monkeypatch.setattr(budget, "memory_bytes", lambda: 64 << 30)
-    budget._there_is.cache_clear()
+    budget._total_bytes.cache_clear()
     assert budget.budget() == 48 << 30
-    budget._there_is.cache_clear()
+    budget._total_bytes.cache_clear()
 
 
 def test_sizes_read_well() -> None:

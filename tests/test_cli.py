@@ -453,7 +453,8 @@ def test_compile_says_what_became_of_the_model(told: Callable[..., Any], symboli
 
 def test_compile_stops_where_it_is_told_to(told: Callable[..., Any]) -> None:
     found = told("compile", SKIP, "--until", "welded")
-    assert found["stage"] == "welded" and found["steps"][-1]["name"] == "choose convolutions"
+    assert found["stage"] == "welded"
+    assert found["steps"][-1]["name"] == "select convolution algorithms"
     assert found["memory"] is None and found["bricks"] is None
 
 
@@ -789,9 +790,9 @@ def test_nothing_is_timed_on_a_device_that_is_not_here(shell: Shell) -> None:
 
 def on_the_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     from explorer.runtime.cuda import gpu
-    from explorer.runtime.cuda.driver import StandIn
+    from explorer.runtime.cuda.driver import SimulatedDriver
 
-    monkeypatch.setattr(gpu, "Gpu", lambda: StandIn(3))
+    monkeypatch.setattr(gpu, "Gpu", lambda: SimulatedDriver(3))
 
 
 @pytest.mark.exhaustive

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from explorer.ops import own_operators
+from explorer.ops import user_operators
 from explorer.passes.pipeline import registry
 from explorer.passes.policies import registered
 from widgets.model import glossary
@@ -32,16 +32,16 @@ def test_a_page_does_what_it_says(
     assert len(blocks) == 1 and "assert " in blocks[0]
     file = tmp_path / f"{page.stem}_page.py"
     file.write_text(blocks[0])
-    operators = set(own_operators.own_operators())
+    operators = set(user_operators.user_operators())
     module = ModuleType(f"{page.stem}_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look there
     try:
         exec(compile(blocks[0], str(file), "exec"), module.__dict__)
         assert not [r.name for r in registry.passes().values() if r.after]
-        assert not registered.every()
+        assert not registered.all_policies()
     finally:
-        for name in own_operators.own_operators().keys() - operators:
-            own_operators.forget(name)
+        for name in user_operators.user_operators().keys() - operators:
+            user_operators.forget(name)
 
 
 @pytest.mark.exhaustive

@@ -29,7 +29,7 @@ def test_every_error_is_one_line_that_the_user_can_be_shown(kind: type[Ironworks
 
 
 def test_an_error_says_its_parts_and_leaves_out_the_empty_ones() -> None:
-    error = ShapeError("matmul: inner is 1024 and 768", where="h2", expected=1024, found=768)
+    error = ShapeError("matmul: inner is 1024 and 768", where="h2", expected=1024, actual=768)
     assert error.fields() == {
         "error": "ShapeError",
         "sentence": "matmul: inner is 1024 and 768",
@@ -44,7 +44,7 @@ def test_what_to_try_is_kept() -> None:
 
 
 def test_an_error_keeps_its_parts_when_it_crosses_a_process_border() -> None:
-    error = ShapeError("inner differs", where="h2", expected="1024", found="768", try_="transpose")
+    error = ShapeError("inner differs", where="h2", expected="1024", actual="768", try_="transpose")
     for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert type(again) is ShapeError
         assert again.fields() == error.fields()
@@ -71,10 +71,10 @@ def test_every_error_class_is_listed() -> None:
     ],
 )
 def test_what_a_name_holds_cannot_steer_a_terminal(name: str, shown: str) -> None:
-    error = BadModelFile(f"holds {name}", where=name, expected=name, found=name, try_=name)
+    error = BadModelFile(f"holds {name}", where=name, expected=name, actual=name, try_=name)
     assert error.sentence == f"holds {shown}"
     assert str(error) == f"holds {shown} (try: {shown})"
-    assert {error.where, error.expected, error.found, error.try_} == {shown}
+    assert {error.where, error.expected, error.actual, error.try_} == {shown}
 
 
 def test_no_name_makes_an_error_too_long_to_read() -> None:
@@ -114,7 +114,7 @@ def test_a_misspelt_name_is_answered_with_those_that_could_be_meant(what: str) -
 
 
 def test_a_view_is_found_by_its_title_too() -> None:
-    assert gallery.named("tile curve") is gallery.named("curve")
+    assert gallery.find_picture("tile curve") is gallery.find_picture("curve")
 
 
 def test_a_notebook_shows_an_error_in_a_sentence_and_the_line_of_the_cell(

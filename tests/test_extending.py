@@ -13,7 +13,7 @@ import pytest
 
 from explorer import cli, plugins
 from explorer.errors import BadOption
-from explorer.ops import own_operators
+from explorer.ops import user_operators
 from explorer.passes.pipeline import registry
 from explorer.passes.policies import registered
 from tests.two_inputs import two_inputs
@@ -139,7 +139,7 @@ def test_an_operator_of_a_file_is_known_to_commands(shell: Shell, tmp_path: Path
     assert shell("check", str(path), *plugin)[0] == 0
     code, out, _ = shell("compile", str(path), "--until", "legalized", "--check", *plugin)
     assert code == 0 and "WRONG" not in out
-    own_operators.forget("Twice")
+    user_operators.forget("Twice")
 
 
 def test_a_plug_in_names_a_device(shell: Shell) -> None:
@@ -166,7 +166,7 @@ def test_a_file_that_is_loaded_again_is_read_again(tmp_path: Path) -> None:
 
 HALF = """
 import explorer
-@explorer.compiler_pass("half", after="weld")
+@explorer.compiler_pass("half", after="fuse (Welder)")
 def half(program): return program
 @explorer.policy("halved", system="rammer")
 def halved(facts): return None
@@ -190,7 +190,7 @@ def test_a_file_that_fails_is_named_and_leaves_nothing_registered(
     with pytest.raises(BadOption) as refused:
         plugins.load(written(tmp_path, HALF + rest))
     assert said in refused.value.sentence and len(refused.value.sentence) < 1000
-    assert "half" not in registry.passes() and "halved" not in registered.of("rammer")
+    assert "half" not in registry.passes() and "halved" not in registered.by_system("rammer")
     assert "ironworks_plugin_mine" not in sys.modules
 
 

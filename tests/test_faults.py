@@ -159,7 +159,7 @@ def test_the_house_shows_where_a_fault_lies_if_asked(
     monkeypatch.setenv("IRONWORKS_DEBUG", debug)
     jobs = Jobs()
     error = jobs.wait(jobs.start(1, broken))["error"]
-    assert error["sentence"].startswith("a fault of Ironworks in what was begun beside")
+    assert error["sentence"].startswith("a fault of Ironworks in a background job")
     assert ("traceback" in error) == bool(debug)
     assert "in broken" in error.get("traceback", "in broken")
 
@@ -183,10 +183,10 @@ def test_what_a_rule_raises_besides_our_errors_is_a_fault_of_ours(
         relu(70 + RAISED.index(raised))
     )  # no other test's: what steps made of it is not remembered
     op = next(b.expr.op for _, b in model.program.bindings())  # type: ignore[union-attr]
-    for part, step in (("deduce", "deduce shapes"), ("lower", "legalise to kernels")):
+    for part, step in (("deduce", "infer shapes"), ("lower", "legalise to kernels")):
         with monkeypatch.context() as m:
             changed = replace(RECORDS[op], **{part: broken})  # type: ignore[arg-type]
-            m.setitem(RECORDS._known, op, changed)  # type: ignore[attr-defined]
+            m.setitem(RECORDS._loaded, op, changed)  # type: ignore[attr-defined]
             with pytest.raises(
                 InternalFault, match=f"in the step '{step}', in the rule of {op} at"
             ):
@@ -213,6 +213,6 @@ def test_a_fault_of_a_rule_while_tracing_is_ours_and_bad_arguments_are_not(
         raise raised("a slip of ours")
 
     changed = replace(RECORDS["MatMul"], deduce=broken)
-    monkeypatch.setitem(RECORDS._known, "MatMul", changed)  # type: ignore[attr-defined]
+    monkeypatch.setitem(RECORDS._loaded, "MatMul", changed)  # type: ignore[attr-defined]
     with pytest.raises(InternalFault, match="in tracing, in the rule of MatMul at"):
         explorer.load(explorer.trace(product))

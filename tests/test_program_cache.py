@@ -64,9 +64,9 @@ def entries() -> list[Path]:
 
 def entry_of(model: explorer.Model) -> Path:
     """The file that a model's program lies in."""
-    from explorer.compiler import _asked, device_of
+    from explorer.compiler import _request, device_of
 
-    found = _asked(model, device_of("cpu"), explorer.Options().entered).wanted
+    found = _request(model, device_of("cpu"), explorer.Options().entered).program_key
     assert found is not None
     return cache.disk().folder / f"{found.key}.entry"
 
@@ -458,18 +458,18 @@ def test_where_nothing_can_be_kept_nothing_is_lost(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_part_that_differs_is_told() -> None:
-    from explorer.compiler import why_not_kept
+    from explorer.compiler import why_not_cached
 
-    assert why_not_kept(MODEL).differs == () and not why_not_kept(MODEL).found
+    assert why_not_cached(MODEL).differs == () and not why_not_cached(MODEL).is_cached
     explorer.compile(MODEL)
     explorer.compile(MODEL, options=explorer.Options(rammer=RammerOptions(threads=2)))
-    assert why_not_kept(MODEL).found
-    said = why_not_kept(MODEL, options=explorer.Options(rammer=RammerOptions(threads=3)))
+    assert why_not_cached(MODEL).is_cached
+    said = why_not_cached(MODEL, options=explorer.Options(rammer=RammerOptions(threads=3)))
     assert [(d.part, d.now) for d in said.differs] == [("rammer.threads", "3")]
-    said = why_not_kept(MODEL, target="a100")
+    said = why_not_cached(MODEL, target="a100")
     assert [d.part for d in said.differs] == ["target"]
     untold_options = explorer.Options(passes=(("clean up", untold),))
-    assert why_not_kept(MODEL, options=untold_options).untold
+    assert why_not_cached(MODEL, options=untold_options).is_unstorable
 
 
 def test_the_command_line_says_why(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,4 @@
-"""The pictures: `explore` shows a whole compilation, `show` one room of it, `data` the rows behind
-a room, `figure` its chart.
-"""
+"""Pictures of compilations: all rooms, one room, its rows, or its chart."""
 
 from __future__ import annotations
 
@@ -37,32 +35,33 @@ __all__ = [
 ]
 
 
-# Jupyter is imported by the first call that needs it, so that rows and reports do without, and
-# nothing before a call does.
+# Jupyter is imported by the first call that needs it: rows and reports work without it.
 
 
 def explore(
-    given: Any,
+    compiled_or_model: Any,
     *,
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
-    kept: str = "",
+    saved: str = "",
     target: Any = "cpu",
     options: Options | None = None,
     recorded: str | Path | None = None,
 ) -> House:
-    """The whole house: every stage, picture and knob of a compilation, linked by one selection.
+    """Open the house: every stage, picture and knob of a compilation, linked by one selection.
 
-    `given`: a compilation, of any stage and for any data sheet; or a model, what `explorer.load`
-    takes, which is compiled here for `target` with `options`: it opens with its plan, and its code
-    is generated beside, before it is measured. A model whose compilation ends in an error is shown
-    as far as it came, with the error.
+    `compiled_or_model` is a compilation of any stage and for any data sheet, or a model, as
+    `explorer.load` takes it. A model is compiled here for `target` with `options`: it opens with
+    its plan, and its code is generated in the background before it is measured. A model whose
+    compilation ends in an error is shown up to the error.
 
-    `recorded`: a run that `c.record` or `c.on_gpu().record` has written, of this model on whatever
-    machine, or the device of one of `c.recordings`: its wall stands under the plan, always named
-    as a recording, and compared with the plan if that is for the same device. Where none is named,
-    one that comes with Ironworks stands there if it is of the program and device. Raises BadOption
-    where it is of another model or of other sizes.
+    `saved` is a saved state, the text of a snapshot file.
+
+    `recorded` is a run that `c.record` or `c.on_gpu().record` has written, of this model on any
+    machine, or the device of one of `c.recordings`. Its wall stands under the plan, always named as
+    a recording, and compared with the plan if that is for the same device. By default a recording
+    that comes with Ironworks is shown if it is of this program and device. Raises BadOption if the
+    recording is of another model or of other sizes.
     """
     from widgets.page.progress_line import progress_line
 
@@ -70,10 +69,10 @@ def explore(
         from widgets.page import shell
 
         return shell.explore(
-            given,
+            compiled_or_model,
             sizes=sizes,
             inputs=inputs,
-            kept=kept,
+            saved=saved,
             target=target,
             options=options,
             recorded=recorded,
@@ -92,9 +91,11 @@ def show(
     step: str = "",
     against: Compiled | None = None,
 ) -> Room | Rooms:
-    """One room (`widgets.rooms.gallery.PICTURES`), about a source operator where one is named;
-    `measured` times the tiles that Roller's rooms offer, and the ways of a crossing point. `step`
-    is what "changes" and "side_by_side" begin with, or they compare `c` with `against`.
+    """Show one room of a compilation (`widgets.rooms.gallery.PICTURES`).
+
+    It is about the source operator `op` if one is named. `measured` times the tiles that Roller's
+    rooms offer, and the schedules of a crossing point. `step` is the first step of "changes" and
+    "side_by_side"; with `against` they compare `c` with that compilation instead.
     """
     from widgets.page import shell
 
@@ -121,13 +122,14 @@ def data(
     step: str = "",
     against: Compiled | None = None,
 ) -> Any:
-    """The rows behind a room's picture, without Jupyter; `measured`, `step` and `against` as in
-    `show`.
-    """
-    from widgets.rooms.gallery import named
-    from widgets.session.looked_at import look_at
+    """Return the rows behind a room's picture, without Jupyter.
 
-    picture = named(room)
+    `measured`, `step` and `against` are those of `show`.
+    """
+    from widgets.rooms.gallery import find_picture
+    from widgets.session.look_at import look_at
+
+    picture = find_picture(room)
     session = _session(c, picture, op, sizes, inputs, measured)
     look_at(session, step, against)
     return picture.draw(session, op)[0]
@@ -143,11 +145,12 @@ def figure(
     measured: bool = False,
     theme: str = "either",
 ) -> Any:
-    """The chart of a room, "race" of what `explorer.race` found, or "replicas" of training runs, as
-    a `plotly.graph_objects.Figure`, of the same rows as `data`; `theme` is "light", "dark", or
-    "either", on a ground of any.
+    """Return the chart of a room as a `plotly.graph_objects.Figure`, of the same rows as `data`.
 
-    Raises BadOption where the room has no chart, naming those that have, or nothing to show.
+    "race" takes the result of `explorer.race`, "replicas" training runs. `theme` is "light",
+    "dark", or "either", which suits a ground of any colour.
+
+    Raises BadOption if the room has no chart, naming those that have, or if it has nothing to show.
     """
     from widgets.rooms import gallery
 
@@ -156,13 +159,13 @@ def figure(
         from widgets.rammer import race_chart
 
         rows = race_chart.data(cast("Result", c))
-        return charts.chart(rows, gallery.titled(race_chart.caption(rows)), theme)
+        return charts.chart(rows, gallery.figure_title(race_chart.caption(rows)), theme)
     if room == "replicas":
         from widgets.training.replicas import replicas as drawn
 
         return drawn(cast("Run", c), theme=theme)
     c = cast("Compiled", c)
-    picture = gallery.charted(room)
+    picture = gallery.find_chart_picture(room)
     session = _session(c, picture, op, sizes, inputs, measured)
     return gallery.chart(picture, session, op, theme)
 
@@ -175,8 +178,8 @@ def _session(
     inputs: Arrays | None,
     measured: bool,
 ) -> Session:
-    """A session with what a room shows: a run where it is the wall, the clock where wanted."""
-    from widgets.session.asked.clocks import time_shown
+    """Return a session with the content of a room: a run for the wall, timings if wanted."""
+    from widgets.session.handlers.clocks import time_shown
     from widgets.session.session import Session
 
     session = Session(c, sizes=sizes, inputs=inputs)
@@ -190,9 +193,10 @@ def _session(
 def picture(
     name: str, *, title: str, unit: str, words: str = "", stage: str = "TASKED"
 ) -> Callable[[Rows], Rows]:
-    """Register a picture of one's own: a function from a compilation to pairs of a name and a
-    number of a `unit`, a bar each, under the tab of a stage. Registered again, as when a cell is
-    run again, it takes the place of the first. Raises BadOption where the name is none, or taken.
+    """Register a picture of your own: a function from a compilation to names with numbers.
+
+    The numbers are in `unit` and shown as bars, under the tab of a stage. Registered again, as when
+    a cell is run again, it replaces the first. Raises BadOption if the name is invalid or taken.
     """
     from explorer.compiler import stage_of
     from widgets.rooms import own_picture
@@ -201,25 +205,25 @@ def picture(
 
 
 def forget_picture(name: str) -> None:
-    """A picture of one's own is gone; BadOption where there is none of that name."""
+    """Remove a picture of your own; raises BadOption if there is none of that name."""
     from widgets.rooms import own_picture
 
     own_picture.forget_picture(name)
 
 
 def race(result: Result) -> Room:
-    """The chart of what `explorer.race` found."""
+    """Show the chart of a result of `explorer.race`."""
     from widgets.page import shell
 
     return shell.race(result)
 
 
 def replicas(runs: Run | Mapping[str, Run], steps: tuple[int, int] | None = None) -> Room:
-    """What replicas of training runs did when: the all-reduce of each bucket under the passes.
+    """Show the timeline of replicas of training runs: each bucket's all-reduce under the passes.
 
-    `runs`: what `explorer.fit(..., ranks=...)` gave in each replica, or several such by name. It
-    shows the `steps` from the first to the last, else the one that takes the median of all.
-    Raises BadOption where there is nothing to show.
+    `runs` is the result of `explorer.fit(..., ranks=...)` in each replica, or several such by name.
+    It shows `steps`, from the first to the last; by default the step with the median time. Raises
+    BadOption if there is nothing to show.
     """
     from widgets.page import shell
 
@@ -227,31 +231,35 @@ def replicas(runs: Run | Mapping[str, Run], steps: tuple[int, int] | None = None
 
 
 def styled(figure: Any, title: str = "", *, theme: str = "either", height: int = 420) -> Any:
-    """A plotly figure of one's own with the paper, ink, fonts and grid of the pictures; "either" is
-    for pages of any ground, light or dark. It is the same figure.
+    """Apply the paper, ink, fonts and grid of the pictures to a plotly figure, and return it.
+
+    `theme` "either" suits pages of any ground, light or dark.
     """
     from widgets.draw import plots
 
     return plots.styled(figure, theme, title, height)
 
 
-def sweep(found: Sweep, theme: str = "either", *, over: tuple[str, str] | None = None) -> Any:
-    """What `explorer.sweep` found as a `plotly.graph_objects.Figure`: the values that were varied
-    beside the time that came of each, and time over memory. `over` names two of what was varied:
-    then it is the least time for each pair of their values. BadOption where every point failed.
+def sweep(result: Sweep, theme: str = "either", *, over: tuple[str, str] | None = None) -> Any:
+    """Return the result of `explorer.sweep` as a `plotly.graph_objects.Figure`.
+
+    It shows the varied values beside the resulting times, and time over memory. `over` names two of
+    the varied options: then it shows the least time for each pair of their values. Raises BadOption
+    if every point failed.
     """
     if over is not None:
         from widgets.charts.sweeps import surface
 
-        return surface.chart(found, over, theme)
+        return surface.chart(result, over, theme)
     from widgets.charts.sweeps import lines
 
-    return lines.chart(found, theme)
+    return lines.chart(result, theme)
 
 
 def live_sweep(theme: str = "either") -> LiveSweep:
-    """The chart of a sweep that grows: give it to `explorer.sweep` as `arrived`, and show its
-    `figure`, a widget.
+    """Return a chart of a sweep that grows.
+
+    Pass it to `explorer.sweep` as `arrived`, and show its `figure`, a widget.
     """
     from widgets.charts.sweeps import live
 

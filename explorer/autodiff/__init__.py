@@ -1,7 +1,8 @@
 """Reverse-mode differentiation of programs (Griewank and Walther, Evaluating Derivatives, 2008).
 
-It works on the loops that operators become, not on operators: a derivative of a scalar expression
-comes from the records of its functions, and stands at the load's index map, transposed.
+It differentiates the loop nests that operators lower to, not the operators. The derivative of a
+scalar expression comes from the records of its functions. It is stored at the load's transposed
+index map.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What rules and control flow ask of a function that is being differentiated."""
+"""State and interface that derivative rules share while a program is differentiated."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from explorer.passes.simplify.substitution import with_reads
 Legalise = Callable[[Program], Program]
 
 
-class Surroundings:
-    """What the functions of one program share while they are differentiated: new functions,
-    constants and names are added.
+class AutodiffContext:
+    """Functions, constants and names of one program while it is differentiated.
 
-    `legalise` gives graph operators as kernels, views and loops.
+    New functions, constants and names are added to it. `legalise` lowers graph operators to
+    kernels, views and loops.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Surroundings:
         env: ShapeEnv,
         legalise: Legalise,
     ) -> None:
+        """Copy the program's functions and constants, and collect the names in use."""
         self.functions, self.constants = dict(functions), dict(constants)
         self.env, self.legalise = env, legalise
         self.backs: dict[tuple[str, tuple[int, ...], tuple[int, ...]], str] = {}  # of calls
@@ -42,52 +43,58 @@ class Surroundings:
             self.taken.update(v.name for b in f.body for v in b.vars)
 
     def name(self, wish: str) -> str:
-        """A name that no value has."""
-        found = fresh(wish, self.taken)
-        self.taken.add(found)
-        return found
+        """Reserve and return a name that no value has."""
+        name = fresh(wish, self.taken)
+        self.taken.add(name)
+        return name
 
-    def lowered(self, binding: Binding) -> tuple[Binding, ...]:
-        """What an operator is made of; its loops' bodies and its constants are the program's."""
+    def lower(self, binding: Binding) -> tuple[Binding, ...]:
+        """Lower one operator to its kernels, views and loops.
+
+        Loop bodies and constants of the lowered code are added to the program.
+        """
         params = tuple(v for v in dict.fromkeys(binding.reads) if v.name not in self.constants)
         alone = Function(binding.name, params, (binding,), binding.vars)
-        known = {v.name: self.constants[v.name] for v in binding.reads if v.name in self.constants}
-        found = self.legalise(Program((alone,), known, self.env))
-        self.constants.update(found.constants)
-        self.taken.update(found.constants)
+        constants = {
+            v.name: self.constants[v.name] for v in binding.reads if v.name in self.constants
+        }
+        lowered = self.legalise(Program((alone,), constants, self.env))
+        self.constants.update(lowered.constants)
+        self.taken.update(lowered.constants)
         named = {}
-        for body in found.functions[1:]:
+        for body in lowered.functions[1:]:
             named[body.name] = self.add(body.name, body.params, body.body, body.outputs)
             self.taken.update(v.name for v in body.params)
             self.taken.update(v.name for b in body.body for v in b.vars)
-        self.taken.update(v.name for b in found.main.body for v in b.vars)
+        self.taken.update(v.name for b in lowered.main.body for v in b.vars)
         return tuple(
             replace(b, expr=replace(b.expr, body=named[b.expr.body]))
             if isinstance(b.expr, Loop)
             else b
-            for b in found.main.body
+            for b in lowered.main.body
         )
 
     @property
     def program(self) -> Program:
-        """All functions and constants so far."""
+        """The program of all functions and constants so far."""
         return Program(tuple(self.functions.values()), self.constants, self.env)
 
     def symbol(self, wish: str) -> Dim:
-        """A new extent that only a run knows, 0 or more."""
+        """Add a symbol for an extent that only a run knows, 0 or more."""
         name = fresh(wish, {s.name for s in self.env.symbols})
         self.env = ShapeEnv((*self.env.symbols, SymbolBound(name, 0)))
         return symbol(name)
 
     def constant(self, wish: str, value: Constant) -> Var:
-        """A new constant."""
+        """Add a constant and return its variable."""
         name = self.name(wish)
         self.constants[name] = value
         return Var(name, value.type)
 
     def copy(self, function: Function) -> Function:
-        """The same function over values of other names: what is decided of a value is kept by its
-        name, in whichever function it is.
+        """Return the same function over values with fresh names.
+
+        Decisions about a value are stored by its name, so two copies must not share names.
         """
         values = {p.name: replace(p, name=self.name(p.name)) for p in function.params}
         body: list[Binding] = []
@@ -102,47 +109,50 @@ class Surroundings:
     def add(
         self, wish: str, params: Sequence[Var], body: Sequence[Binding], outputs: Sequence[Var]
     ) -> str:
-        """A new function; its name."""
+        """Add a function and return its name."""
         name = fresh(wish, self.functions)
         self.functions[name] = Function(name, tuple(params), tuple(body), tuple(outputs))
         return name
 
 
 class Differentiating(Protocol):
-    """One function being differentiated: what is done `forward`, then `backward`. `active` are the
-    values that depend on what it is differentiated by.
+    """One function being differentiated: the `forward` bindings, then the `backward` ones.
+
+    `active` are the values that depend on the differentiated parameters.
     """
 
-    around: Surroundings
+    context: AutodiffContext
     function: Function
     active: set[str]
     forward: list[Binding]
     backward: list[Binding]
 
     def inner(self, function: Function, wrt: Iterable[str]) -> Differentiating:
-        """Another function, to be differentiated by some of its parameters."""
+        """Start to differentiate another function with respect to some of its parameters."""
         ...
 
     def run(self, seeds: Sequence[tuple[Var, Var]]) -> Mapping[str, Var]:
-        """Differentiate; `seeds` are results with their adjoints. By each parameter's name its
-        gradient; one that nothing depends on has none.
+        """Differentiate; `seeds` are results with their adjoints.
+
+        Return the gradient by each parameter's name. A parameter that no result depends on has
+        none.
         """
         ...
 
-    def given(self, var: Var) -> bool:
-        """Whether a value has an adjoint."""
+    def has_adjoint(self, var: Var) -> bool:
+        """Return True if a value has an adjoint."""
         ...
 
-    def whole(self, var: Var) -> Var:
-        """The adjoint of a value that has one."""
+    def adjoint_of(self, var: Var) -> Var:
+        """Return the sum of a value's adjoint contributions."""
         ...
 
-    def give(self, var: Var, adjoint: Var) -> None:
-        """Add to a value's adjoint."""
+    def add_adjoint(self, var: Var, adjoint: Var) -> None:
+        """Add a contribution to a value's adjoint."""
         ...
 
     def bind(self, hint: str, types: Sequence[Tensor], expr: Expr) -> tuple[Var, ...]:
-        """Values of the backward pass, from the source operators that are being differentiated."""
+        """Bind values of the backward pass, with the origin of the differentiated operator."""
         ...
 
     def map(
@@ -150,22 +160,22 @@ class Differentiating(Protocol):
         hint: str,
         over: tuple[Axis, ...],
         expr: Scalar,
-        given: Mapping[str, Var],
+        inputs: Mapping[str, Var],
         dtype: str = "",
     ) -> Var:
-        """A kernel over whole tensors, element by element; `given` by the names in `expr`."""
+        """Bind an elementwise kernel over whole tensors; `expr` reads `inputs` by name."""
         ...
 
     def zeros(self, like: Tensor) -> Var:
-        """A tensor of zeros."""
+        """Bind a tensor of zeros."""
         ...
 
     def refuse(self, why: str) -> NoReturn:
-        """UnsupportedOperator, of the operator that is being differentiated."""
+        """Raise UnsupportedOperator for the operator that is being differentiated."""
         ...
 
 
 def is_active_type(var: Var) -> bool:
-    """Whether a value is a tensor of floats."""
+    """Return True if a value is a tensor of floats."""
     kind = var.type
     return isinstance(kind, Tensor) and kind.dtype is not None and is_float(kind.dtype)

@@ -1,5 +1,7 @@
-"""Derivatives of the library "linalg": Giles 2008, Collected matrix derivative results; Walter and
-Lehmann 2010, Algorithmic differentiation of linear algebra functions, of QR.
+"""Derivatives of the functions of library "linalg".
+
+Sources: Giles 2008, Collected matrix derivative results; for QR Walter and Lehmann 2010,
+Algorithmic differentiation of linear algebra functions.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy as np
 
 from explorer.autodiff.differentiating import Differentiating
 from explorer.autodiff.partials import Term, functions
-from explorer.autodiff.rules import summed
+from explorer.autodiff.rules import sum_broadcast
 from explorer.ir.calls import AttrValue, LibraryCall, OpCall, Var
 from explorer.ir.kernel import at, axes
 from explorer.ir.program import Binding, Constant
@@ -25,106 +27,116 @@ Rule = Callable[[Differentiating, Binding, tuple[Var | None, ...]], Iterator[tup
 
 @dataclass(frozen=True)
 class Matrices:
-    """A value of the backward pass, one or more matrices of it, with their arithmetic."""
+    """A value of the backward pass, a stack of one or more matrices, with its arithmetic."""
 
     reverse: Differentiating
     var: Var
 
     @property
     def dims(self) -> tuple[Dim, ...]:
+        """The dims of the value."""
         return self.var.tensor.dims
 
     @property
     def T(self) -> Matrices:
+        """Each matrix transposed."""
         dims = self.dims
         order = (*range(len(dims) - 2), len(dims) - 1, len(dims) - 2)
         return self.op("Transpose", (*dims[:-2], dims[-1], dims[-2]), perm=order)
 
     def __matmul__(self, other: Matrices) -> Matrices:
+        """Bind the matrix product."""
         lead = _broadcast(self.dims[:-2], other.dims[:-2])
         return self.op("MatMul", (*lead, self.dims[-2], other.dims[-1]), other)
 
     def __add__(self, other: Matrices) -> Matrices:
+        """Bind the broadcast sum."""
         return self.op("Add", _broadcast(self.dims, other.dims), other)
 
     def __sub__(self, other: Matrices) -> Matrices:
+        """Bind the broadcast difference."""
         return self.op("Sub", _broadcast(self.dims, other.dims), other)
 
     def __mul__(self, other: Matrices | float) -> Matrices:
+        """Bind the broadcast elementwise product."""
         by = other if isinstance(other, Matrices) else self.constant(other)
         return self.op("Mul", _broadcast(self.dims, by.dims), by)
 
     def __truediv__(self, other: Matrices) -> Matrices:
+        """Bind the broadcast elementwise quotient."""
         return self.op("Div", _broadcast(self.dims, other.dims), other)
 
     def __neg__(self) -> Matrices:
+        """Bind the negated value."""
         return self.op("Neg", self.dims)
 
     def op(self, op: str, dims: tuple[Dim, ...], *others: Matrices, **attrs: AttrValue) -> Matrices:
-        """An operator of this value and others."""
+        """Bind an operator of this value and others."""
         call = OpCall(op, (self.var, *(o.var for o in others)), tuple(attrs.items()))
-        return self.bound("d", [Tensor(dims, self.var.tensor.element)], call)[0]
+        return self.bind("d", [Tensor(dims, self.var.tensor.element)], call)[0]
 
     def library(self, function: str, *dims: tuple[Dim, ...], **attrs: AttrValue) -> list[Matrices]:
-        """Results of these dims of a function of the library of this value."""
+        """Bind the results, of the given dims, of a library function of this value."""
         call = LibraryCall("linalg", function, (self.var,), tuple(attrs.items()))
-        return self.bound(function, [Tensor(d, self.var.tensor.element) for d in dims], call)
+        return self.bind(function, [Tensor(d, self.var.tensor.element) for d in dims], call)
 
-    def bound(self, hint: str, types: list[Tensor], call: OpCall | LibraryCall) -> list[Matrices]:
+    def bind(self, hint: str, types: list[Tensor], call: OpCall | LibraryCall) -> list[Matrices]:
+        """Bind a call and wrap its results."""
         return [Matrices(self.reverse, v) for v in self.reverse.bind(hint, types, call)]
 
     def constant(self, value: Any) -> Matrices:
-        """Numbers in this value's dtype."""
-        held = Constant(np.array(value).astype(self.var.tensor.element))
-        return Matrices(self.reverse, self.reverse.around.constant("number", held))
+        """Bind a constant in this value's dtype."""
+        constant = Constant(np.array(value).astype(self.var.tensor.element))
+        return Matrices(self.reverse, self.reverse.context.constant("number", constant))
 
     @property
     def inverse(self) -> Matrices:
+        """The inverse of each matrix."""
         return self.library("inverse", self.dims)[0]
 
-    def solved(self, other: Matrices, function: str = "solve", **attrs: int) -> Matrices:
-        """The product of the inverse with another matrix."""
+    def solve(self, other: Matrices, function: str = "solve", **attrs: int) -> Matrices:
+        """Bind the product of the inverse with another matrix."""
         lead = _broadcast(self.dims[:-2], other.dims[:-2])
         type = Tensor((*lead, self.dims[-1], other.dims[-1]), self.var.tensor.element)
         call = LibraryCall("linalg", function, (self.var, other.var), tuple(attrs.items()))
-        return self.bound(function, [type], call)[0]
+        return self.bind(function, [type], call)[0]
 
-    def along(self, axis: int) -> Matrices:
-        """Numbers as a row (-2) or a column (-1) of each matrix."""
+    def expand(self, axis: int) -> Matrices:
+        """Reshape vectors to a row (-2) or a column (-1) of each matrix."""
         dims = self.dims
         shape = (*dims, 1) if axis == -1 else (*dims[:-1], 1, dims[-1])
         return self.op("Reshape", shape, shape=shape, allowzero=1)
 
     def lower(self, diagonal: int = 0) -> Matrices:
-        """The triangle up to a diagonal, 0 elsewhere."""
+        """Bind the triangle up to a diagonal, 0 elsewhere."""
         return self.op("Trilu", self.dims, k=(diagonal,), upper=0)
 
     def upper(self, diagonal: int = 0) -> Matrices:
-        """The triangle from a diagonal on, 0 elsewhere."""
+        """Bind the triangle from a diagonal on, 0 elsewhere."""
         return self.op("Trilu", self.dims, k=(diagonal,), upper=1)
 
     def cut(self, axis: int, begin: Dim, count: Dim) -> Matrices:
-        """Some rows (-2) or columns (-1)."""
+        """Bind a slice of the rows (-2) or columns (-1)."""
         rank, at_axis = len(self.dims), len(self.dims) + axis
         first = tuple(begin if d == at_axis else 0 for d in range(rank))
         dims = tuple(count if d == at_axis else n for d, n in enumerate(self.dims))
         return self.op("Slice", dims, begin=first, step=(1,) * rank, extent=dims)
 
-    def joined(self, axis: int, other: Matrices) -> Matrices:
-        """Both below each other (-2) or side by side (-1)."""
+    def concatenate(self, axis: int, other: Matrices) -> Matrices:
+        """Concatenate both along the rows (-2) or columns (-1)."""
         at_axis = len(self.dims) + axis
         dims = list(self.dims)
         dims[axis] = simplify(dims[axis] + other.dims[axis])
         return self.op("Concat", tuple(dims), other, axis=at_axis)
 
-    def unless_zero(self, divisor: Matrices) -> Matrices:
-        """The value divided by another one, 0 where that is 0."""
+    def divide_or_zero(self, divisor: Matrices) -> Matrices:
+        """Divide by another value; 0 where that is 0."""
         over, dtype = axes("i", self.dims), self.var.tensor.element
         f = functions(dtype)
         value, by = (Term(at(n, over), dtype) for n in "vb")
         ratio = f("where", f("eq", by, 0.0), 0.0, value / by).expr
-        given = {"v": self.var, "b": divisor.var}
-        return Matrices(self.reverse, self.reverse.map("d", over, ratio, given))
+        inputs = {"v": self.var, "b": divisor.var}
+        return Matrices(self.reverse, self.reverse.map("d", over, ratio, inputs))
 
 
 @dataclass(frozen=True)
@@ -138,18 +150,24 @@ class Site:
     attrs: Mapping[str, Any]
 
 
-Parts = Iterator[tuple[Matrices, Matrices]]  # an argument, and what its adjoint is added
+Parts = Iterator[tuple[Matrices, Matrices]]  # an argument, and a contribution to its adjoint
 
 
 def _inverse(site: Site) -> Parts:
-    """Y = A⁻¹: dA = -Yᵀ dY Yᵀ."""
+    """Yield the adjoint of an inverse.
+
+    Y = A⁻¹: dA = -Yᵀ dY Yᵀ.
+    """
     (a,), (y,), (dy,) = site.args, site.results, site.adjoints
     assert dy is not None
     yield a, -(y.T @ dy @ y.T)
 
 
 def _pseudo_inverse(site: Site) -> Parts:
-    """Y = A⁺: dA = -Yᵀ dY Yᵀ + (1 - A Y) dYᵀ Y Yᵀ + Yᵀ Y dYᵀ (1 - Y A): Golub and Pereyra 1973."""
+    """Yield the adjoint of a pseudo-inverse (Golub and Pereyra 1973).
+
+    Y = A⁺: dA = -Yᵀ dY Yᵀ + (1 - A Y) dYᵀ Y Yᵀ + Yᵀ Y dYᵀ (1 - Y A).
+    """
     (a, *_), (y,), (dy,) = site.args, site.results, site.adjoints
     assert dy is not None
     above, below = dy.T @ y @ y.T, y.T @ y @ dy.T
@@ -157,41 +175,52 @@ def _pseudo_inverse(site: Site) -> Parts:
 
 
 def _solve(site: Site) -> Parts:
-    """A X = B: dB = A⁻ᵀ dX, dA = -dB Xᵀ."""
+    """Yield the adjoints of a linear solve.
+
+    A X = B: dB = A⁻ᵀ dX, dA = -dB Xᵀ.
+    """
     (a, b), (x,), (dx,) = site.args, site.results, site.adjoints
     assert dx is not None
-    db = a.T.solved(dx)
+    db = a.T.solve(dx)
     yield b, db
     yield a, -(db @ x.T)
 
 
 def _solve_triangle(site: Site) -> Parts:
-    """The same where A is a triangle, and so is dA."""
+    """Yield the adjoints of a triangular solve: A is a triangle, and so is dA."""
     (a, b), (x,), (dx,) = site.args, site.results, site.adjoints
     assert dx is not None
     upper, unit = (site.attrs.get(n, 0) for n in ("upper", "unit"))
-    db = a.T.solved(dx, "solve_triangle", upper=int(not upper), unit=unit)
+    db = a.T.solve(dx, "solve_triangle", upper=int(not upper), unit=unit)
     da = -(db @ x.T)
     yield b, db
     yield a, da.upper(unit) if upper else da.lower(-unit)
 
 
 def _determinant(site: Site) -> Parts:
-    """y = det A: dA = dy y A⁻ᵀ."""
+    """Yield the adjoint of a determinant.
+
+    y = det A: dA = dy y A⁻ᵀ.
+    """
     (a,), (y,), (dy,) = site.args, site.results, site.adjoints
     assert dy is not None
-    yield a, a.inverse.T * (dy * y).along(-1).along(-1)
+    yield a, a.inverse.T * (dy * y).expand(-1).expand(-1)
 
 
 def _log_determinant(site: Site) -> Parts:
-    """y = log |det A|: dA = dy A⁻ᵀ; the sign is flat."""
+    """Yield the adjoint of a log-determinant.
+
+    y = log |det A|: dA = dy A⁻ᵀ. The sign has no derivative.
+    """
     (a,), (_, dy) = site.args, site.adjoints
     if dy is not None:
-        yield a, a.inverse.T * dy.along(-1).along(-1)
+        yield a, a.inverse.T * dy.expand(-1).expand(-1)
 
 
 def _cholesky(site: Site) -> Parts:
-    """A = L Lᵀ: dA = (S + Sᵀ) / 2 with S = L⁻ᵀ Φ(Lᵀ dL) L⁻¹; Φ is the lower triangle, its diagonal
+    """Yield the adjoint of a Cholesky factorisation.
+
+    A = L Lᵀ: dA = (S + Sᵀ) / 2 with S = L⁻ᵀ Φ(Lᵀ dL) L⁻¹. Φ is the lower triangle with its diagonal
     halved.
     """
     (a,), (low,), (dl,) = site.args, site.results, site.adjoints
@@ -199,70 +228,82 @@ def _cholesky(site: Site) -> Parts:
     if site.attrs.get("upper"):
         low, dl = low.T, dl.T
     inverse, inner = low.inverse, low.T @ dl
-    whole = inverse.T @ (inner.lower() + inner.lower(-1)) @ inverse
-    yield a, (whole + whole.T) * 0.25
+    product = inverse.T @ (inner.lower() + inner.lower(-1)) @ inverse
+    yield a, (product + product.T) * 0.25
 
 
 def _eigenvectors(site: Site) -> Parts:
-    """A = V Λ Vᵀ: dA = V (dΛ + Vᵀ dV / (λⱼ - λᵢ)) Vᵀ."""
+    """Yield the adjoint of a symmetric eigendecomposition.
+
+    A = V Λ Vᵀ: dA = V (dΛ + Vᵀ dV / (λⱼ - λᵢ)) Vᵀ.
+    """
     (a,), (dw, *dv) = site.args, site.adjoints
     w, v = site.results if dv else a.library("eigh", a.dims[:-1], a.dims, **site.attrs)
     inner = None
     if dv and dv[0] is not None:
-        inner = _skew(v.T @ dv[0]).unless_zero(w.along(-2) - w.along(-1)) * 0.5
-    left = _sum(v @ inner if inner is not None else None, v * dw.along(-2) if dw else None)
+        inner = _skew(v.T @ dv[0]).divide_or_zero(w.expand(-2) - w.expand(-1)) * 0.5
+    left = _sum(v @ inner if inner is not None else None, v * dw.expand(-2) if dw else None)
     yield a, left @ v.T
 
 
 def _singular_values(site: Site) -> Parts:
-    """A = U S Vᵀ: dA = U dS Vᵀ."""
+    """Yield the adjoint of the singular values.
+
+    A = U S Vᵀ: dA = U dS Vᵀ.
+    """
     (a,), (ds,) = site.args, site.adjoints
     assert ds is not None
     *lead, rows, columns = a.dims
     least = ds.dims[-1]
     u, _, v = a.library("svd", (*lead, rows, least), ds.dims, (*lead, least, columns), full=0)
-    yield a, u * ds.along(-2) @ v
+    yield a, u * ds.expand(-2) @ v
 
 
 def _singular_vectors(site: Site) -> Parts:
-    """A = U S Vᵀ, with E = sⱼ² - sᵢ² and the part of dU and dV that is in no vector's direction:
+    """Yield the adjoint of a singular value decomposition.
+
+    A = U S Vᵀ, with E = sⱼ² - sᵢ²:
     dA = U (dS + (UᵀdU - dUᵀU) / E S + S (VᵀdV - dVᵀV) / E) Vᵀ + (1 - U Uᵀ) dU S⁻¹ Vᵀ
-    + U S⁻¹ dVᵀ (1 - V Vᵀ).
+    + U S⁻¹ dVᵀ (1 - V Vᵀ). The last two terms are the part of dU and dV outside of the vectors'
+    span.
     """
     (a,), (u, s, v) = site.args, site.results
     least = s.dims[-1]
     u, v = u.cut(-1, 0, least), v.cut(-2, 0, least)
     du, ds, dv = site.adjoints
     square = s * s
-    gaps = square.along(-2) - square.along(-1)
+    gaps = square.expand(-2) - square.expand(-1)
     inner = left = right = None
     if du is not None:
         du = du.cut(-1, 0, least)
-        inner = _skew(u.T @ du).unless_zero(gaps) * s.along(-2)
-        left = du / s.along(-2)
+        inner = _skew(u.T @ du).divide_or_zero(gaps) * s.expand(-2)
+        left = du / s.expand(-2)
         left = (left - u @ (u.T @ left)) @ v
     if dv is not None:
         dv = dv.cut(-2, 0, least)
-        inner = _sum(inner, _skew(v @ dv.T).unless_zero(gaps) * s.along(-1))
-        right = dv / s.along(-1)
+        inner = _sum(inner, _skew(v @ dv.T).divide_or_zero(gaps) * s.expand(-1))
+        right = dv / s.expand(-1)
         right = u @ (right - right @ v.T @ v)
-    middle = _sum(u @ inner if inner else None, u * ds.along(-2) if ds else None)
+    middle = _sum(u @ inner if inner else None, u * ds.expand(-2) if ds else None)
     yield a, _sum(middle @ v, left, right)
 
 
 def _qr(site: Site) -> Parts:
-    """A = Q R: dA = (dQ + Q M) R⁻ᵀ; M is symmetric, above its diagonal that of dR Rᵀ - Qᵀ dQ.
+    """Yield the adjoint of a QR factorisation.
 
-    Of columns that are more than rows the rest is Q R₂: dA₂ = Q dR₂, dQ has A₂ dR₂ᵀ more.
+    A = Q R: dA = (dQ + Q M) R⁻ᵀ. M is symmetric; above its diagonal it is dR Rᵀ - Qᵀ dQ.
+
+    If A has more columns than rows, A₂ = Q R₂ are the other columns: dA₂ = Q dR₂, and dQ gets A₂
+    dR₂ᵀ.
     """
     (a,), (q, r), (dq, dr) = site.args, site.results, site.adjoints
     rows, columns = a.dims[-2:]
-    equal = site.reverse.around.env.equal
+    equal = site.reverse.context.env.equal
     if site.attrs.get("mode") == "r":
-        site.reverse.refuse("gives a triangle without its orthogonal columns")
-    wide = equal(q.dims[-1], columns) is not True
-    rest = None
-    if wide:
+        site.reverse.refuse("returns a triangle without its orthogonal columns")
+    has_more_columns = equal(q.dims[-1], columns) is not True
+    further = None
+    if has_more_columns:
         if not (isinstance(rows, int) and isinstance(columns, int) and rows < columns):
             site.reverse.refuse("has more orthogonal columns than the matrix has")
         last = rows, columns - rows
@@ -270,20 +311,22 @@ def _qr(site: Site) -> Parts:
         if dr is not None:
             end, dr = dr.cut(-1, *last), dr.cut(-1, 0, rows)
             dq = _sum(dq, a.cut(-1, *last) @ end.T)
-            rest = q @ end
+            further = q @ end
     inner = _sum(dr @ r.T if dr is not None else None, -(q.T @ dq) if dq is not None else None)
     turned = _sum(dq, q @ (inner.upper() + inner.upper(1).T))
-    da = r.solved(turned.T, "solve_triangle", upper=1, unit=0).T
-    if wide:
-        da = da.joined(-1, rest if rest is not None else a.cut(-1, *last) * 0.0)
+    da = r.solve(turned.T, "solve_triangle", upper=1, unit=0).T
+    if has_more_columns:
+        da = da.concatenate(-1, further if further is not None else a.cut(-1, *last) * 0.0)
     yield a, da
 
 
 def _lu(site: Site) -> Parts:
-    """A = P L U: dA = P L⁻ᵀ (Φ + Ψ) U⁻ᵀ; Φ is Lᵀ dL below the diagonal, Ψ is dU Uᵀ from it on.
+    """Yield the adjoint of an LU factorisation.
 
-    Columns U₂ = L⁻¹ A₂ that are more than rows have dA₂ = L⁻ᵀ dU₂ and take dA₂ U₂ᵀ from dL, rows
-    L₂ = A₂ U⁻¹ that are more than columns have dA₂ = dL₂ U⁻ᵀ and take L₂ᵀ dA₂ from dU.
+    A = P L U: dA = P L⁻ᵀ (Φ + Ψ) U⁻ᵀ. Φ is Lᵀ dL below the diagonal, Ψ is dU Uᵀ on and above it.
+
+    Further columns U₂ = L⁻¹ A₂ have dA₂ = L⁻ᵀ dU₂, and dA₂ U₂ᵀ is subtracted from dL. Further rows
+    L₂ = A₂ U⁻¹ have dA₂ = dL₂ U⁻ᵀ, and L₂ᵀ dA₂ is subtracted from dU.
     """
     (a,), (packed, pivots), (d, _) = site.args, site.results, site.adjoints
     rows, columns = a.dims[-2:]
@@ -292,10 +335,10 @@ def _lu(site: Site) -> Parts:
     core = packed.cut(-2, 0, least).cut(-1, 0, least)
 
     def left(x: Matrices) -> Matrices:
-        return core.T.solved(x, "solve_triangle", upper=1, unit=1)
+        return core.T.solve(x, "solve_triangle", upper=1, unit=1)
 
     def right(x: Matrices) -> Matrices:
-        return core.solved(x.T, "solve_triangle", upper=1, unit=0).T
+        return core.solve(x.T, "solve_triangle", upper=1, unit=0).T
 
     dl = du = d.cut(-2, 0, least).cut(-1, 0, least)
     more = None
@@ -308,28 +351,30 @@ def _lu(site: Site) -> Parts:
     inner = (core.lower(-1).T @ dl + dl).lower(-1) + (du @ core.upper().T).upper()
     da = right(left(inner))
     if more is not None:
-        da = da.joined(-1 if columns > least else -2, more)
+        da = da.concatenate(-1 if columns > least else -2, more)
     shape = Tensor((*a.dims[:-2], rows, rows), "float32")
     call = LibraryCall("linalg", "permutation", (pivots.var,), (("rows", rows),))
-    (order,) = a.bound("order", [shape], call)
-    (order,) = a.bound(
+    (order,) = a.bind("order", [shape], call)
+    (order,) = a.bind(
         "order", [Tensor(shape.dims, a.var.tensor.element)], OpCall("CastLike", (order.var, a.var))
     )
     yield a, order @ da
 
 
 def _reflections(site: Site) -> Parts:
-    """Q = H₀ H₁ … with H = 1 - τ v vᵀ: dH = L dQ Rᵀ of the reflections on the left, turned, and on
-    the right; dτ = -vᵀ dH v and dv = -τ (dH + dHᵀ) v.
+    """Yield the adjoints of a product of Householder reflections.
+
+    Q = H₀ H₁ … with H = 1 - τ v vᵀ: dH = Lᵀ dQ Rᵀ, where L and R are the reflections on the left
+    and on the right; dτ = -vᵀ dH v and dv = -τ (dH + dHᵀ) v.
     """
     (a, tau), (dq,) = site.args, site.adjoints
     rows, columns = a.dims[-2:]
     count = tau.dims[-1]
     if not all(isinstance(n, int) for n in (rows, columns, count)):
-        site.reverse.refuse("is of matrices whose sizes only a run knows")
+        site.reverse.refuse("has matrices whose sizes only a run knows")
     assert dq is not None and isinstance(rows, int) and isinstance(columns, int)
     assert isinstance(count, int)
-    eye, row = np.eye(rows, max(rows, columns)), tau.along(-2)
+    eye, row = np.eye(rows, max(rows, columns)), tau.expand(-2)
     vectors = [a.lower(-1).cut(-1, i, 1) + a.constant(eye[:, i : i + 1]) for i in range(count)]
     factors = [row.cut(-1, i, 1) for i in range(count)]
     right = [dq * 0.0 + a.constant(eye[:, :columns])]
@@ -337,25 +382,28 @@ def _reflections(site: Site) -> Parts:
         right.append(right[-1] - v @ (v.T @ right[-1]) * t)
     left, dv, dt = dq, [], []
     for v, t, after in zip(vectors, factors, reversed(right), strict=True):
-        one, other = left @ (after.T @ v), after @ (left.T @ v)
-        dt.append(-(v.T @ one))
-        dv.append(-((one + other) * t))
+        column, row_product = left @ (after.T @ v), after @ (left.T @ v)
+        dt.append(-(v.T @ column))
+        dv.append(-((column + row_product) * t))
         left = left - v @ (v.T @ left) * t
     if columns > count:
         dv.append(a.cut(-1, count, columns - count) * 0.0)
-    yield a, reduce(lambda x, y: x.joined(-1, y), dv).lower(-1)
-    yield tau, reduce(lambda x, y: x.joined(-1, y), dt).op("Reshape", tau.dims, shape=tau.dims)
+    yield a, reduce(lambda x, y: x.concatenate(-1, y), dv).lower(-1)
+    yield tau, reduce(lambda x, y: x.concatenate(-1, y), dt).op("Reshape", tau.dims, shape=tau.dims)
 
 
 def _exponential(site: Site) -> Parts:
-    """dA is the block above the diagonal of exp [[Aᵀ, dY], [0, Aᵀ]]."""
+    """Yield the adjoint of a matrix exponential.
+
+    dA is the block above the diagonal of exp [[Aᵀ, dY], [0, Aᵀ]].
+    """
     (a,), (dy,) = site.args, site.adjoints
     assert dy is not None
     size = a.dims[-1]
-    above, below = a.T.joined(-1, dy), (dy * 0.0).joined(-1, a.T)
-    both = above.joined(-2, below)
-    whole = both.library("exponential", both.dims)[0]
-    yield a, whole.cut(-2, 0, size).cut(-1, size, size)
+    above, below = a.T.concatenate(-1, dy), (dy * 0.0).concatenate(-1, a.T)
+    both = above.concatenate(-2, below)
+    exponential = both.library("exponential", both.dims)[0]
+    yield a, exponential.cut(-2, 0, size).cut(-1, size, size)
 
 
 RULES: Mapping[str, Callable[[Site], Parts]] = {
@@ -378,27 +426,27 @@ RULES: Mapping[str, Callable[[Site], Parts]] = {
 
 
 def linalg_rule(call: LibraryCall) -> Rule | None:
-    """The rule of a function of the library; None where it has none."""
-    found = RULES.get(call.function) if call.library == "linalg" else None
-    if found is None:
+    """Return the derivative rule of a library function, or None if it has none."""
+    adjoint_rule = RULES.get(call.function) if call.library == "linalg" else None
+    if adjoint_rule is None:
         return None
 
     def rule(
-        reverse: Differentiating, binding: Binding, given: tuple[Var | None, ...]
+        reverse: Differentiating, binding: Binding, seeds: tuple[Var | None, ...]
     ) -> Iterator[tuple[Var, Var]]:
         args, results = (
             tuple(Matrices(reverse, v) for v in vars) for vars in (binding.reads, binding.vars)
         )
-        adjoints = tuple(None if v is None else Matrices(reverse, v) for v in given)
-        for arg, part in found(Site(reverse, args, results, adjoints, dict(call.attrs))):
+        adjoints = tuple(None if v is None else Matrices(reverse, v) for v in seeds)
+        for arg, part in adjoint_rule(Site(reverse, args, results, adjoints, dict(call.attrs))):
             same = len(arg.dims) == len(part.dims) and arg.dims == part.dims
-            yield arg.var, part.var if same else summed(reverse, part.var, arg.var)
+            yield arg.var, part.var if same else sum_broadcast(reverse, part.var, arg.var)
 
     return rule
 
 
 def _sum(*parts: Matrices | None) -> Matrices:
-    """The sum of those that there are, of which one is."""
+    """Return the sum of the parts that are not None; at least one is not."""
     first, *others = (part for part in parts if part is not None)
     return sum(others, first)
 
@@ -408,7 +456,7 @@ def _skew(x: Matrices) -> Matrices:
 
 
 def _broadcast(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """The dims of two values together; what is not 1 is the same."""
+    """Return the broadcast dims of two values."""
     rank = max(len(a), len(b))
     wide = [(*(1 for _ in range(rank - len(dims))), *dims) for dims in (a, b)]
     return tuple(m if n == 1 else n for n, m in zip(*wide, strict=True))

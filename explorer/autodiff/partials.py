@@ -1,6 +1,8 @@
-"""Derivatives of a scalar expression by what it reads, from the records of its functions.
+"""Partial derivatives of a scalar expression with respect to its loads.
 
-y = x[i] * exp(w[i]), adjoint g   ->   {x[i]: g * exp(w[i]), w[i]: g * x[i] * exp(w[i])}
+    y = x[i] * exp(w[i]), adjoint g   ->   {x[i]: g * exp(w[i]), w[i]: g * x[i] * exp(w[i])}
+
+The derivative of each scalar function is in its record.
 """
 
 from __future__ import annotations
@@ -16,54 +18,68 @@ from explorer.ir.scalar_functions import SCALAR_FUNCTIONS, dtype_of_result
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An expression in plain arithmetic, as derivative rules write it; numbers take its dtype."""
+    """An expression with arithmetic operators, as derivative rules write it.
+
+    Numbers take its dtype.
+    """
 
     expr: Expr
     dtype: DType
 
     def __add__(self, other: Term | float) -> Term:
+        """Return the sum."""
         return self.apply("add", self, other)
 
     def __radd__(self, other: float) -> Term:
+        """Return the sum with a number."""
         return self.apply("add", other, self)
 
     def __sub__(self, other: Term | float) -> Term:
+        """Return the difference."""
         return self.apply("sub", self, other)
 
     def __rsub__(self, other: float) -> Term:
+        """Return a number minus the expression."""
         return self.apply("sub", other, self)
 
     def __mul__(self, other: Term | float) -> Term:
+        """Return the simplified product."""
         return times(self, other)
 
     def __rmul__(self, other: float) -> Term:
+        """Return the simplified product with a number."""
         return times(self, other)
 
     def __truediv__(self, other: Term | float) -> Term:
+        """Return the quotient."""
         return self.apply("div", self, other)
 
     def __rtruediv__(self, other: float) -> Term:
+        """Return a number divided by the expression."""
         return self.apply("div", other, self)
 
     def __neg__(self) -> Term:
+        """Return the negated expression."""
         return self.apply("neg", self)
 
     def apply(self, op: str, *args: Term | float) -> Term:
-        """A scalar function; numbers are constants of this dtype."""
-        made = tuple(a.expr if isinstance(a, Term) else Const(a, self.dtype) for a in args)
+        """Apply a scalar function; numbers are constants of this dtype."""
+        operands = tuple(a.expr if isinstance(a, Term) else Const(a, self.dtype) for a in args)
         dtypes = [a.dtype if isinstance(a, Term) else self.dtype for a in args]
-        return Term(Apply(op, made), dtype_of_result(op, lambda n: dtypes[n]))
+        return Term(Apply(op, operands), dtype_of_result(op, lambda n: dtypes[n]))
 
 
 def times(value: Term, factor: Term | float) -> Term:
-    """A product, without what multiplies by one. Where either is chosen against 0, the product is:
-    a side that is not taken is 0, and not 0 times what may be infinite.
+    """Multiply two terms, leaving out factors of one.
+
+    A factor `where(c, x, 0)` makes the product `where(c, x * other, 0)`: the arm of zero stays
+    zero, even if the other factor is infinite.
     """
     for chosen, other in ((value, factor), (factor, value)):
         match chosen:
-            case Term(Apply("where", (condition, *sides))) if Const(0.0, value.dtype) in sides:
-                made = (_side(side, other, value.dtype) for side in sides)
-                return Term(Apply("where", (condition, *made)), value.dtype)
+            case Term(Apply("where", (condition, *arms))) if Const(0.0, value.dtype) in arms:
+                products = (_arm_product(arm, other, value.dtype) for arm in arms)
+                return Term(Apply("where", (condition, *products)), value.dtype)
     if value.expr == Const(1.0, value.dtype):
         return factor if isinstance(factor, Term) else Term(Const(factor, value.dtype), value.dtype)
     if not isinstance(factor, Term):
@@ -73,43 +89,43 @@ def times(value: Term, factor: Term | float) -> Term:
     return value.apply("mul", value, factor)
 
 
-def _side(side: Expr, other: Term | float, dtype: DType) -> Expr:
-    if side == Const(0.0, dtype):
-        return side
+def _arm_product(arm: Expr, other: Term | float, dtype: DType) -> Expr:
+    if arm == Const(0.0, dtype):
+        return arm
     if isinstance(other, Term):
-        one = side == Const(1.0, dtype)
-        return other.expr if one else times(other, Term(side, dtype)).expr
-    return times(Term(side, dtype), other).expr
+        is_one = arm == Const(1.0, dtype)
+        return other.expr if is_one else times(other, Term(arm, dtype)).expr
+    return times(Term(arm, dtype), other).expr
 
 
 def partials(
     expr: Expr, adjoint: Expr, kernel: Kernel, active: Collection[str], result: Read | None = None
 ) -> dict[Read, Expr]:
-    """By each load of an active tensor the derivative of the expression, times its adjoint. Where
-    its value is stored, `result` reads it.
+    """Return the adjoint contribution of an expression to each load of an active tensor.
 
-    Loads of one element are one: what they contribute is added up.
+    Contributions of equal loads are added up. `result` reads the expression's value where it is
+    stored.
     """
     walk = _Walk(kernel, active)
     walk.down(expr, Term(adjoint, result_dtype(expr, kernel)), result)
-    return {read: term.expr for read, term in walk.found.items()}
+    return {read: term.expr for read, term in walk.derivatives.items()}
 
 
 class _Walk:
-    """One expression, from its result to its loads."""
+    """A walk down one expression, from its result to its loads."""
 
     def __init__(self, kernel: Kernel, active: Collection[str]) -> None:
         self.kernel, self.active = kernel, active
-        self.found: dict[Read, Term] = {}
+        self.derivatives: dict[Read, Term] = {}
 
     def dtype(self, expr: Expr) -> DType:
         return result_dtype(expr, self.kernel)
 
     def down(self, expr: Expr, adjoint: Term, result: Read | None = None) -> None:
-        found = self.found
+        derivatives = self.derivatives
         if isinstance(expr, Read):
             if expr.tensor in self.active:
-                found[expr] = found[expr] + adjoint if expr in found else adjoint
+                derivatives[expr] = derivatives[expr] + adjoint if expr in derivatives else adjoint
             return
         if not isinstance(expr, Apply) or not any(r.tensor in self.active for r in reads(expr)):
             return
@@ -117,9 +133,9 @@ class _Walk:
             self.through_cast(expr.args[0], adjoint)
             return
         match expr:
-            case Apply("mul", (Apply("sqrt", (x,)) as root, Apply("sqrt", (again,)))) if (
-                again == root
-            ):  # x ** 0.75: its roots have infinite slopes at 0, of which a product is no number
+            case Apply("mul", (Apply("sqrt", (x,)) as root, Apply("sqrt", (second,)))) if (
+                second == root
+            ):  # x ** 0.75: its roots have infinite slopes at 0, and their product is NaN
                 quarter = Term(expr.args[1], self.dtype(expr))
                 self.down(x, times(adjoint, 0.75 / quarter))
                 return
@@ -135,17 +151,20 @@ class _Walk:
             self.down(arg, back)
 
     def factors(self, expr: Apply, result: Read | None) -> tuple[Any, ...]:
-        """The partial derivatives by each argument; none of a function that is flat."""
+        """Return the partial derivative by each argument; nothing for a function without slope."""
         record = SCALAR_FUNCTIONS.get(expr.op)
         if record is None or record.derivative is None:
             return ()
         dtype = self.dtype(expr)
-        given = (Term(a, self.dtype(a)) for a in expr.args)
-        return record.derivative(functions(dtype), Term(result or expr, dtype), *given)
+        operands = (Term(a, self.dtype(a)) for a in expr.args)
+        return record.derivative(functions(dtype), Term(result or expr, dtype), *operands)
 
 
 def functions(dtype: DType) -> Callable[..., Term]:
-    """Scalar functions by name, as derivative rules call them; numbers alone are of this dtype."""
+    """Return scalar functions by name, as derivative rules call them.
+
+    A call with numbers only is of this dtype.
+    """
 
     def apply(op: str, *args: Term | float) -> Term:
         first = next((a for a in args if isinstance(a, Term) and a.dtype != "bool"), None)

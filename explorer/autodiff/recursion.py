@@ -1,58 +1,59 @@
-"""A call reversed: a call of the function's reverse, which calls itself where the function does.
+"""Reverse of a call: a call of the function's reverse, which recurses where the function does.
 
-y = f(x), adjoint dy   ->   dx = f.back(x, dy)
-f(x): y = f(g(x))           f.back(x, dy): z = g(x); dz = f.back(z, dy); dx = g.back(x, dz)
+    y = f(x), adjoint dy   ->   dx = f.back(x, dy)
+    f(x): y = f(g(x))           f.back(x, dy): z = g(x); dz = f.back(z, dy); dx = g.back(x, dz)
 
-What a call computes is computed again in its reverse, as far as that needs it, the calls in it as
-well: the reverse of n calls that are d deep makes up to n d calls, and keeps nothing between them.
+The reverse recomputes as much of a call as it needs, including the calls inside. For n calls of
+depth d, it makes up to n d calls and saves nothing between them.
 """
 
 from __future__ import annotations
 
-from explorer.autodiff.branches import own
+from explorer.autodiff.branches import bind_gradient
 from explorer.autodiff.differentiating import Differentiating, is_active_type
 from explorer.ir.calls import FunctionCall, Var
 from explorer.ir.program import Binding, Function
 
 
 def reverse_call(reverse: Differentiating, binding: Binding, call: FunctionCall) -> None:
-    """Hand back to the arguments of a call what its results were given."""
-    given = tuple(n for n, v in enumerate(binding.vars) if reverse.given(v))
-    adjoints = [reverse.whole(binding.vars[n]) for n in given]
-    wanted = tuple(
+    """Add to the adjoints of a call's arguments what its results' adjoints contribute."""
+    seeded = tuple(n for n, v in enumerate(binding.vars) if reverse.has_adjoint(v))
+    adjoints = [reverse.adjoint_of(binding.vars[n]) for n in seeded]
+    requested = tuple(
         n for n, a in enumerate(call.args) if a.name in reverse.active and is_active_type(a)
     )
-    name = _back(reverse, call.function, given, wanted)
-    types = [call.args[n].tensor for n in wanted]
-    made = reverse.bind("d", types, FunctionCall(name, (*call.args, *adjoints)))
-    for n, part in zip(wanted, made, strict=True):
-        reverse.give(call.args[n], part)
+    name = _reverse_function(reverse, call.function, seeded, requested)
+    types = [call.args[n].tensor for n in requested]
+    contributions = reverse.bind("d", types, FunctionCall(name, (*call.args, *adjoints)))
+    for n, part in zip(requested, contributions, strict=True):
+        reverse.add_adjoint(call.args[n], part)
 
 
-def _back(
-    reverse: Differentiating, called: str, given: tuple[int, ...], wanted: tuple[int, ...]
+def _reverse_function(
+    reverse: Differentiating, called: str, seeded: tuple[int, ...], requested: tuple[int, ...]
 ) -> str:
-    """The reverse of a function by the arguments that are wanted, given the adjoints of some of its
-    results; it is written once, and its name stands before its body does.
+    """Return the reverse of a function by the requested arguments, for some results' adjoints.
+
+    It is written once. Its name is registered before its body, so that the body can call it.
     """
-    around, key = reverse.around, (called, given, wanted)
-    if key in around.backs:
-        return around.backs[key]
-    function = around.functions[called]
-    name = around.backs[key] = around.add(f"{called}.back", (), (), ())
-    side = around.copy(function)
-    seeds = [Var(around.name(f"{called}.seed"), side.outputs[n].type) for n in given]
-    params = [side.params[n] for n in wanted]
-    inner = reverse.inner(side, [p.name for p in params])
-    found = inner.run([(side.outputs[n], s) for n, s in zip(given, seeds, strict=True)])
-    made = [own(inner, p, found.get(p.name)) for p in params]
+    context, key = reverse.context, (called, seeded, requested)
+    if key in context.backs:
+        return context.backs[key]
+    function = context.functions[called]
+    name = context.backs[key] = context.add(f"{called}.back", (), (), ())
+    copy = context.copy(function)
+    seeds = [Var(context.name(f"{called}.seed"), copy.outputs[n].type) for n in seeded]
+    params = [copy.params[n] for n in requested]
+    inner = reverse.inner(copy, [p.name for p in params])
+    gradients = inner.run([(copy.outputs[n], s) for n, s in zip(seeded, seeds, strict=True)])
+    outputs = [bind_gradient(inner, p, gradients.get(p.name)) for p in params]
     body = (*inner.forward, *inner.backward)
-    around.functions[name] = Function(name, (*side.params, *seeds), body, tuple(made))
+    context.functions[name] = Function(name, (*copy.params, *seeds), body, tuple(outputs))
     return name
 
 
-def recurses(name: str, functions: dict[str, Function]) -> bool:
-    """Whether a call of a function leads to another call of it."""
+def is_recursive(name: str, functions: dict[str, Function]) -> bool:
+    """Return True if a call of a function leads to another call of it."""
     seen, open_ = set[str](), [name]
     while open_:
         for called in (n for b in functions[open_.pop()].body for n in b.calls):

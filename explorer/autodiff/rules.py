@@ -1,4 +1,4 @@
-"""Operators whose derivative has a better form than that of their kernels."""
+"""Derivative rules of operators that are better than the derivatives of their kernels."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Rule = Callable[[Differentiating, Binding, Var], Iterator[tuple[Var, Var]]]
 
 
 def _softmax(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[tuple[Var, Var]]:
-    """dx = y * (dy - sum(dy * y)): nothing but the result is needed.
+    """Yield the adjoint of a softmax from its result alone.
 
-    A row that is masked as a whole is NaN, and no gradient of it is taken: dx is 0 where dy is.
+    dx = y * (dy - sum(dy * y)). A row that is masked completely is NaN and has no gradient: dx is 0
+    where dy is.
     """
     y, over = binding.var, _normalised(binding)
     total = _sum(reverse, _product(reverse, adjoint, y), over)
@@ -31,7 +32,10 @@ def _softmax(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterat
 def _log_softmax(
     reverse: Differentiating, binding: Binding, adjoint: Var
 ) -> Iterator[tuple[Var, Var]]:
-    """dx = dy - exp(y) * sum(dy)."""
+    """Yield the adjoint of a log-softmax.
+
+    dx = dy - exp(y) * sum(dy).
+    """
     y, over = binding.var, _normalised(binding)
     total = _sum(reverse, adjoint, over)
     share = _op(reverse, "Exp", y.tensor, y)
@@ -42,17 +46,29 @@ def _log_softmax(
 def _log_sum_exp(
     reverse: Differentiating, binding: Binding, adjoint: Var
 ) -> Iterator[tuple[Var, Var]]:
-    """dx = dy * exp(x - y)."""
+    """Yield the adjoint of a log-sum-exp.
+
+    dx = dy * exp(x - y).
+    """
     x = _first(binding)
-    y, dy = _kept(reverse, binding, binding.var), _kept(reverse, binding, adjoint)
+    y, dy = (
+        _with_reduced_dims(reverse, binding, binding.var),
+        _with_reduced_dims(reverse, binding, adjoint),
+    )
     share = _op(reverse, "Exp", x.tensor, _op(reverse, "Sub", x.tensor, x, y))
     yield x, _op(reverse, "Mul", x.tensor, share, dy)
 
 
 def _norm(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[tuple[Var, Var]]:
-    """dx = dy * x / y; nothing where y is 0, as in PyTorch: there is no slope."""
+    """Yield the adjoint of an L2 norm.
+
+    dx = dy * x / y, and 0 where y is 0, as in PyTorch: there is no slope.
+    """
     x = _first(binding)
-    y, dy = _kept(reverse, binding, binding.var), _kept(reverse, binding, adjoint)
+    y, dy = (
+        _with_reduced_dims(reverse, binding, binding.var),
+        _with_reduced_dims(reverse, binding, adjoint),
+    )
     over, f = axes("i", y.tensor.dims), functions(y.tensor.element)
     g, r = (Term(at(n, over), y.tensor.element) for n in "gr")
     ratio = reverse.map("d", over, f("where", f("eq", r, 0.0), 0.0, g / r).expr, {"g": dy, "r": y})
@@ -60,7 +76,10 @@ def _norm(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[
 
 
 def _slope(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[tuple[Var, Var]]:
-    """dx = dy * the slope at x."""
+    """Yield the adjoint of a unary operator.
+
+    dx = dy * the slope at x.
+    """
     x, y = _first(binding), binding.var
     over, dtype = axes("i", y.tensor.dims), y.tensor.element
     g, r, at_x = (Term(at(n, over), dtype) for n in "grx")
@@ -69,16 +88,19 @@ def _slope(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator
 
 
 def _clip(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[tuple[Var, Var]]:
-    """All to x where it is in the limits, also at them, as in PyTorch: else to the limit."""
+    """Yield the adjoints of a clip.
+
+    x gets dy inside of the limits and at them, as in PyTorch; elsewhere the limit gets it.
+    """
     call, x = binding.op_call, _first(binding)
     over, dtype = axes("i", x.tensor.dims), x.tensor.element
     limits = dict(zip(("low", "high"), (*call.args[1:], None, None)))
-    given = {"g": adjoint, "x": x} | {n: v for n, v in limits.items() if v is not None}
+    inputs = {"g": adjoint, "x": x} | {n: v for n, v in limits.items() if v is not None}
     f = functions(dtype)
-    terms = {n: Term(_along(v, n, over, reverse), dtype) for n, v in given.items()}
+    terms = {n: Term(_broadcast_read(v, n, over, reverse), dtype) for n, v in inputs.items()}
     for name, old, least in (("low", "min", -math.inf), ("high", "max", math.inf)):
-        known = Const(call.attr(old, least), dtype)
-        terms.setdefault(name, Term(known, dtype))
+        constant = Const(call.attr(old, least), dtype)
+        terms.setdefault(name, Term(constant, dtype))
     g, at_x, low, high = (terms[n] for n in ("g", "x", "low", "high"))
     inside = f("and", f("ge", at_x, low), f("le", at_x, high))
     parts = {
@@ -87,30 +109,30 @@ def _clip(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[
         "high": f("or", f("gt", at_x, high), f("lt", high, low)),
     }
     for name, condition in parts.items():
-        var = given.get(name)
+        var = inputs.get(name)
         if var is not None and var.name in reverse.active:
-            part = _map(reverse, over, f("where", condition, g, 0.0), given)
-            yield var, part if name == "x" else summed(reverse, part, var)
+            part = _map(reverse, over, f("where", condition, g, 0.0), inputs)
+            yield var, part if name == "x" else sum_broadcast(reverse, part, var)
 
 
 def _map(
-    reverse: Differentiating, over: tuple[Axis, ...], term: Term, given: Mapping[str, Var]
+    reverse: Differentiating, over: tuple[Axis, ...], term: Term, inputs: Mapping[str, Var]
 ) -> Var:
-    """A kernel, of what its expression reads."""
+    """Bind a kernel of the inputs that its expression reads."""
     used = {r.tensor for r in reads(term.expr)}
-    return reverse.map("d", over, term.expr, {n: v for n, v in given.items() if n in used})
+    return reverse.map("d", over, term.expr, {n: v for n, v in inputs.items() if n in used})
 
 
-def _along(var: Var, name: str, over: tuple[Axis, ...], reverse: Differentiating) -> Read:
-    """A value as it is read where it is broadcast to these axes."""
+def _broadcast_read(var: Var, name: str, over: tuple[Axis, ...], reverse: Differentiating) -> Read:
+    """Read a value where it is broadcast to these axes."""
     dims = var.tensor.dims
     last = over[len(over) - len(dims) :]
-    same = (reverse.around.env.equal(n, a.extent) for n, a in zip(dims, last))
+    same = (reverse.context.env.equal(n, a.extent) for n, a in zip(dims, last))
     return Read(name, tuple(affine({a.name: 1} if s else {}) for a, s in zip(last, same)))
 
 
-def summed(reverse: Differentiating, value: Var, like: Var) -> Var:
-    """The sum over all that a broadcast value was read at."""
+def sum_broadcast(reverse: Differentiating, value: Var, like: Var) -> Var:
+    """Sum over all positions at which a broadcast value was read."""
     dims, most = like.tensor.dims, value.tensor.dims
     shape = (*(1 for _ in most[len(dims) :]), *dims)
     over = tuple(d for d, (n, m) in enumerate(zip(shape, most)) if n == 1 and m != 1)
@@ -118,22 +140,22 @@ def summed(reverse: Differentiating, value: Var, like: Var) -> Var:
     return reverse.bind("d", [like.tensor], View(total))[0]
 
 
-def _kept(reverse: Differentiating, binding: Binding, value: Var) -> Var:
-    """A value of a reduction's shape with the dims that it drops, of one element each."""
+def _with_reduced_dims(reverse: Differentiating, binding: Binding, value: Var) -> Var:
+    """Reshape a reduction's result so that its reduced dims stay, with one element each."""
     dims = _first(binding).tensor.dims
     if len(value.tensor.dims) == len(dims):
         return value
-    gone = _reduced(binding.op_call, len(dims))
-    kept = tuple(1 if d in gone else n for d, n in enumerate(dims))
-    return reverse.bind("kept", [Tensor(kept, value.tensor.element)], View(value))[0]
+    reduced = _reduced(binding.op_call, len(dims))
+    dims_with_ones = tuple(1 if d in reduced else n for d, n in enumerate(dims))
+    return reverse.bind("kept", [Tensor(dims_with_ones, value.tensor.element)], View(value))[0]
 
 
 def _reduced(call: OpCall, rank: int) -> set[int]:
-    found = call.attr("axes")
-    given = found if isinstance(found, tuple) else ()
-    if not given:
+    attr = call.attr("axes")
+    axes = attr if isinstance(attr, tuple) else ()
+    if not axes:
         return {*range(rank)}
-    return {d % rank for d in given if isinstance(d, int)}
+    return {d % rank for d in axes if isinstance(d, int)}
 
 
 def _first(binding: Binding) -> Var:
@@ -141,7 +163,7 @@ def _first(binding: Binding) -> Var:
 
 
 def _normalised(binding: Binding) -> tuple[int, ...]:
-    """The axes over which it is one: before version 13 every one from `axis` on."""
+    """Return the normalised axes; before opset 13 every axis from `axis` on."""
     call, rank = binding.op_call, len(binding.var.tensor.dims)
     first = call.attr("axis", -1)
     assert type(first) is int
@@ -178,7 +200,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def rule_of(call: OpCall) -> Rule | None:
-    """The rule of an operator; None where its derivative is that of its kernel."""
+    """Return the rule of an operator, or None if its kernel's derivative is used."""
     if call.op.startswith("Reduce") and (len(call.args) > 1 or call.attr("kept") is not None):
-        return None  # the run knows what is reduced
+        return None  # only a run knows the reduced axes
     return RULES.get(call.op)

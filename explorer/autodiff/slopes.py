@@ -1,5 +1,6 @@
-"""Operators of one argument whose slope is plainer than that of their kernel, or another one where
-the kernel has a border: there PyTorch's.
+"""Slopes of unary operators that are simpler than those of their kernels.
+
+Where a kernel has a kink, the slope is PyTorch's.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def _softplus(f: F, call: OpCall, y: Term, x: Term) -> Term:
 
 
 def _mish(f: F, call: OpCall, y: Term, x: Term) -> Term:
-    """y = x t with t = tanh(log(1 + exp x)): t + x (1 - t t) sigmoid x, without overflow."""
+    """Return the slope of Mish, without overflow.
+
+    y = x t with t = tanh(log(1 + exp x)): t + x (1 - t t) sigmoid x.
+    """
     w = f("exp", -f("abs", x))
     below, above = w * (w + 2.0), 2.0 * w + 1.0
     up = f("gt", x, 0.0)

@@ -1,13 +1,13 @@
-"""Index maps transposed: what each element of a tensor gets from all that read it.
+"""Transposed index maps: the adjoint of a tensor is summed over all loads of each element.
 
-y[i, j] = sum[k] x[i, k] * w[k, j], by w[k, j]    ->   dw[k, j] = sum[i] g[i, j] * x[i, k]
-y[o] = sum[k] x[o + k - 1] * w[k]                 ->   dx[t] = sum[k] g[t + 1 - k] * w[k]
-y[o] = sum[k] x[2 * o + k] * w[k]                 ->   dx[2 * u] = sum[q] g[u - q] * w[2 * q],
-                                                       dx[2 * u + 1] likewise of w[2 * q + 1]
-y[i] = x[place[i]]                                ->   dx[t] = sum of g[i] where place[i] is t
+    y[i, j] = sum[k] x[i, k] * w[k, j], by w[k, j]    ->   dw[k, j] = sum[i] g[i, j] * x[i, k]
+    y[o] = sum[k] x[o + k - 1] * w[k]                 ->   dx[t] = sum[k] g[t + 1 - k] * w[k]
+    y[o] = sum[k] x[2 * o + k] * w[k]                 ->   dx[2 * u] = sum[q] g[u - q] * w[2 * q],
+                                                           dx[2 * u + 1] likewise of w[2 * q + 1]
+    y[i] = x[place[i]]                                ->   dx[t] = sum of g[i] where place[i] is t
 
-Each entry of the index is an equation for the place of the element; it is solved for one of the
-loops around the load, and the loops that no equation ties are summed over.
+Each entry of the index is an equation for the element's position. It is solved for one of the loops
+around the load. Loops that no equation fixes are summed over.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ from explorer.ir.kernel import (
 from explorer.ir.patterns.scatter import scattered
 from explorer.ir.shapes.dims import Dim, ShapeEnv, ceil_div
 
-MOST_PARTS = 64  # into which a tensor that is read with strides is cut
+MOST_PARTS = 64  # of a tensor that is read with strides
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """One dim of a tensor, or those of its elements that leave one remainder: over `axes` the
-    elements at `target`. The loops in `values` have these values there, which lie in their extents
-    where `within` says so; `loops` are new ones to sum over. `hit`: whether anything reads it.
+    """One dim of a tensor, or its elements of one remainder, over `axes` at `target`.
+
+    `values` gives loops their values there, and `within` holds the conditions that these lie in
+    their extents. `loops` are new loops to sum over. `hit` is False if no load reads these
+    elements.
     """
 
     axes: tuple[Axis, ...]
@@ -57,16 +59,17 @@ class Solved:
 
 
 def transposed(
-    kernel: Kernel, c: Compute, read: Read, given: Expr, out: str, env: ShapeEnv
+    kernel: Kernel, c: Compute, read: Read, adjoint: Expr, out: str, env: ShapeEnv
 ) -> tuple[Compute, ...]:
-    """Computes of `out`, of the shape of what is read: at each element the sum of `given`, an
-    expression in the loops of `c`, over all points at which `read` loads that element.
+    """Return computes that sum `adjoint` over all points at which `read` loads an element.
+
+    `adjoint` is an expression in the loops of `c`. `out` has the shape of the tensor that is read.
     """
     shape, dtype = kernel.shape(read.tensor), kernel.dtype(read.tensor)
     loops = {a.name: a for a in (*c.axes, *c.reduce)}
     stored = frozenset(b for i in c.target if (b := i.bare) is not None)
     free = _fresh(loops)
-    places: list[tuple[Axis, Expr]] = []
+    scattered_axes: list[tuple[Axis, Expr]] = []
     solver = _Solver(loops, stored, env, free)
     entries = {d: i for d, i in enumerate(read.index) if isinstance(i, Affine)}
     choices: dict[int, list[Solved]] = {}
@@ -75,12 +78,13 @@ def transposed(
     for d, index in enumerate(read.index):
         if not isinstance(index, Affine):
             axis = Axis(next(free), shape[d])
-            places.append((axis, _int64(index, kernel)))
+            scattered_axes.append((axis, _int64(index, kernel)))
             choices[d] = [Solved((axis,), var(axis.name))]
     every = [choices[d] for d in range(len(shape))]
-    rest = [a for a in loops.values() if a.name not in solver.gone]
+    summed = [a for a in loops.values() if a.name not in solver.solved_loops]
     return tuple(
-        _compute(c, given, part, rest, places, out, dtype, kernel) for part in combinations(*every)
+        _compute(c, adjoint, part, summed, scattered_axes, out, dtype, kernel)
+        for part in combinations(*every)
     )
 
 
@@ -98,20 +102,21 @@ def _int64(index: Expr, kernel: Kernel) -> Expr:
 
 
 class _Solver:
-    """Solves one equation after the other; `gone` are the loops that have a value by now."""
+    """Solver of one equation after the other; `solved_loops` are the loops that are solved for."""
 
     def __init__(
         self, loops: Mapping[str, Axis], stored: frozenset[str], env: ShapeEnv, free: Iterator[str]
     ) -> None:
+        """Start with no loop solved for."""
         self.loops, self.stored, self.env, self.free = loops, stored, env, free
-        self.gone: set[str] = set()
+        self.solved_loops: set[str] = set()
         self.parts = 1
 
     def dim(self, index: Affine, extent: Dim, tensor: str) -> list[Solved]:
-        """The ways to reach the elements along one dim, each with its remainder."""
-        open_ = [n for n in index.variables if n not in self.gone]
-        if self.is_whole(index, extent, open_):
-            self.gone.update(open_)
+        """Return the solutions along one dim, one for each remainder."""
+        open_ = [n for n in index.variables if n not in self.solved_loops]
+        if self.is_positional(index, extent, open_):
+            self.solved_loops.update(open_)
             axes = sorted(open_, key=lambda n: -_number(index.factor(n)))
             return [Solved(tuple(self.loops[n] for n in axes), index)]
         if not open_:
@@ -119,11 +124,12 @@ class _Solver:
             if self.env.equal(extent, 1) and index == Affine():
                 return [Solved((axis,), var(axis.name))]
             return [Solved((axis,), var(axis.name), equal=(index - var(axis.name),))]
-        return self.solved(index, extent, open_, tensor)
+        return self.solve(index, extent, open_, tensor)
 
-    def is_whole(self, index: Affine, extent: Dim, open_: list[str]) -> bool:
-        """Whether each element is read at just one point of the open loops: these are the digits of
-        its place.
+    def is_positional(self, index: Affine, extent: Dim, open_: list[str]) -> bool:
+        """Return True if the open loops are the digits of each element's position.
+
+        Then each element is read at exactly one point of them.
         """
         if not open_ or len(open_) != len(index.variables) or index.const != 0:
             return False
@@ -136,55 +142,57 @@ class _Solver:
             step = step * self.loops[name].extent
         return bool(self.env.equal(step, extent))
 
-    def solved(self, index: Affine, extent: Dim, open_: list[str], tensor: str) -> list[Solved]:
+    def solve(self, index: Affine, extent: Dim, open_: list[str], tensor: str) -> list[Solved]:
         factors = {n: index.factor(n) for n in open_}
-        whole = {n: f for n, f in factors.items() if isinstance(f, int)}
-        name = self.pivot(whole)
-        if name not in self.stored and len(whole) == len(factors):
-            turned = self.turned(whole)
+        constant_factors = {n: f for n, f in factors.items() if isinstance(f, int)}
+        name = self.pivot(constant_factors)
+        if name not in self.stored and len(constant_factors) == len(factors):
+            turned = self.count_up(constant_factors)
             forward = index.substitute(turned)
             strided = self.strided(forward)
             if strided is not None:
                 parts = self.by_remainder(forward, extent, *strided)
-                return [replace(p, values=_through(turned, p.values)) for p in parts]
+                return [replace(p, values=_undo_reversal(turned, p.values)) for p in parts]
         if name is None:
             raise UnsupportedOperator(
-                f"no inverse is known of the index {index} at which {tensor!r} is read",
+                f"the index {index} at which {tensor!r} is read cannot be inverted",
                 where=tensor,
                 expected="a loop that the index counts in steps of one, or in one stride",
             )
-        self.gone.add(name)
+        self.solved_loops.add(name)
         axis = Axis(next(self.free), extent)
-        rest = index - var(name) * whole[name]
-        value = (var(axis.name) - rest) * whole[name]
+        remaining_terms = index - var(name) * constant_factors[name]
+        value = (var(axis.name) - remaining_terms) * constant_factors[name]
         within = ((value, self.loops[name].extent),)
         return [Solved((axis,), var(axis.name), {name: value}, within)]
 
-    def turned(self, factors: Mapping[str, int]) -> dict[str, Affine]:
-        """Loops that an index counts down, from their ends: as such it counts them up."""
+    def count_up(self, factors: Mapping[str, int]) -> dict[str, Affine]:
+        """Return loops that an index counts down, reversed so that it counts them up."""
         down = [n for n, f in factors.items() if f < 0]
         return {n: var(n) * -1 + (self.loops[n].extent - 1) for n in down}
 
     def pivot(self, factors: Mapping[str, int]) -> str | None:
-        """The loop to solve for: one that the result has, so that reading the adjoint beyond its
-        end gives nothing.
+        """Return the loop to solve for, preferably one that the result has.
+
+        Then a read of the adjoint past its end is 0.
         """
         ones = [n for n, f in factors.items() if f in (1, -1)]
-        kept = [n for n in ones if n in self.stored]
-        return min(kept or ones, default=None)
+        stored = [n for n in ones if n in self.stored]
+        return min(stored or ones, default=None)
 
     def strided(self, index: Affine) -> tuple[int, str, str] | None:
-        """The stride, the loop that makes such steps, and another one inside of a stride or "", of
-        an index that every loop counts up; None where solving for a step of one is as good.
+        """Return the stride, its loop, and another loop inside of a stride or "".
+
+        Every loop counts the index up. Return None if solving for a step of one is as good.
         """
         factors = {n: _number(index.factor(n)) for n in index.variables}
-        if any(f <= 0 for f in factors.values()) or not self.gone.isdisjoint(factors):
+        if any(f <= 0 for f in factors.values()) or not self.solved_loops.isdisjoint(factors):
             return None
         name = max(factors, key=lambda n: (factors[n], n))
         stride = factors[name]
         inner = [n for n in factors if n != name]
-        known = all(isinstance(self.loops[n].extent, int) for n in inner)
-        if stride == 1 or len(inner) > 1 or not known or not isinstance(index.const, int):
+        has_extents = all(isinstance(self.loops[n].extent, int) for n in inner)
+        if stride == 1 or len(inner) > 1 or not has_extents or not isinstance(index.const, int):
             return None
         if inner and self.parts * stride > MOST_PARTS:
             return None
@@ -194,8 +202,8 @@ class _Solver:
     def by_remainder(
         self, index: Affine, extent: Dim, stride: int, name: str, inner: str
     ) -> Iterator[Solved]:
-        """The elements of each remainder by the stride: those of a window that they lie in."""
-        self.gone.update(n for n in (name, inner) if n)
+        """Yield the elements of each remainder by the stride."""
+        self.solved_loops.update(n for n in (name, inner) if n)
         const, step = _number(index.const), _number(index.factor(inner)) if inner else 0
         reach = _number(self.loops[inner].extent) if inner else 1
         for remainder in range(stride):
@@ -228,8 +236,10 @@ class _Solver:
             yield Solved((axis,), target, values, within, loops)
 
 
-def _through(turned: Mapping[str, Affine], values: Mapping[str, Affine]) -> Mapping[str, Affine]:
-    """The values of loops, where some are known of those that count from their ends."""
+def _undo_reversal(
+    turned: Mapping[str, Affine], values: Mapping[str, Affine]
+) -> Mapping[str, Affine]:
+    """Return the values of loops, undoing the reversal of those that count down."""
     return {n: turned[n].substitute({n: v}) if n in turned else v for n, v in values.items()}
 
 
@@ -239,9 +249,9 @@ def _number(dim: Dim) -> int:
 
 def _compute(
     c: Compute,
-    given: Expr,
+    adjoint: Expr,
     parts: tuple[Solved, ...],
-    rest: list[Axis],
+    summed: list[Axis],
     places: list[tuple[Axis, Expr]],
     out: str,
     dtype: DType,
@@ -256,8 +266,8 @@ def _compute(
     values = _closed([part.values for part in parts])
     within = [(v.substitute(values), n) for part in parts for v, n in part.within]
     equal = [e.substitute(values) for part in parts for e in part.equal]
-    loops = (*rest, *(a for part in parts for a in part.loops))
-    expr = _within(substitute(given, values), within, equal, dtype, kernel)
+    loops = (*summed, *(a for part in parts for a in part.loops))
+    expr = _within(substitute(adjoint, values), within, equal, dtype, kernel)
     extents = {a.name: a.extent for a in (*axes, *loops)}
     expr = rewrite(expr, lambda r: _unfilled(r, extents, kernel))
     if places:
@@ -267,7 +277,7 @@ def _compute(
 
 
 def _closed(parts: list[Mapping[str, Affine]]) -> dict[str, Affine]:
-    """The values of all loops, in terms of loops that have none."""
+    """Return the values of all loops in terms of loops without a value."""
     values = {n: v for part in parts for n, v in part.items()}
     for _ in values:
         values = {n: v.substitute(values) for n, v in values.items()}
@@ -286,17 +296,16 @@ def _within(
     dtype: DType,
     kernel: Kernel,
 ) -> Expr:
-    """The expression where the loops are in their extents, and 0 elsewhere.
+    """Return the expression where the loops are in their extents, 0 elsewhere.
 
-    Sums of products need no condition where the adjoint that they all multiply is read beyond its
-    end, as 0.
+    A sum of products needs no condition if a factor, the adjoint, is read as 0 past its end.
     """
     if not within and not equal:
         return expr
     filled = _filled(expr) if within else expr
     conditions = [Apply("eq", (IndexValue(e), Const(0, "int64"))) for e in equal]
     for value, extent in within:
-        if not (_is_product(filled) and _ends(filled, value, extent, kernel)):
+        if not (_is_product(filled) and _is_zero_past_end(filled, value, extent, kernel)):
             conditions.append(Apply("ge", (IndexValue(value), Const(0, "int64"))))
             conditions.append(Apply("lt", (IndexValue(value), Const(extent, "int64"))))
     if not conditions:
@@ -307,12 +316,12 @@ def _within(
 
 
 def _filled(expr: Expr) -> Expr:
-    """Loads that are nothing beyond the ends of their tensors."""
+    """Make every load 0 outside of its tensor."""
     return rewrite(expr, lambda r: r if r.fill is not None else Read(r.tensor, r.index, 0.0))
 
 
 def _unfilled(read: Read, extents: Mapping[str, Dim], kernel: Kernel) -> Read:
-    """The load without a fill where it never leaves its tensor: a contraction reads whole rows."""
+    """Drop the fill of a load that stays in its tensor, so that a contraction reads whole rows."""
     if read.fill is None:
         return read
     pairs = zip(read.index, kernel.shape(read.tensor), strict=True)
@@ -321,7 +330,7 @@ def _unfilled(read: Read, extents: Mapping[str, Dim], kernel: Kernel) -> Read:
 
 
 def _stays(index: Affine, extent: Dim, extents: Mapping[str, Dim]) -> bool:
-    """Whether an index is at least 0 and less than the extent wherever the loops are."""
+    """Return True if an index is in its extent for all values of the loops."""
     if index.bare is not None:
         return extents.get(index.bare) == extent
     low = high = index.const
@@ -330,12 +339,12 @@ def _stays(index: Affine, extent: Dim, extents: Mapping[str, Dim]) -> bool:
         if not isinstance(factor, int) or not isinstance(most, int) or most < 1:
             return False
         low, high = low + min(0, factor * (most - 1)), high + max(0, factor * (most - 1))
-    known = isinstance(low, int) and isinstance(high, int) and isinstance(extent, int)
-    return known and low >= 0 and high < extent
+    is_constant = isinstance(low, int) and isinstance(high, int) and isinstance(extent, int)
+    return is_constant and low >= 0 and high < extent
 
 
 def _is_product(expr: Expr) -> bool:
-    """Whether an expression is made of loads by sums and products alone."""
+    """Return True if an expression consists of loads, products and negations only."""
     match expr:
         case Apply(op, args):
             return op in ("mul", "neg") and all(map(_is_product, args))
@@ -344,13 +353,11 @@ def _is_product(expr: Expr) -> bool:
     return isinstance(expr, Const)
 
 
-def _ends(expr: Expr, value: Affine, extent: Dim, kernel: Kernel) -> bool:
-    """Whether one of the factors is read at this value along a dim of that extent, and is 0 beyond
-    it.
-    """
+def _is_zero_past_end(expr: Expr, value: Affine, extent: Dim, kernel: Kernel) -> bool:
+    """Return True if a factor is read at this value along a dim of that extent, with fill 0."""
     match expr:
         case Apply(_, args):
-            return any(_ends(a, value, extent, kernel) for a in args)
+            return any(_is_zero_past_end(a, value, extent, kernel) for a in args)
         case Read(tensor, index, fill):
             dims = kernel.shape(tensor)
             return fill == 0 and any(i == value and n == extent for i, n in zip(index, dims))

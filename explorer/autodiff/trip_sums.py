@@ -1,9 +1,9 @@
-"""Sums over the trips of a loop, done once behind it.
+"""Sums over the trips of a loop, computed once after it.
 
-dw = dw + h[t] @ g   in a loop   ->   g stacked in it as gs, and behind it
-                                      dw = sum over t of hs[t] @ gs[t]
+    dw = dw + h[t] @ g   in a loop   ->   g stacked in it as gs, and after it
+                                          dw = sum over t of hs[t] @ gs[t]
 
-A sum that is carried is read and written in each trip, and its products are as deep as one trip.
+A carried sum is read and written in each trip, and its contraction is only as deep as one trip.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from explorer.passes.pipeline.names import fresh
 
 @dataclass(frozen=True, slots=True)
 class TripSum:
-    """The sum over the trips of a reversed loop of what a kernel gives in one.
+    """The sum over the trips of a reversed loop of one kernel's results.
 
-    `args`: what it reads, a value around the loop or the number of a result that the loop stacks;
+    `args`: each operand, a value around the loop or the number of a result that the loop stacks;
     `forward`: the tensors of which it reads the row of the trip that is reversed.
     """
 
@@ -34,8 +34,8 @@ class TripSum:
     args: tuple[Var | int, ...]
     forward: frozenset[str]
 
-    def behind(self, stacked: Sequence[Var], trips: Dim) -> KernelCall:
-        """The kernel of all trips; `stacked` are the loop's results, from the last trip on."""
+    def kernel_after_loop(self, stacked: Sequence[Var], trips: Dim) -> KernelCall:
+        """Return the kernel over all trips; `stacked` are the loop's results, last trip first."""
         kernel = self.call.kernel
         (c,) = kernel.computes
         args = [stacked[a] if isinstance(a, int) else a for a in self.args]
@@ -46,65 +46,62 @@ class TripSum:
                 first[tensor] = affine({trip.name: -1}, trips - 1)
             elif tensor in self.forward:
                 first[tensor] = loop_variable(trip.name)
-        known = dict(zip(kernel.inputs, args, strict=True))
+        arg_by_tensor = dict(zip(kernel.inputs, args, strict=True))
         specs = tuple(
-            replace(s, shape=known[s.name].tensor.dims) if s.name in known else s
+            replace(s, shape=arg_by_tensor[s.name].tensor.dims) if s.name in arg_by_tensor else s
             for s in kernel.tensors
         )
         expr = _of_rows(c.expr, first)
-        whole = replace(c, expr=expr, reduce=(trip, *c.reduce))
-        return KernelCall(replace(kernel, tensors=specs, computes=(whole,)), tuple(args))
+        sum_over_trips = replace(c, expr=expr, reduce=(trip, *c.reduce))
+        return KernelCall(replace(kernel, tensors=specs, computes=(sum_over_trips,)), tuple(args))
 
 
-def trip_sum(
+def move_after_loop(
     part: Var,
     body: Iterable[Binding],
     around: Mapping[str, Var],
     rows: Mapping[str, Var],
     number: Callable[[Var], int],
-    known: Callable[[Var], bool],
+    is_stacked: Callable[[Var], bool],
     env: ShapeEnv,
 ) -> TripSum | None:
-    """What a trip adds to a sum, where stacking what it is made of moves less than carrying the
-    sum.
+    """Return the sum after the loop, or None if stacking its operands moves more bytes.
 
-    `around`: values of the loop that no trip changes, by their names in its body; `rows`: values
-    that are rows of the trip's number of one around it. All others are stacked: `number` says as
-    which result, and those that are `known` are so anyway.
+    `around`: loop-invariant values by their names in the body; `rows`: the arrays around the loop
+    of which a value is the row of the trip. All other operands are stacked: `number` returns the
+    result's number, and those that `is_stacked` are stacked anyway.
     """
     bindings = tuple(body)
-    made = next((b for b in bindings if part in b.vars), None)
-    if made is None or not isinstance(made.expr, KernelCall):
+    producer = next((b for b in bindings if part in b.vars), None)
+    if producer is None or not isinstance(producer.expr, KernelCall):
         return None
-    if needed_by(made) & frozenset[str]().union(*map(defined_by, bindings)):
+    if needed_by(producer) & frozenset[str]().union(*map(defined_by, bindings)):
         return None  # in each trip as many elements as that finds
-    call = made.expr
+    call = producer.expr
     if len(call.kernel.computes) != 1 or not _is_plain(call.kernel.computes[0]):
         return None
     outside = around.keys() | rows.keys()
-    new = [v for v in call.args if v.name not in outside and not known(v)]
+    new = [v for v in call.args if v.name not in outside and not is_stacked(v)]
     if sum(_elements(v, env) for v in new) >= _elements(part, env):
         return None
     args = [around.get(v.name) or rows.get(v.name) for v in call.args]
-    given = tuple(a or number(v) for a, v in zip(args, call.args, strict=True))
+    operands = tuple(a or number(v) for a, v in zip(args, call.args, strict=True))
     of_rows = zip(call.kernel.inputs, call.args, strict=True)
-    return TripSum(call, given, frozenset(n for n, v in of_rows if v.name in rows))
+    return TripSum(call, operands, frozenset(n for n, v in of_rows if v.name in rows))
 
 
 def copied_from(body: Iterable[Binding]) -> Mapping[str, str]:
-    """By the name of each value that is a copy of another, as the adjoints of what is added are,
-    the name of the first of them.
-    """
-    found: dict[str, str] = {}
+    """Return the first source of each copy, by name; adjoints of addends are such copies."""
+    sources: dict[str, str] = {}
     for b in body:
         match copy_map(b):
             case source, AffineMap() as m if m.index == m.pattern and m.source == m.result:
-                found[b.name] = found.get(source.name, source.name)
-    return found
+                sources[b.name] = sources.get(source.name, source.name)
+    return sources
 
 
 def _is_plain(c: Compute) -> bool:
-    """Whether it is a sum of products of loads at known places."""
+    """Return True if a compute is a sum of products of loads at affine indices."""
     return c.combiner == "sum" and not c.store and _is_product(c.expr)
 
 
@@ -118,7 +115,7 @@ def _is_product(expr: Expr) -> bool:
 
 
 def _of_rows(expr: Expr, first: Mapping[str, Affine]) -> Expr:
-    """The expression over stacked tensors, by the index of the row of each."""
+    """Index stacked tensors by their row in addition."""
     match expr:
         case Apply(op, args):
             return Apply(op, tuple(_of_rows(a, first) for a in args))

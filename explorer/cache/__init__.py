@@ -1,9 +1,9 @@
-"""The content-addressed store: results in memory, bytes on disk.
+"""Content-addressed store: results in memory, bytes on disk.
 
-A key is a digest of everything that the result depends on, so an entry is never out of date: it is
-there or it is not. On disk an entry is one file that carries its own checksum; whatever a crash, a
-full disk or another program left of it is found out and counts as not there. The folder belongs to
-one user alone, because object code is loaded from it.
+A key is a digest of everything that the result depends on, so an entry is never out of date. On
+disk an entry is one file with its own checksum; damage by a crash, a full disk or another program
+is detected, and the entry counts as missing. The folder belongs to one user alone, because object
+code is loaded from it.
 """
 
 import os
@@ -54,11 +54,12 @@ __all__ = [
 
 
 def content_key(*parts: str | bytes) -> str:
-    """The digest of the parts; moving a byte from one part to the next changes it."""
+    """Return the digest of the parts; moving a byte from one part to the next changes it."""
     return _digest(parts)
 
 
 def _digest(parts: Iterable[str | bytes]) -> str:
+    """Return the digest of the parts, each with its kind and length."""
     state = blake2b(digest_size=32)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -69,8 +70,9 @@ def _digest(parts: Iterable[str | bytes]) -> str:
 
 @cache
 def code_key(*folders: str) -> str:
-    """The digest of the code in these folders of the package: what other code decided under other
-    rules is not found.
+    """Return the digest of the code in these folders of the package.
+
+    It keeps decisions of another version of the code from being found.
     """
     root = Path(__file__).parent.parent
     files = (f for folder in folders for f in sorted((root / folder).rglob("*.py")))
@@ -84,7 +86,7 @@ _memories_lock = ForkLock()
 
 
 def memory(namespace: str) -> Memory[Any]:
-    """The process's memory of this name, made at its first use."""
+    """Return the process's memory of this name, creating it at its first use."""
     with _memories_lock:
         return _memories.setdefault(namespace, Memory())
 
@@ -95,13 +97,15 @@ _stores_lock = ForkLock()
 
 
 def disk() -> DiskStore:
-    """The user's store: ``$IRONWORKS_CACHE``, or ``ironworks`` in the user's cache folder; at most
+    """Return the user's store.
+
+    It is ``$IRONWORKS_CACHE``, or ``ironworks`` in the user's cache folder, with at most
     ``$IRONWORKS_CACHE_LIMIT`` of bytes, such as 500MB.
     """
     chosen = os.environ.get("IRONWORKS_CACHE") or user_cache_dir("ironworks", appauthor=False)
     folder = Path(os.path.abspath(Path(chosen).expanduser()))
-    said = os.environ.get(LIMIT, "").strip()
-    limit = size_of(said, LIMIT) if said else LIMIT_BYTES
+    text = os.environ.get(LIMIT, "").strip()
+    limit = size_of(text, LIMIT) if text else LIMIT_BYTES
     with _stores_lock:
         if (folder, limit) not in _stores:
             _stores[folder, limit] = DiskStore(folder, limit)
@@ -109,9 +113,7 @@ def disk() -> DiskStore:
 
 
 def team() -> TeamStore | None:
-    """The team's store, ``$IRONWORKS_TEAM_CACHE`` of ``$IRONWORKS_TEAM_OWNER``; None where none is
-    named.
-    """
+    """Return the team's store, ``$IRONWORKS_TEAM_CACHE`` of ``$IRONWORKS_TEAM_OWNER``, or None."""
     named = os.environ.get(FOLDER, "").strip(), os.environ.get(OWNER, "").strip()
     if not named[0]:
         return None
@@ -122,36 +124,36 @@ def team() -> TeamStore | None:
 
 
 def get(key: str) -> bytes | None:
-    """The payload under this key in the user's store, else in the team's, or None."""
+    """Return the payload under this key in the user's store, else in the team's, or None."""
     payload, shared = disk().get(key), team()
     return shared.get(key) if payload is None and shared is not None else payload
 
 
 def has(key: str) -> bool:
-    """Whether there is an entry under this key in either store, intact or not."""
+    """Return True if there is an entry under this key in either store, intact or not."""
     shared = team()
     return disk().has(key) or (shared is not None and shared.has(key))
 
 
 def put(key: str, payload: bytes, kind: str = "other") -> bool:
-    """Keep the payload in the user's store; False where it could not be kept."""
+    """Write the payload to the user's store; return False if that fails."""
     return disk().put(key, payload, kind)
 
 
 def publish(folder: Path) -> Published:
-    """Copy the user's store, but what is nobody else's, into a folder that a team reads."""
+    """Copy the user's store, without private entries, to a folder that a team reads."""
     finish()
     return published(disk(), folder)
 
 
 def stats() -> DiskStats:
-    """What the user's store holds."""
+    """Return the size of the user's store."""
     finish()
     return disk().stats()
 
 
 def clear() -> int:
-    """Empty the user's store; returns how many entries there were."""
+    """Empty the user's store and return how many entries it had."""
     finish()
     return disk().clear()
 
@@ -163,7 +165,7 @@ def verify() -> Verified:
 
 
 def remember_parts(store: DiskStore, subject: str, parts: Mapping[str, str]) -> None:
-    """Keep what the key of an entry of this subject is made of, for `differences` to tell."""
+    """Store the parts of a key of this subject, for `differences` to compare."""
     key = content_key("parts of keys", subject)
     store.put(key, with_parts(store.get(key), parts), "parts of keys")
 
@@ -171,8 +173,9 @@ def remember_parts(store: DiskStore, subject: str, parts: Mapping[str, str]) -> 
 def differences(
     subject: str, parts: Mapping[str, str], is_there: Callable[[Mapping[str, str]], bool]
 ) -> tuple[Difference, ...] | None:
-    """Why a key of these parts has no entry: what differs from the entry of this subject that is
-    most alike, of those that `is_there` knows by their parts. None where there is none; () where
-    it has one.
+    """Return how a key's parts differ from the most similar entry of the same subject.
+
+    `is_there` tells which entries still exist. The result is None if there is no entry, and () if
+    the key has one.
     """
     return nearest(get(content_key("parts of keys", subject)), parts, is_there)

@@ -1,4 +1,4 @@
-"""What is kept while nobody waits for it: one piece of work at a time, on a thread of its own."""
+"""Background writing of cache entries: one piece of work at a time, on its own thread."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ Work = Callable[[], object]
 
 
 class _Waiting:
-    """Work that begins after a while, or at once where somebody needs it done or the process ends.
-    Python waits for the thread at its exit: what a short process made is kept as well.
+    """Work that begins after a delay, or at once when it is needed or the process ends.
+
+    Python waits for the thread at exit, so a short process stores its results too.
     """
 
     def __init__(self, work: Work) -> None:
+        """Start the thread that waits."""
         self._work, self._needed = work, Event()
         self._thread = Thread(target=self._do, name="ironworks keeping")
         self._thread.start()
 
     def _do(self) -> None:
+        """Wait, then do the work."""
         end = time.monotonic() + AFTER_S
         while time.monotonic() < end and main_thread().is_alive():
             if self._needed.wait(LOOK_S):
@@ -34,7 +37,7 @@ class _Waiting:
         self._work()
 
     def finish(self, most_s: float | None = None) -> None:
-        """After: the work is done, or patience is over."""
+        """Wait until the work is done, at most `most_s` seconds."""
         self._needed.set()
         self._thread.join(most_s)
 
@@ -44,8 +47,9 @@ _lock = ForkLock()
 
 
 def later(work: Work) -> None:
-    """After: the work is done soon, and what came before it is done already. At once where no
-    thread can be started.
+    """Schedule work for soon, and finish the previous work first.
+
+    The work is done at once if no thread can be started.
     """
     global _last
     with _lock:
@@ -57,7 +61,7 @@ def later(work: Work) -> None:
 
 
 def finish() -> None:
-    """After: nothing waits to be kept, and keeping takes no core from what is measured next."""
+    """Finish waiting work, so that it takes no core from what is measured next."""
     global _last
     with _lock:
         if _last is not None:
@@ -66,12 +70,14 @@ def finish() -> None:
 
 
 def _before_fork() -> None:
+    """Finish waiting work before a fork, as far as patience allows."""
     waiting = _last  # without the lock: who holds it may wait for this thread
     if waiting is not None:
         waiting.finish(FORK_S)
 
 
 def _forget_in_child() -> None:
+    """Drop the work in a child, which has none of it to do."""
     global _last
     _last = None
 

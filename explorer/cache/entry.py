@@ -1,6 +1,6 @@
-"""The file of one cache entry: a header with the checksum, then the payload.
+"""File format of one cache entry: a header with the checksum, then the payload.
 
-An entry is whole or it counts as not there. The folder is given as an open descriptor.
+An entry is intact or it counts as missing. The folder is given as an open descriptor.
 """
 
 import errno
@@ -28,21 +28,24 @@ Payload: TypeAlias = bytes | memoryview  # of single bytes
 
 
 def entry_name(key: str) -> str:
-    """The file name of this key's entry; a ``ValueError`` if the key is not a hex digest."""
+    """Return the file name of this key's entry; ``ValueError`` if the key is not a hex digest."""
     if not KEY.fullmatch(key):
         raise ValueError(f"a cache key is 32 to 128 lowercase hex digits; found {key!r}")
     return key + ENTRY_SUFFIX
 
 
 def _digest(key: str, kind: int, payload: Payload) -> bytes:
+    """Return the checksum of key, kind and payload."""
     state = blake2b(f"{key}\n".encode(), digest_size=32, person=bytes((kind,)))
     state.update(payload)
     return state.digest()
 
 
 def read(folder: int, key: str, owner: int | None = None) -> bytes | None:
-    """The payload of an intact entry. In a folder of one's own a damaged one is removed and
-    counted, and a use is noted; in that of another `owner` nothing is changed.
+    """Return the payload of an intact entry, or None.
+
+    In the user's own folder a damaged entry is removed and counted, and the use is recorded. In a
+    folder of another `owner` nothing is changed.
     """
     name = entry_name(key)
     try:
@@ -71,6 +74,7 @@ def read(folder: int, key: str, owner: int | None = None) -> bytes | None:
 
 
 def _intact_payload(file: int, key: str, owner: int) -> bytes | None:
+    """Return the payload of an open entry file, or None if anything about it is wrong."""
     about = os.fstat(file)
     if not stat.S_ISREG(about.st_mode) or about.st_uid != owner or about.st_mode & 0o022:
         return None
@@ -90,9 +94,9 @@ def _intact_payload(file: int, key: str, owner: int) -> bytes | None:
 def write(
     folder: int, key: str, payload: Payload, kind: str = "other", *, mode: int = 0o600
 ) -> None:
-    """After: the entry is whole under its name, or its name is as it was.
+    """Write an entry atomically.
 
-    Nothing waits for the disk: of what a power cut leaves, the checksum tells.
+    Nothing waits for the disk: the checksum detects what a power cut leaves.
     """
     number = KINDS.index(kind)
     header = HEADER.pack(MAGIC, VERSION, number, len(payload), _digest(key, number, payload))
@@ -111,7 +115,7 @@ def write(
 
 
 def entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
-    """The keys that have an entry, each with what its file is."""
+    """Yield the keys that have an entry, each with the status of its file."""
     for name in os.listdir(folder):
         key = name.removesuffix(ENTRY_SUFFIX)
         if key != name and KEY.fullmatch(key):
@@ -120,7 +124,7 @@ def entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def kind_of(folder: int, key: str) -> str:
-    """What an entry says that it is; "other" where it says nothing."""
+    """Return the kind that an entry states, or "other"."""
     with suppress(OSError):
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         file = os.open(entry_name(key), flags, dir_fd=folder)
@@ -132,7 +136,7 @@ def kind_of(folder: int, key: str) -> str:
 
 
 def remove(folder: int, key: str) -> bool:
-    """Remove an entry; False if it was gone already."""
+    """Remove an entry; return False if it was gone already."""
     with suppress(FileNotFoundError):
         os.unlink(entry_name(key), dir_fd=folder)
         return True
@@ -140,7 +144,7 @@ def remove(folder: int, key: str) -> bool:
 
 
 def remove_abandoned(folder: int) -> None:
-    """Remove what killed writers left long ago."""
+    """Remove old temporary files of writers that were killed."""
     for name in os.listdir(folder):
         if name.startswith(WRITING_PREFIX):
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Why there is no entry: the parts of the keys that there are entries for, by what they are of."""
+"""Parts of the keys that have entries, by subject, to explain a miss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REMEMBERED = 8  # keys of one subject
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A part of a key: what it was for the entry that there is, and what it is now."""
+    """A part of a key: its text in the existing entry, and its text now."""
 
     part: str
     then: str
@@ -19,31 +19,33 @@ class Difference:
 
 
 def remembered(data: bytes | None) -> list[dict[str, str]]:
-    """The keys' parts, the last one last; none where the bytes are no list of them."""
+    """Return the parts of each key, the newest last; none if the bytes are damaged."""
     try:
-        found = json.loads(data or b"[]")
-        return [{str(part): str(text) for part, text in parts.items()} for parts in found]
+        keys = json.loads(data or b"[]")
+        return [{str(part): str(text) for part, text in parts.items()} for parts in keys]
     except (ValueError, AttributeError, TypeError):
         return []
 
 
 def with_parts(data: bytes | None, parts: Mapping[str, str]) -> bytes:
-    """The bytes with one more key's parts."""
-    kept = [one for one in remembered(data) if one != dict(parts)]
-    return json.dumps([*kept, dict(parts)][-REMEMBERED:]).encode()
+    """Return the bytes with the parts of one more key."""
+    others = [key for key in remembered(data) if key != dict(parts)]
+    return json.dumps([*others, dict(parts)][-REMEMBERED:]).encode()
 
 
 def nearest(
     data: bytes | None, parts: Mapping[str, str], is_there: Callable[[Mapping[str, str]], bool]
 ) -> tuple[Difference, ...] | None:
-    """The parts that differ from those of the entry that is most alike; none where it is this one,
-    None where there is none.
+    """Return the parts that differ from those of the most similar entry.
+
+    The result is empty if an entry has these parts, and None if there is no entry.
     """
-    told = [_differences(one, parts) for one in remembered(data) if is_there(one)]
-    return min(reversed(told), key=len, default=None)
+    changes = [_differences(key, parts) for key in remembered(data) if is_there(key)]
+    return min(reversed(changes), key=len, default=None)
 
 
 def _differences(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[Difference, ...]:
+    """Return the parts that differ between two keys."""
     names = dict.fromkeys((*now, *then))
     return tuple(
         Difference(name, then.get(name, ""), now.get(name, ""))

@@ -1,4 +1,4 @@
-"""Bytes on disk: one private folder of entries, shared by all processes of one user."""
+"""Store on disk: one private folder of entries, shared by all processes of one user."""
 
 import errno
 import os
@@ -19,12 +19,12 @@ from explorer.forking import ForkLock
 LIMIT_BYTES = 2 * 1024**3
 LOCK_NAME = ".lock"
 LOCK_SECONDS = 10.0
-KEPT_AFTER_EVICTION = 0.9  # of the limit, so that the next put does not evict again
+SHARE_AFTER_EVICTION = 0.9  # of the limit, so that the next put does not evict again
 
 
 @dataclass(frozen=True, slots=True)
 class KindStats:
-    """What a folder holds of one kind."""
+    """Number and size of a folder's entries of one kind."""
 
     kind: str
     entries: int
@@ -33,7 +33,7 @@ class KindStats:
 
 @dataclass(frozen=True, slots=True)
 class DiskStats:
-    """What a cache folder holds, also by kind, the largest first."""
+    """Number and size of a folder's entries, also by kind, the largest first."""
 
     folder: str
     entries: int
@@ -43,11 +43,13 @@ class DiskStats:
 
 
 def stats_of(folder: Path, opened: int, limit_bytes: int) -> DiskStats:
-    """What lies in an opened folder."""
+    """Return the statistics of an open folder."""
     sizes: dict[str, list[int]] = {}
     for key, file in entry.entries(opened):
         sizes.setdefault(entry.kind_of(opened, key), []).append(file.st_size)
-    kinds = tuple(KindStats(kind, len(found), sum(found)) for kind, found in sizes.items())
+    kinds = tuple(
+        KindStats(kind, len(entry_sizes), sum(entry_sizes)) for kind, entry_sizes in sizes.items()
+    )
     ranked = tuple(sorted(kinds, key=lambda k: -k.size_bytes))
     entries, size = sum(k.entries for k in kinds), sum(k.size_bytes for k in kinds)
     return DiskStats(str(folder), entries, size, limit_bytes, ranked)
@@ -55,7 +57,7 @@ def stats_of(folder: Path, opened: int, limit_bytes: int) -> DiskStats:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What reading every entry found: entries kept, and damaged ones now removed."""
+    """Result of reading every entry: intact ones, and damaged ones that were removed."""
 
     intact: int
     removed: int
@@ -64,11 +66,12 @@ class Verified:
 class DiskStore:
     """One private folder of entries, shared by all processes of one user.
 
-    Raises ``CacheError`` where the folder is not private; where it cannot be written, it works as
-    an empty store that keeps nothing, and warns once.
+    Raises ``CacheError`` if the folder is not private. If it cannot be written, it acts as an empty
+    store that stores nothing, and warns once.
     """
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+        """Describe a store; its folder is created by the first write."""
         self.folder = folder
         self.limit_bytes = limit_bytes
         self._lock = ForkLock()
@@ -76,7 +79,7 @@ class DiskStore:
         self._warned = False
 
     def get(self, key: str) -> bytes | None:
-        """The payload under this key, or None if it is not there or not intact."""
+        """Return the payload under this key, or None if it is missing or damaged."""
         entry.entry_name(key)  # refuses a key that is none, before anything is touched
         try:
             with self._opened(make=False) as folder:
@@ -87,7 +90,7 @@ class DiskStore:
         return payload
 
     def put(self, key: str, payload: entry.Payload, kind: str = "other") -> bool:
-        """Keep the payload; False, and nothing half-written, where it could not be kept."""
+        """Write the payload; return False, and leave nothing half-written, if that fails."""
         entry.entry_name(key)
         size = entry.HEADER.size + len(payload)
         if size > self.limit_bytes:
@@ -103,7 +106,7 @@ class DiskStore:
         return True
 
     def has(self, key: str) -> bool:
-        """Whether there is an entry under this key, intact or not."""
+        """Return True if there is an entry under this key, intact or not."""
         name = entry.entry_name(key)
         try:
             with self._opened(make=False) as folder:
@@ -113,13 +116,13 @@ class DiskStore:
         return True
 
     def discard(self, key: str) -> None:
-        """After: there is no entry under this key, which was whole, and of no use to its reader."""
+        """Remove an entry that is intact and of no use to its reader."""
         with suppress(OSError), self._opened(make=False) as folder:
             if entry.remove(folder, key):
                 counters.add("cache_damaged")
 
     def stats(self) -> DiskStats:
-        """What the folder holds; nothing where it is not there."""
+        """Return the statistics of the folder; zeros if it does not exist."""
         try:
             with self._opened(make=False) as folder:
                 return stats_of(self.folder, folder, self.limit_bytes)
@@ -127,7 +130,7 @@ class DiskStore:
             return DiskStats(str(self.folder), 0, 0, self.limit_bytes)
 
     def each(self) -> Iterator[tuple[str, str, bytes]]:
-        """Key, kind and payload of every entry that is intact."""
+        """Yield key, kind and payload of every intact entry."""
         with suppress(FileNotFoundError), self._opened(make=False) as folder:
             for key, _ in entry.entries(folder):
                 payload = entry.read(folder, key)
@@ -135,9 +138,9 @@ class DiskStore:
                     yield key, entry.kind_of(folder, key), payload
 
     def clear(self) -> int:
-        """Remove every entry; returns how many there were. Other files stay."""
+        """Remove every entry and return how many there were. Other files stay."""
         try:
-            with self._opened(make=False) as folder, self._held(folder, LOCK_SECONDS):
+            with self._opened(make=False) as folder, self._locked(folder, LOCK_SECONDS):
                 gone = [key for key, _ in entry.entries(folder) if entry.remove(folder, key)]
                 entry.remove_abandoned(folder)
         except FileNotFoundError:
@@ -174,7 +177,7 @@ class DiskStore:
 
     @contextmanager
     def _opened(self, *, make: bool) -> Iterator[int]:
-        """The folder as a descriptor, so that what was checked is what is used."""
+        """Open the folder as a descriptor, so that the folder that was checked is the one used."""
         if make:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):
@@ -196,25 +199,28 @@ class DiskStore:
             os.close(folder)
 
     def _refuse_if_shared(self, folder: os.stat_result) -> None:
+        """Raise CacheError if the folder belongs to another user or others can write to it."""
         if folder.st_uid != os.geteuid():
             raise self._error(
                 f"the cache folder {self.folder} belongs to another user, so it is not used",
                 expected=f"owner {os.geteuid()}",
-                found=f"owner {folder.st_uid}",
+                actual=f"owner {folder.st_uid}",
                 try_="set IRONWORKS_CACHE to a folder of your own",
             )
         if folder.st_mode & 0o022:
             raise self._error(
                 f"the cache folder {self.folder} can be written by others, so it is not used",
                 expected="mode 700",
-                found=f"mode {stat.S_IMODE(folder.st_mode):03o}",
+                actual=f"mode {stat.S_IMODE(folder.st_mode):03o}",
                 try_=f"chmod 700 {self.folder}, then clear it",
             )
 
     def _error(self, sentence: str, **fields: str) -> CacheError:
+        """Return a CacheError about the folder."""
         return CacheError(sentence, where=self.folder, **fields)
 
     def _grew(self, folder: int, size: int) -> int:
+        """Add the size of a new entry and return the size of the folder."""
         with self._lock:
             if self._size_bytes is None:
                 self._size_bytes = sum(file.st_size for _, file in entry.entries(folder))
@@ -223,13 +229,13 @@ class DiskStore:
             return self._size_bytes
 
     def _evict(self, folder: int) -> None:
-        """After: the folder is within its bound, and what went was used longest ago."""
+        """Remove the least recently used entries until the folder is within its bound."""
         try:
-            with self._held(folder, wait_seconds=0):
-                kept = sorted(entry.entries(folder), key=lambda keyed: keyed[1].st_mtime_ns)
-                size_bytes = sum(file.st_size for _, file in kept)
-                for key, file in kept:
-                    if size_bytes <= self.limit_bytes * KEPT_AFTER_EVICTION:
+            with self._locked(folder, wait_seconds=0):
+                oldest_first = sorted(entry.entries(folder), key=lambda keyed: keyed[1].st_mtime_ns)
+                size_bytes = sum(file.st_size for _, file in oldest_first)
+                for key, file in oldest_first:
+                    if size_bytes <= self.limit_bytes * SHARE_AFTER_EVICTION:
                         break
                     if entry.remove(folder, key):
                         counters.add("cache_evictions")
@@ -241,8 +247,8 @@ class DiskStore:
             self._size_bytes = size_bytes
 
     @contextmanager
-    def _held(self, folder: int, wait_seconds: float) -> Iterator[None]:
-        """One process at a time removes entries; readers and writers need no lock."""
+    def _locked(self, folder: int, wait_seconds: float) -> Iterator[None]:
+        """Lock the removal of entries to one process; readers and writers need no lock."""
         with suppress(FileExistsError):
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
             os.close(os.open(LOCK_NAME, flags, 0o600, dir_fd=folder))
@@ -250,6 +256,7 @@ class DiskStore:
             yield
 
     def _could_not_write(self, problem: OSError) -> None:
+        """Count a failed write, and warn at the first one."""
         counters.add("cache_write_failures")
         with self._lock:
             first, self._warned = not self._warned, True

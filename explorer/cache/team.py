@@ -1,7 +1,7 @@
-"""A folder of entries that a team shares: one user publishes it, the others only read it.
+"""Folder of entries that a team shares: one user publishes it, the others only read it.
 
-It is used where it is named together with its owner. What lies in it is loaded as code, so that
-its owner is trusted as one trusts oneself; nobody else may write there.
+It is used only if it is named together with its owner. Its contents are loaded as code, so the
+owner is fully trusted; nobody else may be able to write there.
 """
 
 from __future__ import annotations
@@ -27,25 +27,28 @@ PRIVATE = frozenset({"other"})  # kinds that are nobody else's: faults, what was
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How many entries a team's folder got, and how many it had already."""
+    """Number of entries added to a team's folder, and number that it had already."""
 
     folder: str
     added: int
     added_bytes: int
-    known: int
+    already_there: int
 
 
 class TeamStore:
-    """A folder that is only read. Raises ``CacheError`` where it does not belong to its owner, or
-    others can write there; where it is not there, it is empty, and that is said once.
+    """Folder that is only read.
+
+    Raises ``CacheError`` if it does not belong to its owner, or others can write to it. If it does
+    not exist, it acts as empty and warns once.
     """
 
     def __init__(self, folder: Path, owner: str) -> None:
+        """Describe a team's store by its folder and the name of its owner."""
         self.folder, self.owner = folder, owner
         self._warned = False
 
     def get(self, key: str) -> bytes | None:
-        """The payload under this key, or None if it is not there or not intact."""
+        """Return the payload under this key, or None if it is missing or damaged."""
         payload = None
         with suppress(OSError), self._opened() as (folder, uid):
             payload = entry.read(folder, key, uid)
@@ -54,21 +57,21 @@ class TeamStore:
         return payload
 
     def has(self, key: str) -> bool:
-        """Whether there is an entry under this key, intact or not."""
+        """Return True if there is an entry under this key, intact or not."""
         with suppress(OSError), self._opened() as (folder, _):
             os.stat(entry.entry_name(key), dir_fd=folder, follow_symlinks=False)
             return True
         return False
 
     def stats(self) -> DiskStats:
-        """What the folder holds; nothing where it is not there."""
+        """Return the statistics of the folder; zeros if it does not exist."""
         with suppress(OSError), self._opened() as (folder, _):
             return stats_of(self.folder, folder, 0)
         return DiskStats(str(self.folder), 0, 0, 0)
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[int, int]]:
-        """The folder as a descriptor, and its owner."""
+        """Open the folder as a descriptor, and give it with its owner."""
         uid = _user(self.owner, self.folder)
         try:
             folder = _descriptor(self.folder)
@@ -82,6 +85,7 @@ class TeamStore:
             os.close(folder)
 
     def _is_not_there(self, problem: OSError) -> None:
+        """Warn once that the folder cannot be read."""
         first, self._warned = not self._warned, True
         if first:
             warnings.warn(
@@ -92,11 +96,12 @@ class TeamStore:
 
 
 def publish(private: DiskStore, folder: Path) -> Published:
-    """After: the folder, which is made where it is not there, holds what the private one does.
+    """Copy the entries of the private folder to a team's folder, creating it if needed.
 
-    Raises ``CacheError`` where it is not this user's, or others can write there.
+    Raises:
+        CacheError: The folder is not this user's, or others can write to it.
     """
-    uid, added, size, known = os.geteuid(), 0, 0, 0
+    uid, added, size, already_there = os.geteuid(), 0, 0, 0
     try:
         with suppress(FileExistsError):
             folder.mkdir(parents=True)
@@ -108,7 +113,7 @@ def publish(private: DiskStore, folder: Path) -> Published:
                 if kind in PRIVATE:
                     continue
                 if entry.read(opened, key, uid) == payload:
-                    known += 1
+                    already_there += 1
                     continue
                 entry.write(opened, key, payload, kind, mode=0o644)
                 added, size = added + 1, size + entry.HEADER.size + len(payload)
@@ -119,10 +124,11 @@ def publish(private: DiskStore, folder: Path) -> Published:
             f"the team's cache folder {folder} could not be written: {problem.strerror}",
             where=folder,
         ) from problem
-    return Published(str(folder), added, size, known)
+    return Published(str(folder), added, size, already_there)
 
 
 def _descriptor(folder: Path) -> int:
+    """Open a folder without following links."""
     try:
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as problem:
@@ -137,13 +143,14 @@ def _descriptor(folder: Path) -> int:
 
 
 def _refuse_unless_owned(folder: Path, about: os.stat_result, uid: int, owner: str) -> None:
+    """Raise CacheError unless the folder is its owner's, who alone can write to it."""
     if about.st_uid != uid:
         raise CacheError(
             f"the team's cache folder {folder} belongs to {_name(about.st_uid)} and not to "
             f"{owner}, so it is not used",
             where=folder,
             expected=owner,
-            found=_name(about.st_uid),
+            actual=_name(about.st_uid),
             try_=f"set {OWNER} to who publishes it, if you trust them as yourself",
         )
     if about.st_mode & 0o022:
@@ -152,25 +159,27 @@ def _refuse_unless_owned(folder: Path, about: os.stat_result, uid: int, owner: s
             f"not used",
             where=folder,
             expected="mode 755",
-            found=f"mode {stat.S_IMODE(about.st_mode):03o}",
+            actual=f"mode {stat.S_IMODE(about.st_mode):03o}",
             try_=f"{owner} publishes it anew, after chmod 755 and removing what is in it",
         )
 
 
 def _user(owner: str, folder: Path) -> int:
+    """Return the id of the owner; raise CacheError if this machine does not know the name."""
     try:
         return pwd.getpwnam(owner).pw_uid
     except KeyError:
-        said = f"{owner!r}, whom this machine does not know" if owner else "nobody"
+        description = f"{owner!r}, whom this machine does not know" if owner else "nobody"
         raise CacheError(
-            f"the team's cache folder {folder} is named with {said} as its owner",
+            f"the team's cache folder {folder} is named with {description} as its owner",
             where=folder,
             expected=f"{OWNER}, the name of the user who publishes it",
-            found=owner,
+            actual=owner,
         ) from None
 
 
 def _name(uid: int) -> str:
+    """Return the name of a user id."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -49,14 +49,14 @@ class Parser(argparse.ArgumentParser):
 def _own() -> Iterator[str]:
     """Passes that enter the pipeline, each with what it says of itself and its options."""
     from explorer import plugins
-    from explorer.passes.pipeline import own_passes
+    from explorer.passes.pipeline import user_passes
 
-    own = tuple(own_passes.of(own_passes.entered(())))
+    own = tuple(user_passes.typed_passes(user_passes.with_registered(())))
     if own:
         yield "passes of your own:"
     for after, run in own:
         yield f"  {run.name}, after {after!r}: {run.promise or 'no word on what it does'}"
-        yield from (f"    --set {name}={value}" for name, value in own_passes.settings(run))
+        yield from (f"    --set {name}={value}" for name, value in user_passes.settings(run))
     if installed := plugins.names():
         yield f"plug-ins: {', '.join(installed)}"
 
@@ -96,7 +96,7 @@ class _Load(argparse.Action):
                 f"--plugin {values}: nothing of it is in the pipeline by itself",
                 where="--plugin",
                 expected='a pass under @explorer.compiler_pass("name", after=STEP)',
-                found=str(values),
+                actual=str(values),
                 try_=f"--set rammer.policy={values}, if it is a policy",
             )
 
@@ -158,10 +158,10 @@ def _pairs(
                 f"{flag} takes pairs like {example}, not {part!r}",
                 where=flag,
                 expected=example,
-                found=part,
+                actual=part,
             )
         if name in found:
-            raise BadOption(f"{flag} names {name!r} twice", where=flag, found=part)
+            raise BadOption(f"{flag} names {name!r} twice", where=flag, actual=part)
         found[name] = read(f"{flag} {name}", value)
     return found
 
@@ -173,7 +173,7 @@ def _size(where: str, text: str) -> int:
             f"{where} is {value}, which no dim can be",
             where=where,
             expected="0 or more",
-            found=text,
+            actual=text,
         )
     return value
 
@@ -185,14 +185,14 @@ def _range(where: str, text: str) -> tuple[int, int]:
             f"{where} takes a least and a greatest value like 1:64, not {text!r}",
             where=where,
             expected="LOW:HIGH",
-            found=text,
+            actual=text,
         )
     least, most = _size(where, low), _size(where, high)
     if least > most:
         raise BadOption(
             f"{where}: the least value {least} is above the greatest, {most}",
             where=where,
-            found=text,
+            actual=text,
         )
     return least, most
 
@@ -202,7 +202,7 @@ def _integer(where: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise BadOption(
-            f"{where} takes a whole number, not {text!r}", where=where, found=text
+            f"{where} takes a whole number, not {text!r}", where=where, actual=text
         ) from None
 
 
@@ -211,7 +211,7 @@ def threads(text: str) -> int:
     value = _integer("--threads", text)
     if not 1 <= value <= MOST_THREADS:
         raise BadOption(
-            f"--threads takes 1 to {MOST_THREADS}, not {value}", where="--threads", found=text
+            f"--threads takes 1 to {MOST_THREADS}, not {value}", where="--threads", actual=text
         )
     return value
 
@@ -226,7 +226,7 @@ def seconds(text: str) -> float:
         raise BadOption(
             f"--seconds takes a number above 0 and up to {MOST_SECONDS:.0f}, not {text!r}",
             where="--seconds",
-            found=text,
+            actual=text,
         )
     return value
 
@@ -241,7 +241,7 @@ def stage(text: str) -> str:
             f"there is no stage {text!r}; the stages are {', '.join(known)}",
             where="stage",
             expected=", ".join(known),
-            found=text,
+            actual=text,
         )
     return text.upper()
 
@@ -254,7 +254,7 @@ def connection(text: str) -> tuple[str, str]:
             f"--connect takes a value and a level like h_12=L1, not {text!r}",
             where="--connect",
             expected="VALUE=LEVEL",
-            found=text,
+            actual=text,
         )
     return value, level
 

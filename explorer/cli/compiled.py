@@ -77,7 +77,7 @@ def run_here(flags: Namespace) -> None:
         raise BadOption(
             f"{flags.target} is not this machine, so nothing can be measured on it",
             where="--target",
-            found=flags.target,
+            actual=flags.target,
             try_=f"ironworks explain {flags.model} --target {flags.target} --stage rammer",
         )
 

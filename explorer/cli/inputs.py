@@ -34,7 +34,7 @@ def from_file(path: str, known: Sequence[str]) -> dict[str, np.ndarray]:
                 f"{path} holds {name!r}, which is no input of the model; it has {', '.join(known)}",
                 where=name,
                 expected=", ".join(known),
-                found=name,
+                actual=name,
             )
     check_room(sum(entry.file_size for entry in entries), f"{path}, unpacked,", path)
     with np.load(file, allow_pickle=False) as arrays:
@@ -63,7 +63,7 @@ def sizes(program: Any, bound: Mapping[str, int]) -> dict[str, int]:
                 f"--bind names {name!r}, which is no symbolic dim of the model; it has {known}",
                 where=name,
                 expected=known,
-                found=name,
+                actual=name,
             )
         limits = program.env.of(name)
         if value < limits.low or (limits.high is not None and value > limits.high):
@@ -73,7 +73,7 @@ def sizes(program: Any, bound: Mapping[str, int]) -> dict[str, int]:
                 f"--bind sets {name} to {value}, outside its bounds, {allowed}",
                 where=name,
                 expected=allowed,
-                found=value,
+                actual=value,
             )
     return {**hints, **bound}
 
@@ -89,5 +89,5 @@ def agree(program: Any, given: Mapping[str, np.ndarray], bound: Mapping[str, int
                 f"--bind sets {name} to {value}, and the inputs make it {found[name]}",
                 where=name,
                 expected=value,
-                found=found[name],
+                actual=found[name],
             )

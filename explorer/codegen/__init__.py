@@ -1,1 +1,1 @@
-"""Tile programs as machine code, statement by statement: no template per operator."""
+"""Code generation from tile programs, statement by statement: no template per operator."""

@@ -1,4 +1,4 @@
-"""From the kernels of a program to machine code, each different one once."""
+"""Machine code for the kernels of a program; each distinct kernel is compiled once."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Argument:
     """One int64 of a kernel's argument block.
 
     `kind` is "tensor" (the address of the kernel input or output `name`), "packed" (the address of
-    a constant laid out by `pack_constant`), "table" (the address of `values`), "scratch" (the
-    address of `elements` items, one block a worker, on a 64-byte border), or "dim" (the value of
-    `elements`). A tensor is addressed `offset` elements in.
+    a constant packed by `pack_constant`), "table" (the address of `values`), "scratch" (the address
+    of `elements` items, one block a worker, aligned to 64 bytes), or "dim" (the value of
+    `elements`). The address of a tensor is `offset` elements from its first.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Argument:
     offset: Dim = 0
 
     def begin_bytes(self, sizes: Sizes) -> int:
-        """How far behind the first element of a tensor the address lies."""
+        """Return the byte offset of the address from the tensor's first element."""
         return evaluate_dim(self.offset, sizes) * self.item_bytes
 
 
@@ -75,6 +75,7 @@ class KernelCode:
         arguments: tuple[Argument, ...],
         target: Target,
     ) -> None:
+        """Create the code of a kernel from its source, machine code and argument block."""
         self.source = source
         self.target = target
         self.machine = machine
@@ -83,32 +84,34 @@ class KernelCode:
 
     @property
     def key(self) -> str:
-        """The content hash: kernels with the same one share their code."""
+        """The content hash; kernels with equal keys share their code."""
         return self.machine.key
 
     @property
     def address(self) -> int:
-        """Where the C function `void kernel(int64 first, int64 last, int64* args)` lies."""
+        """The address of the C function `void kernel(int64 first, int64 last, int64* args)`."""
         return self.machine.address
 
     def tasks(self, sizes: Sizes) -> int:
-        """How many tasks there are under a binding."""
+        """Return the number of tasks under a binding."""
         return self.tile_program.tasks(sizes)
 
     @cached_property
     def listings(self) -> Listings:
-        """The optimised LLVM IR and the assembly, line by line of the source; made when they are
-        first asked for, once for all kernels that share their code.
+        """Return the optimised LLVM IR and the assembly, line by line of the source.
+
+        They are made on first access, once for all kernels that share their code.
         """
-        found = _listings.get(self.machine)
-        if found is None:
-            found = disassemble(self.machine, self.source, self.target)
-        return _listings.setdefault(self.machine, found)
+        listings = _listings.get(self.machine)
+        if listings is None:
+            listings = disassemble(self.machine, self.source, self.target)
+        return _listings.setdefault(self.machine, listings)
 
 
 def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> KernelCode:
-    """The machine code of one kernel (brought into normal form here), from the cache where it is
-    there.
+    """Return the machine code of one kernel, from the cache if it is there.
+
+    The kernel is normalised here.
     """
     source, program, arguments = print_kernel(kernel, tiling, env, device)
     return KernelCode(
@@ -120,15 +123,17 @@ def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) 
 def print_kernel(
     kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device
 ) -> tuple[str, TileProgram, tuple[Argument, ...]]:
-    """The source of a kernel, its tile program, and its arguments, without compiling.
+    """Return the source of a kernel, its tile program, and its arguments, without compiling.
 
-    The source is under canonical names alone, so that equal kernels have the same.
+    The source uses canonical names alone, so that equal kernels have equal sources.
     """
     normal = normalise(kernel)
     offsets = rebased(normal).offsets
     named, axes = canonical(normal)
-    named, known, values = canonical_symbols(named, env)
-    source, program, arguments = _printed(named, renamed_tiling(tiling, axes), known, device)
+    named, canonical_env, values = canonical_symbols(named, env)
+    source, program, arguments = _print_canonical(
+        named, renamed_tiling(tiling, axes), canonical_env, device
+    )
     if any(str(value) != name for name, value in values.items()):
         back = {symbol(name): value for name, value in values.items()}
         program, arguments = with_symbols(program, back), with_symbols(arguments, back)
@@ -146,7 +151,7 @@ def print_kernel(
 
 
 @lru_cache(maxsize=512)
-def _printed(
+def _print_canonical(
     named: Kernel, tiling: Tiling, env: ShapeEnv, device: Device
 ) -> tuple[str, TileProgram, tuple[Argument, ...]]:
     program = tile_program(named, tiling, env, device)
@@ -156,7 +161,7 @@ def _printed(
 
 
 def _arguments(p: TileProgram) -> tuple[Argument, ...]:
-    """The argument block: what the body touches, in the order of the buffers, then the symbols."""
+    """Return the argument block: the buffers that the body touches, in order, then the symbols."""
     packed = {q.name: q for q in p.packings}
     tables = dict(p.tables)
     used = {b.name for s in p.body for b in touched(s)}
@@ -191,47 +196,53 @@ def build(
     progress: Progress | None = None,
     helpers: Helpers | None = None,
 ) -> dict[str, KernelCode]:
-    """The code of every kernel call of a program, by the binding's name; that of a second tiling by
-    `efficient_binding` of it.
+    """Return the code of every kernel call of a program, by the binding's name.
 
-    `helpers` are processes that were started before; they are gone afterwards.
-    `progress(name, done, total)` is told of each; Cancelled is raised where it answers False.
-    Raises KernelCompileError, which names the kernel call.
+    The code of a second tiling has the key `efficient_binding(name)`.
+
+    `helpers` are compile processes that were started before; they have ended on return.
+    `progress(name, done, total)` is called for each kernel.
+
+    Raises:
+        Cancelled: `progress` returned False.
+        KernelCompileError: a kernel does not compile; the error names the kernel call.
     """
     calls = program.kernel_calls
     done = 0
 
-    def told(name: str) -> None:
+    def report_progress(name: str) -> None:
         nonlocal done
         wanted = progress is None or progress(code_text(name), done, len(printed))
         if wanted is False:
             raise Cancelled("code generation was cancelled")
         done += 1
 
-    printed = {name: made for b in calls for name, made in _print(b, program.env, device)}
+    printed = {
+        name: printed_call for b in calls for name, printed_call in _print(b, program.env, device)
+    }
     users: dict[str, list[str]] = {}  # by key
     for name, (source, _, _) in printed.items():
         users.setdefault(key_of(source, device.target), []).append(name)
     machine: dict[str, MachineCode] = {}
 
-    def have(key: str, code: MachineCode) -> None:
+    def add_code(key: str, code: MachineCode) -> None:
         machine[key] = code
         for name in users[key]:
-            told(name)
+            report_progress(name)
 
     missing: list[Job] = []
     for key, names in users.items():
-        found = loaded(key)
-        if found is None:
+        cached = loaded(key)
+        if cached is None:
             missing.append(Job(key, printed[names[0]][0], names[0], device.target))
         else:
-            have(key, found)
+            add_code(key, cached)
     with helpers or Helpers() as team:
         team.grow(helpers_for(len(missing)))
         try:
-            compile_jobs(missing, team, lambda job, code: have(job.key, code))
+            compile_jobs(missing, team, lambda job, code: add_code(job.key, code))
         except KernelCompileError as problem:
-            raise _of_operators(problem, calls) from problem.__cause__
+            raise _name_operators(problem, calls) from problem.__cause__
     return {
         name: KernelCode(printed[name][0], machine[key], *printed[name][1:], device.target)
         for key, names in users.items()
@@ -239,8 +250,8 @@ def build(
     }
 
 
-def _of_operators(problem: KernelCompileError, calls: Sequence[Binding]) -> KernelCompileError:
-    """The error with the operators whose kernel it is."""
+def _name_operators(problem: KernelCompileError, calls: Sequence[Binding]) -> KernelCompileError:
+    """Return the error with the names of the kernel's operators."""
     names = {printable(n): b for b in calls for n in (b.name, efficient_binding(b.name))}
     binding = names.get(problem.where)
     if binding is None or not binding.origin:
@@ -251,7 +262,7 @@ def _of_operators(problem: KernelCompileError, calls: Sequence[Binding]) -> Kern
 
 
 def _print(binding: Binding, env: ShapeEnv, device: Device) -> Iterator[tuple[str, Printed]]:
-    """Each implementation of a call, under its name."""
+    """Yield each implementation of a call with its name."""
     call, name = binding.kernel_call, binding.name
     yield name, print_kernel(call.kernel, call.tiling or Tiling(), env, device)
     if call.efficient is not None:

@@ -1,4 +1,4 @@
-"""A text of a kernel's code, each line with the line of the source that it comes from."""
+"""Listings of a kernel's code with the source line of each of their lines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """`lines` has for each line of `text` the line of the source that it comes from, counted from
-    1; 0 where it comes from none, or from several. It is empty where that is not known.
+    """A listing with source lines.
+
+    `lines` has for each line of `text` its source line, counted from 1; 0 stands for none or for
+    several. It is empty if source lines are unknown.
     """
 
     text: str
@@ -17,7 +19,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Listings:
-    """What a kernel was compiled to; `note` says in a sentence how far the lines can be trusted."""
+    """The compiled forms of a kernel; `note` says in a sentence how far lines can be trusted."""
 
     llvm: Listing
     assembly: Listing

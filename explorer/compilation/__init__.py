@@ -1,4 +1,4 @@
-"""A compiled model, and what it answers."""
+"""A compiled model and its methods."""
 
 from explorer.compilation.compilation import Compilation
 

@@ -1,4 +1,4 @@
-"""A compiled model: run it, time it, look at each step, ask it why."""
+"""A compiled model: run it, time it, inspect each step, and explain its decisions."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ from explorer.measure.task_times import task_profile
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.reference.bind import bind_sizes
 from explorer.options import Options
+from explorer.passes.pipeline.former_names import current_name
 from explorer.passes.pipeline.pipeline import Snapshot, StepTime
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.plain_text import binding as bound
 from explorer.plain_text import counted, duration, size
 from explorer.printed import Printed
 from explorer.rammer import Ram, Schedule
-from explorer.runtime.control.costs import Supposed
+from explorer.runtime.control.costs import AssumedCosts
+from explorer.runtime.control.schedule_times import Crossing
 from explorer.runtime.control.select_control_schedule import crossings
-from explorer.runtime.control.way_times import Crossing
 from explorer.runtime.dlpack import writable
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.runs.task_times import TaskFact
@@ -64,7 +65,7 @@ MET = 8  # units that a block of a GPU waits for one by one, at most, where noth
 
 
 class Compilation(Printed):
-    """What `explorer.compile` gives. It never changes; it may be run from several threads."""
+    """Result of `explorer.compile`. It never changes; several threads may run it."""
 
     def __init__(
         self,
@@ -80,6 +81,10 @@ class Compilation(Printed):
         donate: tuple[str, ...] = (),
         chosen: Callable[[Sizes], Chosen] | None = None,
     ) -> None:
+        """Create a compilation; only the driver does.
+
+        `chosen` returns the thread blocks of a GPU that were chosen for another compilation.
+        """
         self.donate = donate
         self._chosen = chosen  # thread blocks of a GPU that were chosen for another
         self.model = model
@@ -93,57 +98,67 @@ class Compilation(Printed):
         self.check = check  # runs write over NaN, so that what no task writes shows
 
     def __str__(self) -> str:
+        """Return the first line and a summary of operators, memory, schedule and compile time."""
         return "\n".join((self.first_line, *(f"  {line}" for line in _lines(self))))
 
     @property
     def first_line(self) -> str:
-        """The model, the device and how far it was compiled."""
+        """The model, the device and the stage that it was compiled to."""
         return f"{self.model.name} on {self.device.name}, {self.stage.name}"
 
     def with_options(self, *, until: Stage | str | None = None, **groups: Any) -> Compilation:
-        """The same model with some option groups replaced, such as `rammer=`; only what follows
-        from the change is done again, as far as this one came, or through `until`.
+        """Compile the same model with some option groups replaced, such as `rammer=`.
 
-        Raises BadOption for a group that there is not.
+        Only the steps that the change affects run again, to the stage of this compilation, or
+        through `until`.
+
+        Raises:
+            BadOption: There is no such group.
         """
-        known = [f.name for f in fields(self.options)]
-        unknown = [g for g in groups if g not in known]
+        groups_of_options = [f.name for f in fields(self.options)]
+        unknown = [g for g in groups if g not in groups_of_options]
         if unknown:
             raise BadOption(
-                f"there is no option group {unknown[0]!r}{did_you_mean(unknown[0], known)}",
+                f"there is no option group {unknown[0]!r}{did_you_mean(unknown[0], groups_of_options)}",
                 where=unknown[0],
-                expected=", ".join(known),
+                expected=", ".join(groups_of_options),
             )
-        found = self._recompile(replace(self.options, **groups), until)
-        same = self._chosen is not None and set(groups) <= {"rammer"}  # of the same kernels
-        return found._with_blocks(self._chosen) if same else found
+        compiled = self._recompile(replace(self.options, **groups), until)
+        keeps_blocks = self._chosen is not None and set(groups) <= {"rammer"}  # of the same kernels
+        return compiled._with_blocks(self._chosen) if keeps_blocks else compiled
 
     def planned_for(self, sizes: Sizes) -> Compilation:
-        """The same model compiled for these sizes: tiles are chosen for them, and pictures start
-        from them. A size of 0 is one that it takes, whatever is known of its operators. Runs far
-        from the sizes that a plan was made for come to one of their own by themselves.
+        """Compile the same model for these sizes.
 
-        Raises BadOption where there is no such symbol, BoundError where a size is out of bounds.
+        Tiles are chosen for them, and pictures start from them. A size of 0 is accepted even if an
+        operator states a larger bound. Runs far from the planned sizes get a plan of their own
+        without this.
+
+        Raises:
+            BadOption: There is no such symbol.
+            BoundError: A size is out of bounds.
         """
         program = self.model.program
-        known = checked_sizes(self.model, sizes, program.env.hints)
-        return self._recompile(self.options, None, program.env.planned_for(known))
+        all_sizes = checked_sizes(self.model, sizes, program.env.hints)
+        return self._recompile(self.options, None, program.env.planned_for(all_sizes))
 
     @property
     def planned_sizes(self) -> tuple[dict[str, int], ...]:
-        """The sizes that a plan was made for so far: first those of `hint`."""
+        """The sizes that a plan exists for, those of `hint` first."""
         return (self.hint, *(c.hint for c in self._versions.others))
 
     @cached_property
     def _versions(self) -> Versions:
+        """The plans for other sizes, made as runs need them."""
         return Versions(self)
 
     def same_program(self, hardware: HardwareOptions) -> Compilation:
-        """This program as it is, with its kernels, their tiles and thread blocks, planned for the
-        device with other figures: what is known at once of `with_options(hardware=...)`, which
-        compiles for them.
+        """Return this program, with its kernels, tiles and thread blocks, on changed hardware.
 
-        Raises BadOption where the device has no such figure, or may not have that value.
+        This is immediate; `with_options(hardware=...)` compiles for the changed device instead.
+
+        Raises:
+            BadOption: The device has no such figure, or may not have that value.
         """
         options = replace(self.options, hardware=hardware)
         device, program = self._recompile(options, Stage.IMPORTED).device, self.program
@@ -152,15 +167,17 @@ class Compilation(Printed):
         return self._with_blocks(self._blocks_before, device, options, program)
 
     def as_recorded(self, run: RecordedRun) -> Compilation:
-        """The same planned as it was when a run of it was recorded: on a GPU with as many blocks as
-        ran and, under that binding, with the thread blocks that ran.
+        """Return the same program planned as in a recorded run.
+
+        On a GPU it has as many blocks as ran and, for the recorded sizes, the thread blocks that
+        ran.
         """
         if not self.device.takes_cuda:
             return self
         from explorer.compilation.as_recorded import blocks_of
 
-        found = self.of_blocks(run.wall.units)
-        return found._with_blocks(blocks_of(run, found.program, found.device))
+        compiled = self.of_blocks(run.wall.units)
+        return compiled._with_blocks(blocks_of(run, compiled.program, compiled.device))
 
     def _with_blocks(
         self,
@@ -169,6 +186,7 @@ class Compilation(Printed):
         options: Options | None = None,
         program: Program | None = None,
     ) -> Compilation:
+        """Return a copy with other thread blocks, and another device, options or program."""
         return Compilation(
             self.model,
             device or self.device,
@@ -184,47 +202,51 @@ class Compilation(Printed):
         )
 
     def _blocks_before(self, sizes: Sizes) -> Chosen:
-        """The thread blocks of a binding, of whose symbols the plan may know more."""
+        """Return the thread blocks of a binding; the plan may know more symbols than the hint."""
         return self.chosen_blocks({name: sizes[name] for name in self.hint})
 
     @cached_property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """What each step made of the program; where the last one was found on disk, all are run
-        when this is first asked for.
+        """The program after each step.
+
+        If the last program came from disk, all steps run when this is first read.
         """
         return self._snapshots()
 
     @property
     def stage(self) -> Stage:
-        """How far it was compiled."""
+        """The stage that it was compiled to."""
         return self.program.stage
 
     @property
     def seconds(self) -> float:
-        """Time spent in the steps that were not remembered."""
-        return sum(s.seconds for s in self.steps if not s.kept)
+        """Seconds spent in the steps that did not come from the cache."""
+        return sum(s.seconds for s in self.steps if not s.cached)
 
     @property
     def hint(self) -> dict[str, int]:
-        """The binding that tiles were chosen for and that pictures start from."""
+        """The sizes that tiles were chosen for and that pictures start from."""
         return dict(self.program.env.hints)
 
     def snapshot(self, name: str) -> Snapshot:
-        """The last step of that name, of that stage, or of the system of that name.
+        """Return the last step of that name, of that stage, or of the system of that name.
 
-        Raises BadOption where there is none.
+        Raises:
+            BadOption: There is none.
         """
         for s in reversed(self.snapshots):
             if name == s.name or name.upper() == s.stage.name or SYSTEMS.get(name) == s.stage:
                 return s
+        if (current := current_name(name)) != name:
+            return self.snapshot(current)
         steps = [s.name for s in self.snapshots]
         near = did_you_mean(name, [*steps, *SYSTEMS])
-        known = ", ".join(map(repr, steps))
-        raise BadOption(f"no step is named {name!r}{near}", where=name, expected=known)
+        names = ", ".join(map(repr, steps))
+        raise BadOption(f"no step is named {name!r}{near}", where=name, expected=names)
 
     @cached_property
     def executable(self) -> Executable:
-        """What plans walls and memory, and runs; raises BadOption before a schedule is there."""
+        """Planner of walls and memory, and runner; BadOption before there is a schedule."""
         if self.stage < Stage.PLANNED:
             raise BadOption(
                 f"{self.model.name} was compiled until {self.stage.name}: nothing is planned yet",
@@ -241,25 +263,24 @@ class Compilation(Printed):
         )
 
     def _decided(self, sizes: Sizes) -> Chosen:
-        """The thread blocks that a wall may take where it may not weigh others."""
+        """Return the thread blocks of kernels whose blocks a wall may not choose."""
         from explorer.compilation.weighed_blocks import decided_blocks
 
         return decided_blocks(self.program, sizes)
 
     @property
     def donated(self) -> dict[str, str]:
-        """For each donated input the output that takes its memory over; "" where no output can."""
+        """For each donated input the output that takes over its memory; "" if no output can."""
         return self.executable.takeovers()
 
     @cached_property
     def _runs_here(self) -> bool:
+        """True if this machine executes the device's instructions."""
         return runs_on(self.device, this_cpu())
 
     @property
     def runnable(self) -> Executable:
-        """The same where there is machine code for this machine; raises BadOption where there is
-        none.
-        """
+        """The executable, if it has machine code for this machine; BadOption otherwise."""
         if self.stage < Stage.EMITTED:
             why = f"it was compiled until {self.stage.name} only"
             if not self.device.is_this_cpu:
@@ -277,18 +298,21 @@ class Compilation(Printed):
         return self.executable
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        """Inputs by name; positional ones are taken in the model's order. The state is as it is."""
+        """Return the inputs and the current state by name; positional inputs keep their order."""
         return {**self.state, **self._inputs.named(inputs)}
 
     @cached_property
     def state(self) -> dict[str, np.ndarray]:
-        """The buffers that runs change, by name: each run reads them and leaves them for the next
-        one, so that runs of several threads take turns. Measurements leave them as they are.
+        """The buffers that runs change, by name.
+
+        Each run reads them and leaves them for the next one, so runs of several threads take turns.
+        Measurements do not change them.
         """
-        return {name: held.first.copy() for name, held in self.model.state.items()}
+        return {name: buffer.first.copy() for name, buffer in self.model.state.items()}
 
     @cached_property
     def _turn(self) -> Lock:
+        """The lock of runs that change the state."""
         return Lock()
 
     @cached_property
@@ -301,48 +325,56 @@ class Compilation(Printed):
         *more: np.ndarray,
         out: Mapping[str, Any] | None = None,
     ) -> dict[str, np.ndarray]:
-        """The outputs by name, for inputs by name or in order: fresh arrays, those of `out`, or
-        those of donated inputs. An array of `out` may be an input, or overlap one: the answer is as
-        if it were written when all else is over. What has `__dlpack__` on this machine, as tensors
-        of PyTorch and arrays of JAX have, is read and written where it lies.
+        """Run the model and return its outputs by name.
 
-        A complex array is given and returned as one; `out` names its parts, `name.real` and
-        `name.imag`, and they are returned as such then.
+        Args:
+            inputs: Arrays by name, or the first of arrays in the model's order. Objects with `__dlpack__` on this machine, such as tensors of PyTorch and arrays of JAX,
+                are read and written in place. A complex input is one array.
+            more: The other arrays in order.
+            out: Arrays to write outputs into. One may be an input, or overlap one: the result is as if it were written after everything else.
+                For a complex output name its parts, `name.real` and `name.imag`, which are then returned as such.
 
-        Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the
-        input, before any kernel runs; BadOption where an array lies elsewhere, or is one of `out`
-        and may only be read.
+        Returns:
+            Fresh arrays, those of `out`, or those of donated inputs.
+
+        Raises:
+            MissingInput, UnknownInput, DtypeError, ShapeError, BoundError: An input is wrong; it is named, and no kernel has run.
+            BadOption: An array is on another device, or one of `out` is read-only.
         """
-        given = self._inputs.given(inputs, more)
+        arrays = self._inputs.of_call(inputs, more)
         if not self.model.state:
-            found = self._run(given, out)
-            return found if out is not None else self._inputs.joined(found)
+            outputs = self._run(arrays, out)
+            return outputs if out is not None else self._inputs.joined(outputs)
         with self._turn:
-            found = self._run({**self.state, **given}, out)
-            left = {name: found.pop(held.output) for name, held in self.model.state.items()}
+            outputs = self._run({**self.state, **arrays}, out)
+            left = {name: outputs.pop(buffer.output) for name, buffer in self.model.state.items()}
             self.state.update(left)
-        return found
+        return outputs
 
     def _run(
-        self, given: dict[str, np.ndarray], out: Mapping[str, Any] | None
+        self, arrays: dict[str, np.ndarray], out: Mapping[str, Any] | None
     ) -> dict[str, np.ndarray]:
+        """Run the plan for these sizes and put the outputs where `out` says."""
         if self.device.name == SIMULATED and out is None:
-            return self.simulate(given)
+            return self.simulate(arrays)
         places = None if out is None else {name: writable(name, x) for name, x in out.items()}
-        run = self._versions.run_of(given) if self._has_sizes else self.runnable.run
-        found = run(given, out=places)
-        return found if out is None else {**found, **out}
+        run = self._versions.run_of(arrays) if self._has_sizes else self.runnable.run
+        outputs = run(arrays, out=places)
+        return outputs if out is None else {**outputs, **out}
 
     @cached_property
     def _has_sizes(self) -> bool:
+        """True if the model has symbolic extents."""
         return bool(self.model.program.env.symbols)
 
     def simulate(self, inputs: Inputs, seed: int = 0) -> dict[str, np.ndarray]:
-        """The outputs by name, each kernel as the thread blocks that are printed for a GPU: their
-        threads run in Python, in an order of that seed. It tells nothing of a time.
+        """Run the thread blocks that are printed for a GPU in Python; return the outputs by name.
 
-        Raises BadOption where no thread blocks are printed, CheckFailed where a thread leaves an
-        array.
+        Threads run in an order that `seed` determines. Times mean nothing here.
+
+        Raises:
+            BadOption: No thread blocks are printed for this device.
+            CheckFailed: A thread accesses memory outside an array.
         """
         if not self.device.takes_cuda or self.stage < Stage.ROLLED:
             raise BadOption(
@@ -352,18 +384,24 @@ class Compilation(Printed):
             )
         from explorer.codegen.cuda.simulated import simulate
 
-        given = self.named(inputs)
-        return simulate(self.program, given, self.device, seed, self.chosen_blocks)[0]
+        arrays = self.named(inputs)
+        return simulate(self.program, arrays, self.device, seed, self.chosen_blocks)[0]
 
     def device_program(self, sizes: Sizes | None = None, units: int = 0) -> DeviceProgram:
-        """On a GPU with a compute capability, the whole program as one persistent kernel: its
-        source, what the assembler predicts of it, and its runs, in the stand-in for a GPU too.
-        `units`: of so many blocks that are resident together; 0: of as many as the wall has. All
-        meet before an operator that would wait for more than `rammer.meet` of them, or 8.
+        """Return the whole program as one persistent kernel for a GPU with a compute capability.
 
-        Raises BadOption where a kernel has no thread blocks, or Python decides how it goes on,
-        ShapeError where extents that must be equal are not, and CheckFailed where blocks would wait
-        for ever.
+        It has the source, what the assembler predicts of it, and runs, also in the simulator of a
+        GPU.
+
+        Args:
+            sizes: A size for each symbol; by default those of `hint`.
+            units: The number of blocks that are resident together; 0 is as many as the wall has. A global barrier precedes an operator that would wait for more than
+                `rammer.meet` of them, or 8.
+
+        Raises:
+            BadOption: A kernel has no thread blocks, or Python decides the control flow.
+            ShapeError: Extents that must be equal differ.
+            CheckFailed: Blocks would deadlock.
         """
         if not self.device.takes_cuda:
             raise BadOption(
@@ -380,8 +418,9 @@ class Compilation(Printed):
         return DeviceProgram(self.program, self.executable.plan(chosen), self.device)
 
     def of_blocks(self, units: int = 0) -> Compilation:
-        """The same planned as `device_program` runs it, with so many blocks; 0: with as many as
-        the wall has.
+        """Return the same program planned as `device_program` runs it, with `units` blocks.
+
+        0 means as many blocks as the wall has.
         """
         rammer = self.options.rammer
         rammer = replace(rammer, threads=units or rammer.threads, meet=rammer.meet or MET)
@@ -393,11 +432,18 @@ class Compilation(Printed):
         launches: str = "program",
         graph: bool = False,
     ) -> OnGpu:
-        """The program on the GPU of this machine: what was compiled for a data sheet with a compute
-        capability runs, is timed and is recorded there. `device` makes another one, such as a
-        stand-in; `launches` of one "operator" or one "wave", and `graph`, are for comparison.
+        """Return the program on the GPU of this machine, where it is run, timed and recorded.
 
-        Raises BadOption where there are no thread blocks, DeviceFault where there is no GPU.
+        The program must be compiled for a data sheet with a compute capability.
+
+        Args:
+            device: Makes the driver; by default that of the GPU. The simulator is another one.
+            launches: The whole "program" at once, or for comparison one "operator" or one "wave".
+            graph: Launch operators or waves as one CUDA graph.
+
+        Raises:
+            BadOption: There are no thread blocks.
+            DeviceFault: There is no GPU.
         """
         if not self.device.takes_cuda:
             raise BadOption(
@@ -412,7 +458,7 @@ class Compilation(Printed):
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:
-        """Every kernel call in order, with its code where it was emitted."""
+        """Every kernel call in order, with its code if it was emitted."""
         out = []
         for b in self.program.kernel_calls:
             name = b.name
@@ -422,8 +468,9 @@ class Compilation(Printed):
 
     @cached_property
     def blocks(self) -> tuple[BlockKernel, ...]:
-        """Of a GPU with a compute capability, every kernel call in order as a thread block under
-        the hints, or why it has none; nothing of any other device.
+        """Every kernel call in order as a thread block under the hints, or why it has none.
+
+        Empty for a device without a compute capability.
         """
         if not self.device.takes_cuda or self.stage < Stage.ROLLED:
             return ()
@@ -432,10 +479,11 @@ class Compilation(Printed):
         return print_blocks(self.program, self.device, self.hint, self.chosen_blocks())
 
     def chosen_blocks(self, sizes: Sizes | None = None) -> Chosen:
-        """On a GPU's data sheet, the thread blocks of each kernel call as Rammer chose them for a
-        binding, their axes named as in the canonical kernel: the wall has their bricks, and they
-        are what is printed. None of a call that has no program for thread blocks, and before there
-        is a plan.
+        """Return the thread blocks that Rammer chose for each kernel call under a binding.
+
+        This is for data sheets of GPUs; these blocks are the bricks of the wall, and they are
+        printed. Their axes are named as in the canonical kernel. A call without a program for
+        thread blocks has none, and before there is a plan the result is empty.
         """
         if self.device.kind != "gpu" or self.stage < Stage.PLANNED:
             return {}
@@ -444,9 +492,11 @@ class Compilation(Printed):
     def weighed_blocks(
         self, binding: str, sizes: Sizes | None = None
     ) -> tuple[Candidate[Block], ...]:
-        """On a GPU's data sheet the thread blocks of a kernel call that Rammer chooses from, the
-        one that is done first where it is alone in front, with what it takes on all units; none
-        of a call that has no program for thread blocks, and before there is a plan.
+        """Return the thread blocks that Rammer chooses from for a kernel call.
+
+        The block that finishes first when it runs alone comes first; costs are those on all units.
+        The result is empty for a call without a program for thread blocks, before there is a plan,
+        and on devices other than GPUs.
         """
         if self.device.kind != "gpu" or self.stage < Stage.PLANNED:
             return ()
@@ -455,7 +505,7 @@ class Compilation(Printed):
         return weighed_blocks(self.executable.planner, binding, self._sizes(sizes))
 
     def taken_blocks(self, binding: str, sizes: Sizes | None = None) -> tuple[Block, ...]:
-        """Those of them that the wall has."""
+        """Return those of the weighed blocks that the wall uses."""
         chosen = self.chosen_blocks(sizes)
         if not chosen:
             return ()
@@ -464,13 +514,14 @@ class Compilation(Printed):
         return taken_blocks(self.program, chosen, binding, self._sizes(sizes))
 
     def planned_wall(self, sizes: Sizes | None = None) -> Wall:
-        """The brick wall as Rammer planned it for a binding."""
+        """Return the brick wall that Rammer planned for a binding."""
         return self.executable.planned_wall(self._sizes(sizes))
 
     def graph(self, sizes: Sizes | None = None) -> DiGraph[str]:
-        """What reads what, as a networkx graph of inputs, calls and outputs, with the planned time
-        of each call (`us`, of all units together) and the bytes that it hands on: see `call_graph`.
-        A program that is not planned yet has its calls so far, without times.
+        """Return the dataflow as a networkx graph of inputs, calls and outputs; see `call_graph`.
+
+        Calls have their planned time in microseconds (`us`, of all units together), edges the bytes
+        that they carry. A program that is not planned yet has no times.
         """
         bound, us = self._sizes(sizes), dict[str, float]()
         if self.stage >= Stage.PLANNED:
@@ -479,69 +530,80 @@ class Compilation(Printed):
         return call_graph(self.model.program, self.program, bound, us)
 
     def schedules(self, sizes: Sizes | None = None) -> tuple[Schedule, ...]:
-        """The schedule of each straight run, in the order in which walls number launches."""
+        """Return the schedule of each straight-line run, in the order of the wall's launches."""
         return tuple(self.executable.plan(self._sizes(sizes)).schedules.values())
 
     def measured_wall(self, inputs: Inputs, runs: int = 1) -> Wall:
-        """The brick wall of one real run, from time stamps: of `runs` in a row the one whose
-        makespan is the median. Its bricks are the planned ones, one to one.
+        """Return the brick wall of a real run, from time stamps.
+
+        Of `runs` runs in a row it is the one with the median makespan. Its bricks correspond to the
+        planned ones one to one.
         """
         return self.runnable.measured_wall(self.named(inputs), runs)
 
     def record(self, path: str | Path, inputs: Inputs, runs: int = 15) -> RecordedRun:
-        """Measure the wall of a run and keep it in a file, with the card of this machine: others
-        open it with `recorded`.
+        """Measure the wall of a run and write it to a file together with the name of this machine.
+
+        `recorded` opens the file elsewhere.
         """
-        given = self.named(inputs)
-        wall, sizes = self.measured_wall(given, runs), bind_sizes(self.model.program, given)
+        arrays = self.named(inputs)
+        wall, sizes = self.measured_wall(arrays, runs), bind_sizes(self.model.program, arrays)
         bound = tuple(sorted(sizes.items()))
-        found = recording(self.model.name, self.model.digest, str(machine()), bound, wall)
-        write(found, Path(path))
-        return found
+        run = recording(self.model.name, self.model.digest, str(machine()), bound, wall)
+        write(run, Path(path))
+        return run
 
     def recorded(self, path: str | Path) -> RecordedRun:
-        """A recording of this model, on whatever machine: its wall, and `beside` a planned one what
-        each call took. `path` may be one of `recordings`. Raises SnapshotError where the file is
-        none, BadOption where it is of another model.
+        """Return a recorded run of this model, made on any machine.
+
+        It has the measured wall, and `beside` compares it call by call with a planned one. `path`
+        may be one of `recordings`.
+
+        Raises:
+            SnapshotError: The file is not a recording.
+            BadOption: The recording is of another model.
         """
-        known = shipped(self.model.name)
+        recordings = shipped(self.model.name)
         name = str(path)
-        if name not in known and name.isalnum() and not Path(path).exists():
+        if name not in recordings and name.isalnum() and not Path(path).exists():
             there = (
-                f"there is one on {', '.join(known)}" if known else "there is none of this model"
+                f"there is one on {', '.join(recordings)}"
+                if recordings
+                else "there is none of this model"
             )
             raise BadOption(
                 f"no recording of {self.model.name} on {name} comes with Ironworks: {there}",
                 where=self.model.name,
                 try_="the path of a file that c.on_gpu().record(path, inputs) has written",
             )
-        run = read(known.get(name) or Path(path)).of(self.model.digest)
+        run = read(recordings.get(name) or Path(path)).of(self.model.digest)
         return run.with_sizes_of(dict(self.model.program.env.hints))
 
     @property
     def recordings(self) -> tuple[str, ...]:
-        """The devices on which this model was recorded for Ironworks: "h200"."""
+        """The devices with a recording of this model that comes with Ironworks, such as "h200"."""
         return tuple(shipped(self.model.name))
 
     def memory(self, sizes: Sizes | None = None) -> MemoryPlan:
-        """The arena of a binding."""
+        """Return the memory plan of a binding: every buffer of its arena."""
         return self.executable.memory(self._sizes(sizes))
 
     def _sizes(self, sizes: Sizes | None) -> dict[str, int]:
+        """Return sizes of all symbols: those given, and the hints for the others."""
         return checked_sizes(self.model, {**self.hint, **(sizes or {})}, self.hint)
 
     def random_inputs(self, sizes: Sizes | None = None) -> dict[str, np.ndarray]:
-        """Inputs of the right shapes: normal floats, and integers that every use of them allows."""
+        """Return inputs of the right shapes: normal floats, and integers that are in bounds."""
         return random_inputs(self.model.program, self._sizes(sizes))
 
     def time(self, inputs: Inputs, seconds: float = 1.0) -> Measurement:
-        """How long a run takes: median and 99 % interval in microseconds."""
-        given = self.named(inputs)
+        """Measure how long a run takes: median and 99 % interval in microseconds."""
+        arrays = self.named(inputs)
         runnable = self.runnable
-        return measure(lambda: runnable.run(given), seconds=seconds)
+        return measure(lambda: runnable.run(arrays), seconds=seconds)
 
     def profile(self, inputs: Inputs) -> Profile:
-        """Time by source operator and by kernel, from the stamps of a run."""
+        """Measure the time of each source operator and of each kernel in one run."""
         return profile_of(self.program, self.measured_wall(inputs))
 
     def profiled(
@@ -553,49 +615,61 @@ class Compilation(Printed):
         progress: Callable[[str, int, int], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> Compilation:
-        """The same compilation, its walls planned with measured times of tasks: from a few stamped
-        runs, or from disk where they are known; `fresh` measures again. Nothing is compiled.
+        """Return the same compilation with walls that are planned from measured times of tasks.
 
-        Raises Cancelled where `cancelled()` says so.
+        The times come from a few stamped runs, or from disk if they are known; `fresh` measures
+        again. Nothing is compiled.
+
+        Raises:
+            Cancelled: `cancelled()` returned True.
         """
-        given = self.named(inputs)
-        profile = task_profile(self.runnable, given, runs, fresh, progress, cancelled)
+        arrays = self.named(inputs)
+        profile = task_profile(self.runnable, arrays, runs, fresh, progress, cancelled)
         return self.with_options(rammer=replace(self.options.rammer, profile=profile))
 
     def task_facts(self, sizes: Sizes | None = None) -> dict[str, TaskFact]:
-        """Of each call how many tasks it has, how long one takes, and whether a clock said so."""
+        """Return each call's number of tasks, the time of one, and if that was measured."""
         executable = self.executable
         return executable.planner.facts(executable.plan(self._sizes(sizes)))
 
     def uncounted(self, sizes: Sizes | None = None) -> list[str]:
-        """The loops that a wall is planned with one trip of, and the recursions with one call: only
-        a run counts them.
+        """Return the loops and recursions whose trip counts only a run tells.
+
+        Walls are planned with one trip of such a loop, and one call of such a recursion.
         """
         executable = self.executable
         return executable.planner.uncounted(executable.plan(self._sizes(sizes)))
 
     def crossings(
-        self, sizes: Sizes | None = None, supposed: Supposed = Supposed()
+        self, sizes: Sizes | None = None, supposed: AssumedCosts = AssumedCosts()
     ) -> tuple[Crossing, ...]:
-        """The ways of each loop against its trips, as predicted, inner loops first; none where only
-        a run tells the sizes. `supposed`: another launch and barrier than this machine's.
+        """Return the predicted time of each loop's control-flow schedules against its trip count.
+
+        Inner loops come first. The result is empty if only a run tells the sizes. `supposed`
+        replaces the costs of a launch and a barrier on this machine.
         """
         grinder = self.options.grinder
         return crossings(self.program, self.device, grinder, self._sizes(sizes), supposed)
 
     def crossing(self, loop: str = "", sizes: Sizes | None = None) -> Crossing:
-        """The same of one loop, by its name or that of a source operator inside; of the last one
-        where none is named. Raises BadOption where there is none.
+        """Return the same of one loop, by its name or that of a source operator inside.
+
+        Without a name it is the last loop.
+
+        Raises:
+            BadOption: There is no such loop.
         """
-        found = self.crossings(sizes)
-        named = [x for x in found if x.loop == loop] or [x for x in found if loop in x.origin]
-        if not (named if loop else found):
-            known = ", ".join(x.loop for x in found) or "none"
+        crossings = self.crossings(sizes)
+        named = [x for x in crossings if x.loop == loop] or [
+            x for x in crossings if loop in x.origin
+        ]
+        if not (named if loop else crossings):
+            names = ", ".join(x.loop for x in crossings) or "none"
             what = (
                 f"no loop is named {loop!r}" if loop else "there is no loop whose sizes are known"
             )
-            raise BadOption(f"{what} in {self.model.name}", where=loop, expected=known)
-        return named[0] if loop else found[-1]
+            raise BadOption(f"{what} in {self.model.name}", where=loop, expected=names)
+        return named[0] if loop else crossings[-1]
 
     def timed_crossing(
         self,
@@ -605,45 +679,49 @@ class Compilation(Printed):
         progress: Callable[[str, int, int], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> Crossing:
-        """A crossing with the times of its ways on this machine, with these inputs and where that
-        can be with fewer trips than they make.
+        """Measure the schedules of a loop on this machine, with these inputs.
 
-        Raises BadOption for a loop that is entered many times, Cancelled where `cancelled()` says
-        so.
+        Where possible the loop is also timed with fewer trips than the inputs cause.
+
+        Raises:
+            BadOption: The loop is entered many times.
+            Cancelled: `cancelled()` returned True.
         """
-        given, program, codes = self.named(inputs), self.runnable.program, self.codes
-        told = (progress, cancelled)
-        return timed_crossing(program, codes, self.device, crossing, given, *told)
+        arrays, program, codes = self.named(inputs), self.runnable.program, self.codes
+        report = (progress, cancelled)
+        return timed_crossing(program, codes, self.device, crossing, arrays, *report)
 
     def binding(self, name: str) -> Binding:
-        """The kernel call of that name, or the one that holds a source operator of that name."""
+        """Return the kernel call of that name, or one that holds a source operator of that name."""
         calls = self.program.kernel_calls
-        found = [b for b in calls if b.name == name] or [b for b in calls if name in b.origin]
-        if not found:
+        matching = [b for b in calls if b.name == name] or [b for b in calls if name in b.origin]
+        if not matching:
             names = [b.name for b in calls]
             raise BadOption(
                 f"no kernel or operator is named {name!r}{did_you_mean(name, names)}",
                 where=name,
                 expected=", ".join(names),
             )
-        return found[-1]
+        return matching[-1]
 
     def explain(self, name: str, tile: Mapping[str, int] | None = None) -> Explanation:
-        """Why a kernel is tiled as it is, and what one other tile would cost or which rule it
-        breaks: the tiling in use, or on a GPU the thread block, but for the sizes of its tile.
+        """Explain the tiling of a kernel, and what another tile would cost or which rule it breaks.
 
-        Raises BadOption where nothing was tiled.
+        The other tile is the tiling in use, or on a GPU the thread block, with these sizes.
+
+        Raises:
+            BadOption: Nothing was tiled.
         """
         binding = self.binding(name)
-        found = explained(self.program, self.device, binding, self.hint, tile)
+        explanation = explained(self.program, self.device, binding, self.hint, tile)
         if self.device.kind != "gpu":
-            return found
+            return explanation
         blocks, taken = self.weighed_blocks(binding.name), self.taken_blocks(binding.name)
-        return replace(found, blocks=blocks, taken=taken) if taken else found
+        return replace(explanation, blocks=blocks, taken=taken) if taken else explanation
 
 
 def _lines(c: Compilation) -> Iterator[str]:
-    """What became of the operators, the memory, the schedule and the compile time."""
+    """Yield a summary of operators, memory, schedule and compile time."""
     yield PROMISES[c.stage]
     calls, library = len(c.program.kernel_calls), len(c.program.library_calls)
     operators = counted(len(c.model.program.sources), "operator")
@@ -658,7 +736,7 @@ def _lines(c: Compilation) -> Iterator[str]:
 
 
 def _plan(c: Compilation) -> Iterator[str]:
-    """Memory and schedule under the sizes that it was planned for, or why there is none."""
+    """Yield memory and schedule under the planned sizes, or why there is none."""
     if c.stage < Stage.PLANNED:
         return
     try:

@@ -1,4 +1,4 @@
-"""Why a kernel is tiled as it is."""
+"""Explanation of the tiling of a kernel."""
 
 from __future__ import annotations
 
@@ -14,39 +14,41 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.printed import Printed
 from explorer.roller.blocks.candidates import weigh_block, why_no_blocks
-from explorer.roller.blocks.gpu_candidates import comes_cold
+from explorer.roller.blocks.gpu_candidates import has_cold_constants
 from explorer.roller.tiles.weigh import weigh
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation(Printed):
-    """The decision on one kernel: tilings best first, the one that was asked for, and the merges
-    that were weighed. On a GPU's data sheet there are thread blocks in the place of tilings:
-    `blocks` are those of the binding, the fastest alone first, and `taken` those of the wall;
-    `none` says why there are none.
+    """The decision on one kernel: tilings best first, the requested one, and the merges weighed.
+
+    On a GPU's data sheet there are thread blocks instead of tilings: `blocks` are those of the
+    binding, the fastest alone first, `taken` those of the wall, and `none` says why there are none.
     """
 
     kernel: str
     origins: tuple[str, ...]
     tilings: TilingDecision | None
-    asked: Candidate[Tiling | Block] | None
+    requested: Candidate[Tiling | Block] | None
     merges: tuple[Candidate[bool], ...]
     blocks: tuple[Candidate[Block], ...] = ()
     taken: tuple[Block, ...] = ()
     none: str = ""
 
     def __str__(self) -> str:
+        """Return a line for each candidate with its cost."""
         lines = [f"{self.kernel}, from {', '.join(self.origins)}"]
         if self.tilings is not None:
             lines += _tilings(self.tilings)
         lines += self._thread_blocks()
         lines += [f"no thread blocks: {self.none}"] if self.none else []
-        if self.asked is not None:
-            lines.append(f"asked: {_cost(self.asked)}  {self.asked.label}")
+        if self.requested is not None:
+            lines.append(f"asked: {_cost(self.requested)}  {self.requested.label}")
         lines += [f"merge: {_cost(m)}  {m.label}" for m in self.merges]
         return "\n".join(lines)
 
     def _thread_blocks(self) -> Iterator[str]:
+        """Yield a line for each thread block."""
         for n, c in enumerate(self.blocks):
             mark = ">" if c.value in self.taken else " "
             yield f"{mark} {n + 1:2d} {_cost(c)}  {c.label}"
@@ -59,26 +61,29 @@ def explained(
     sizes: Sizes,
     tile: Mapping[str, int] | None = None,
 ) -> Explanation:
-    """What Roller decided on a kernel call, and what it would cost with another tile.
+    """Return Roller's decision on a kernel call, and the cost of another tile.
 
-    Raises BadOption where it decided nothing.
+    Raises:
+        BadOption: There is no decision.
     """
     graph, name, kernel = program.decisions.tile_graph, binding.name, binding.kernel_call.kernel
     group = next((g for g in graph.groups if g.name == name), None) if graph else None
     steps, origins = group.steps if group else (), tuple(sorted(binding.origin))
-    asked: Candidate[Tiling | Block] | None = None
+    requested: Candidate[Tiling | Block] | None = None
     tiled, block = program.decisions.tiling(name), program.decisions.block(name)
     if tiled is not None:
         if tile is not None:
             tiling = replace(tiled.chosen, tile=tuple(tile.items()))
-            asked = weigh(kernel, tiling, device, program.env, sizes)
-        return Explanation(name, origins, tiled, asked, steps)
+            requested = weigh(kernel, tiling, device, program.env, sizes)
+        return Explanation(name, origins, tiled, requested, steps)
     if block is not None:
         if tile is not None:
             other = replace(block.chosen, tile=tuple(tile.items()))
-            asked = weigh_block(kernel, other, device, sizes, comes_cold(program, device))
+            requested = weigh_block(
+                kernel, other, device, sizes, has_cold_constants(program, device)
+            )
         chosen = (block.chosen,)
-        return Explanation(name, origins, None, asked, steps, block.candidates, chosen)
+        return Explanation(name, origins, None, requested, steps, block.candidates, chosen)
     if program.stage < Stage.ROLLED:
         why = f"{name} has no tiles yet: it was compiled until {program.stage.name}"
         raise BadOption(why, where=name)
@@ -87,6 +92,7 @@ def explained(
 
 
 def _tilings(decision: TilingDecision) -> Iterator[str]:
+    """Yield a line for each tiling."""
     timed = {m.tiling: m for m in decision.measured}
     for n, c in enumerate(decision.candidates):
         mark = ">" if c.value == decision.chosen else " "
@@ -97,6 +103,7 @@ def _tilings(decision: TilingDecision) -> Iterator[str]:
 
 
 def _cost(c: Candidate[Tiling | Block | bool]) -> str:
+    """Format the cost of a candidate, or the reason why it was refused."""
     if c.refused:
         return f"refused: {c.refused}"
     terms = ", ".join(f"{name} {us:.1f}" for name, us in c.terms if us)

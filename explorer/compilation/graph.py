@@ -1,4 +1,4 @@
-"""What reads what in a compiled program, as a networkx graph for questions of one's own."""
+"""Dataflow of a compiled program as a networkx graph."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 def call_graph(
     source: Program, program: Program, sizes: Sizes, us: Mapping[str, float]
 ) -> DiGraph[str]:
-    """A node for every input, call and output of the main function, an edge from who makes values
-    to who reads them; views are looked through, and loops and branches are one node each.
+    """Return a graph of every input, call and output, with edges from producers to readers.
+
+    Views are looked through; loops and branches are one node each.
 
     Nodes have `kind` ("input", "call" or "output"), `label`, `family`, `operators` (those of the
-    source) and `us`, the time of all units together, 0.0 where none is known. Edges have `values`
-    by name, and their `bytes` (0 of those whose size only a run knows).
+    source) and `us`, the time of all units together in microseconds, 0.0 if unknown. Edges have
+    `values` by name, and their `bytes` (0 if only a run knows the size).
     """
     from networkx import DiGraph
 
@@ -33,10 +34,12 @@ def call_graph(
     makers: dict[str, frozenset[str]] = {}
 
     def add(name: str, kind: str, label: str, **more: Any) -> None:
+        """Add a node."""
         unknown = {"family": "", "operators": (), "us": 0.0}
         graph.add_node(name, kind=kind, label=label, **{**unknown, **more})
 
     def read(reader: str, value: Var) -> None:
+        """Add an edge from each producer of a value to its reader."""
         for maker in sorted(makers.get(value.name, ())):
             edge = graph.get_edge_data(maker, reader) or {"values": (), "bytes": 0}
             if value.name not in edge["values"]:
@@ -47,7 +50,7 @@ def call_graph(
         add(f"input {param.name}", "input", param.name)
         makers[param.name] = frozenset((f"input {param.name}",))
     for b in program.main.body:
-        made = frozenset((b.name,))
+        producers = frozenset((b.name,))
         if is_call(b):
             ops = tuple(sorted(b.origin))
             label, took = labels.get(b.name, b.name), us.get(b.name, 0.0)
@@ -55,8 +58,8 @@ def call_graph(
             for value in b.reads:
                 read(b.name, value)
         else:
-            made = frozenset[str]().union(*(makers.get(v.name, ()) for v in b.reads))
-        makers |= dict.fromkeys((v.name for v in b.vars), made)
+            producers = frozenset[str]().union(*(makers.get(v.name, ()) for v in b.reads))
+        makers |= dict.fromkeys((v.name for v in b.vars), producers)
     names = program.main.output_names or tuple(v.name for v in program.main.outputs)
     for name, value in zip(names, program.main.outputs):
         add(f"output {name}", "output", name)
@@ -65,6 +68,7 @@ def call_graph(
 
 
 def _bytes(value: Var, sizes: Sizes) -> int:
+    """Return the bytes of a value, or 0 if only a run knows them."""
     kind = value.type
     if not isinstance(kind, Tensor) or kind.shape is None or kind.dtype is None:
         return 0

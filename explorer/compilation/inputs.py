@@ -1,6 +1,6 @@
-"""What a run is given: inputs by name, whose indices name elements that there are, and sizes.
+"""Inputs of a run: names, dtypes, indices within bounds, and sizes.
 
-Complex arrays are pairs of a program's values: inputs are taken apart, outputs are joined.
+Complex arrays are pairs of a program's values: inputs are split, outputs are joined.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ NO_LIMIT = 1 << 62  # of an index: more elements than there are anywhere
 
 
 class ModelInputs:
-    """The inputs of a model: their names and order, and what indices among them may be."""
+    """The inputs of a model: their names and order, and the bounds of indices among them."""
 
     def __init__(self, model: Model) -> None:
+        """Read the inputs of a model."""
         self.model = model
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        """Inputs by name; positional ones are taken in the model's order. A complex input is given
-        as one array, or as its parts.
+        """Return inputs by name; positional ones follow the model's order.
+
+        A complex input is one array, or its parts.
         """
         names = self._parameters
         if self.model.complex_inputs:
@@ -52,20 +54,22 @@ class ModelInputs:
                     where=unknown[0],
                     expected=", ".join(names),
                 )
-            return self._indices_checked({n: self._array(n, a) for n, a in inputs.items()})
+            return self._check_indices({n: self._array(n, a) for n, a in inputs.items()})
         if len(inputs) > len(names):
             raise UnknownInput(
                 f"{self.model.name} takes {len(names)} inputs, {len(inputs)} were given"
             )
-        return self._indices_checked(
+        return self._check_indices(
             {n: self._array(n, a) for n, a in zip(names, inputs, strict=False)}
         )
 
     def _in_parts(self, inputs: Inputs | tuple[np.ndarray, ...]) -> Inputs:
-        """Inputs by name, real and imaginary parts in the place of complex arrays."""
-        whole = {f"{n}.{part}": n for n in self.model.complex_inputs for part in ("real", "imag")}
+        """Return inputs by name, with real and imaginary parts instead of complex arrays."""
+        complex_names = {
+            f"{n}.{part}": n for n in self.model.complex_inputs for part in ("real", "imag")
+        }
         if not isinstance(inputs, Mapping):
-            names = dict.fromkeys(whole.get(n, n) for n in self._parameters)
+            names = dict.fromkeys(complex_names.get(n, n) for n in self._parameters)
             if len(inputs) > len(names):
                 raise UnknownInput(
                     f"{self.model.name} takes {len(names)} inputs, {len(inputs)} were given"
@@ -82,22 +86,22 @@ class ModelInputs:
         return parts
 
     def joined(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Outputs by name, complex arrays in the place of real and imaginary parts."""
+        """Return outputs by name, with complex arrays instead of real and imaginary parts."""
         if not self.model.complex_outputs:
             return outputs
-        found: dict[str, np.ndarray] = {}
+        joined_outputs: dict[str, np.ndarray] = {}
         for name, array in outputs.items():
-            whole, _, part = name.rpartition(".")
-            if whole not in self.model.complex_outputs:
-                found[name] = array
+            base, _, part = name.rpartition(".")
+            if base not in self.model.complex_outputs:
+                joined_outputs[name] = array
             elif part == "real":
-                found[whole] = join_parts(array, outputs[f"{whole}.imag"])
-        return found
+                joined_outputs[base] = join_parts(array, outputs[f"{base}.imag"])
+        return joined_outputs
 
-    def given(
+    def of_call(
         self, inputs: Inputs | np.ndarray | None, more: tuple[np.ndarray, ...]
     ) -> dict[str, np.ndarray]:
-        """The arguments of a call by name: a mapping, or arrays in order."""
+        """Return the arguments of a call by name: a mapping, or arrays in order."""
         if isinstance(inputs, Mapping):
             return self.named(inputs)
         if inputs is None:
@@ -107,8 +111,10 @@ class ModelInputs:
         return self.named((inputs, *more))
 
     def _array(self, name: str, value: Any) -> Any:
-        """An input as an array, of another library's without a copy; Python numbers, nested in
-        lists or alone, take the dtype of the input. A sequence or an optional stays what it is.
+        """Return an input as an array, without a copy if another library holds it.
+
+        Python numbers, nested in lists or alone, take the dtype of the input. A sequence or an
+        optional is returned unchanged.
         """
         if self._parameters[name]:
             return value
@@ -119,28 +125,29 @@ class ModelInputs:
 
     @cached_property
     def _parameters(self) -> dict[str, bool]:
-        """The model's inputs in order, and whether each is an object rather than an array."""
-        given = self.model.program.main.params
-        return {p.name: isinstance(self.model.inputs.get(p.name), Object) for p in given}
+        """The model's inputs in order, each with True if it is an object rather than an array."""
+        params = self.model.program.main.params
+        return {p.name: isinstance(self.model.inputs.get(p.name), Object) for p in params}
 
     @cached_property
     def _limits(self) -> dict[str, tuple[Dim, ...]]:
+        """For each input that is an index, the extents that it selects from."""
         return index_limits(self.model.program)
 
     @cached_property
     def _sources(self) -> dict[str, tuple[str, int]]:
-        """Where each symbol stands alone as a dim of an input: the input, and which dim."""
+        """For each symbol an input that has it as a dim, and which dim."""
         params = self.model.program.main.params
-        known = [p for p in params if isinstance(p.type, Tensor) and p.type.is_known]
+        tensors = [p for p in params if isinstance(p.type, Tensor) and p.type.is_known]
         return {
             str(dim): (p.name, n)
-            for p in reversed(known)
+            for p in reversed(tensors)
             for n, dim in enumerate(p.tensor.dims)
             if not isinstance(dim, int) and symbols_of(dim) == {str(dim)}
         }
 
-    def _indices_checked(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Raises BoundError where an input that is an index names an element that is not there."""
+    def _check_indices(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the inputs, or raise BoundError if an index is out of bounds."""
         for name, extents in self._limits.items():
             values = inputs.get(name)
             if values is None or values.dtype.kind not in "iu" or not values.size:
@@ -153,12 +160,12 @@ class ModelInputs:
                     f"and selects from {limit} elements",
                     where=name,
                     expected=f"{-limit} to {limit - 1}",
-                    found=f"{low} to {high}",
+                    actual=f"{low} to {high}",
                 )
         return inputs
 
     def _extent(self, extent: Dim, inputs: Mapping[str, np.ndarray]) -> int:
-        """An extent of this call; more than any index where no input says it."""
+        """Return an extent in this call; a number above any index if no input determines it."""
         sizes = {}
         for symbol in symbols_of(extent):
             name, n = self._sources.get(symbol, ("", 0))
@@ -170,9 +177,9 @@ class ModelInputs:
 
 
 def _array_of_numbers(name: str, value: Any, declared: Tensor) -> np.ndarray:
-    """Python numbers, nested in lists or alone, as an array of an input's dtype."""
+    """Return Python numbers, nested in lists or alone, as an array of an input's dtype."""
     try:
-        found = np.asarray(value)
+        array = np.asarray(value)
         kinds = {type(v) for v in np.asarray(value, object).flat}
     except (ValueError, TypeError) as problem:
         raise ShapeError(
@@ -182,44 +189,48 @@ def _array_of_numbers(name: str, value: Any, declared: Tensor) -> np.ndarray:
             try_="lists of equal lengths, or an array",
         ) from None
     if declared.dtype is None or not kinds <= {bool, int, float}:
-        return found
-    wanted = numpy_dtype(declared.dtype)
-    if found.dtype.kind == wanted.kind == "b" or not found.size:
-        return found.astype(wanted)
-    if found.dtype.kind == "i" and wanted.kind in "iu":
-        return _of_integers(name, found, wanted)
-    is_float = wanted.kind in "fV"
-    return found.astype(wanted) if found.dtype.kind in "if" and is_float else found
+        return array
+    dtype = numpy_dtype(declared.dtype)
+    if array.dtype.kind == dtype.kind == "b" or not array.size:
+        return array.astype(dtype)
+    if array.dtype.kind == "i" and dtype.kind in "iu":
+        return _of_integers(name, array, dtype)
+    is_float = dtype.kind in "fV"
+    return array.astype(dtype) if array.dtype.kind in "if" and is_float else array
 
 
-def _of_integers(name: str, found: np.ndarray, wanted: np.dtype[Any]) -> np.ndarray:
-    limits = np.iinfo(wanted)
-    low, high = int(found.min()), int(found.max())
+def _of_integers(name: str, array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Convert integers to an input's dtype; raise DtypeError if one is out of range."""
+    limits = np.iinfo(dtype)
+    low, high = int(array.min()), int(array.max())
     if low < limits.min or high > limits.max:
         raise DtypeError(
-            f"the input {name!r} is {wanted}, and {low if low < limits.min else high} is none",
+            f"the input {name!r} is {dtype}, and {low if low < limits.min else high} is none",
             where=name,
             expected=f"{limits.min} to {limits.max}",
-            found=f"{low} to {high}",
+            actual=f"{low} to {high}",
         )
-    return found.astype(wanted)
+    return array.astype(dtype)
 
 
 def checked_sizes(model: Model, sizes: Sizes, symbols: Collection[str]) -> dict[str, int]:
-    """Sizes by symbol; BadOption where there is no such symbol, BoundError where one is no whole
-    number from 0 on.
+    """Return sizes by symbol as integers.
+
+    Raises:
+        BadOption: There is no such symbol.
+        BoundError: A size is not a whole number from 0 on.
     """
     unknown = [n for n in sizes if n not in symbols]
     if unknown:
-        known, near = ", ".join(symbols) or "none", did_you_mean(unknown[0], symbols)
+        names, near = ", ".join(symbols) or "none", did_you_mean(unknown[0], symbols)
         raise BadOption(
-            f"{model.name} has no symbol {unknown[0]!r}{near}: it has {known}", where=unknown[0]
+            f"{model.name} has no symbol {unknown[0]!r}{near}: it has {names}", where=unknown[0]
         )
     for name, size in sizes.items():
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 0:
             raise BoundError(
                 f"the size of {name} is a whole number from 0 on, found {size!r}",
                 where=name,
-                found=size,
+                actual=size,
             )
     return {name: int(size) for name, size in sizes.items()}

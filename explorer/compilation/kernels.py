@@ -1,4 +1,4 @@
-"""A kernel call of a compilation with its code."""
+"""Kernel calls of a compilation with their code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from explorer.printed import Printed
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CompiledKernel(Printed):
-    """One kernel call with its code; `llvm` and `assembly` are made when they are asked for."""
+    """One kernel call with its code; `llvm` and `assembly` are made when they are first read."""
 
     name: str
     code: KernelCode
@@ -21,6 +21,7 @@ class CompiledKernel(Printed):
     tiling: Tiling
 
     def __str__(self) -> str:
+        """Return the name, the tiling and the source operators."""
         return f"{self.name} {print_tiling(self.tiling)} computes {', '.join(sorted(self.origins))}"
 
     @property
@@ -30,7 +31,7 @@ class CompiledKernel(Printed):
 
     @property
     def listings(self) -> Listings:
-        """LLVM IR and assembly, each line with the line of the source that it comes from."""
+        """LLVM IR and assembly; each line has the line of the source that it comes from."""
         return self.code.listings
 
     @property

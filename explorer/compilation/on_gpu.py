@@ -1,4 +1,4 @@
-"""A compilation on the GPU of this machine, as one persistent kernel: runs, times, its walls."""
+"""A compilation on the GPU of this machine as one persistent kernel: runs, times and walls."""
 
 from __future__ import annotations
 
@@ -28,28 +28,30 @@ HELD = 1  # block of a multiprocessor, for all meet between steps: two were slow
 
 
 class Compiled(Protocol):
-    """What is asked of a compilation."""
+    """The parts of a compilation that are used here."""
 
     model: Model
     device: Device
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        """Inputs by name."""
+        """Return inputs by name."""
 
     def planned_wall(self, sizes: Sizes | None = None) -> Wall:
-        """What the units of the device would do."""
+        """Return the planned wall of the device's units."""
 
     def device_program(self, sizes: Sizes | None = None, units: int = 0) -> DeviceProgram:
-        """One kernel for all, with so many blocks."""
+        """Return the program as one kernel with `units` blocks."""
 
 
 class OnGpu(Printed):
-    """What `Compilation.on_gpu` gives: for each binding of sizes a program with as many blocks as
-    the wall has units, or as there are multiprocessors, or as are resident together, whichever is
-    fewest. The last binding's stays on the device, with its constants. One run at a time.
+    """Result of `Compilation.on_gpu`: a persistent program for each binding of sizes.
 
-    For comparison, `launches` of one "operator" or one "wave" instead of the whole "program", the
-    ways of libraries and of Rammer's waves; `graph`: they are asked for at once, as a CUDA graph.
+    It has as many blocks as the wall has units, as there are multiprocessors, or as are resident
+    together, whichever is fewest. The program of the last binding stays on the device with its
+    constants. One run at a time.
+
+    For comparison, `launches` of one "operator" or one "wave" replace the whole "program", as
+    libraries and Rammer's waves do; `graph` launches them as one CUDA graph.
     """
 
     def __init__(
@@ -59,41 +61,46 @@ class OnGpu(Printed):
         launches: str = "program",
         graph: bool = False,
     ) -> None:
+        """Prepare a compilation for a driver; nothing is loaded yet."""
         self.c, self.device, self.launches, self.graph = c, device, launches, graph
         self._driver: Driver | None = None
         self._last: tuple[dict[str, int], ProgramRun] | None = None
 
     def __str__(self) -> str:
+        """Return the model and the kind of launches."""
         return f"{self.c.model.name} on a GPU, launched by {self.launches}"
 
     def run(
         self, inputs: Inputs | tuple[np.ndarray, ...], out: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The outputs by name: those of `out`, or new arrays. An input, and an array of `out`, may
-        lie on the device already: what has `__dlpack__` or `__cuda_array_interface__`, as tensors
-        of PyTorch and CuPy have, is copied there, and never comes to Python; indices in it are not
-        looked at, and those outside are clamped.
+        """Run the model and return its outputs by name: those of `out`, or new arrays.
 
-        Raises DeviceFault where the device does not do it, and BadOption where the program has no
-        thread blocks, or Python decides how it goes on, or an array lies elsewhere, is not
-        contiguous, or may not be written; ShapeError or DtypeError where one of `out` is no place
-        for its output.
+        An input, and an array of `out`, may be on the device: objects with `__dlpack__` or
+        `__cuda_array_interface__`, such as tensors of PyTorch and CuPy, are copied on the device.
+        Indices in them are not checked; indices out of bounds are clamped.
+
+        Raises:
+            DeviceFault: The device fails.
+            BadOption: The program has no thread blocks, Python decides the control flow, or an array is elsewhere, not contiguous, or read-only.
+            ShapeError, DtypeError: An array of `out` does not fit its output.
         """
         names = [p.name for p in self.c.model.program.main.params]
         by_name = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs))
-        there = {n: x for n, x in _lent(by_name).items() if not x.is_here}
-        seen = {name: _seen(there[name]) if name in there else x for name, x in by_name.items()}
-        given = self.c.named(seen)
-        program = self.program(given)
+        there = {n: x for n, x in _borrowed(by_name).items() if not x.is_here}
+        stand_ins = {
+            name: _stand_in(there[name]) if name in there else x for name, x in by_name.items()
+        }
+        arrays = self.c.named(stand_ins)
+        program = self.program(arrays)
         try:
-            return program.run({**given, **there}, out)
+            return program.run({**arrays, **there}, out)
         except DeviceFault:
             self._last = None  # what lay there may be lost
             raise
 
-    def program(self, given: Mapping[str, np.ndarray]) -> ProgramRun:
-        """The program under the sizes of some inputs, on the device."""
-        sizes = bind_sizes(self.c.model.program, given)
+    def program(self, arrays: Mapping[str, np.ndarray]) -> ProgramRun:
+        """Return the program on the device for the sizes of some inputs."""
+        sizes = bind_sizes(self.c.model.program, arrays)
         if self._last is None or self._last[0] != sizes:
             self._last = None  # its memory is free for the next
             self._driver = self._driver or self.device()
@@ -101,6 +108,7 @@ class OnGpu(Printed):
         return self._last[1]
 
     def _on(self, driver: Driver, sizes: dict[str, int]) -> ProgramRun:
+        """Load the program for these sizes with as many blocks as can be resident."""
         planned = self.c.planned_wall(sizes).units
         program = self.c.device_program(sizes, units=min(planned, HELD * self.c.device.units))
         resident = driver.resident(program.printed)
@@ -110,42 +118,44 @@ class OnGpu(Printed):
         return ProgramRun(program, driver, self.launches, self.graph)
 
     def time(self, inputs: Inputs, seconds: float = 1.0) -> Measurement:
-        """How long a run takes, copies to and from the device included: median and 99 % interval
-        in microseconds.
+        """Measure a run, copies to and from the device included.
+
+        The result is the median and the 99 % interval in microseconds.
         """
-        given = self.c.named(inputs)
-        run = self.program(given)
-        return measure(lambda: run.run(given), seconds=seconds)
+        arrays = self.c.named(inputs)
+        run = self.program(arrays)
+        return measure(lambda: run.run(arrays), seconds=seconds)
 
     def measured_wall(self, inputs: Inputs, runs: int = 1) -> Wall:
-        """The bricks of a real run, by the stamps of the device's own timer: of `runs` in a row the
-        one whose makespan is the median.
+        """Return the bricks of a real run by the stamps of the device's timer.
+
+        Of `runs` runs in a row it is the one with the median makespan.
         """
-        given = self.c.named(inputs)
-        run, walls = self.program(given), []
+        arrays = self.c.named(inputs)
+        run, walls = self.program(arrays), []
         for _ in range(max(1, runs)):
-            run.run(given)
+            run.run(arrays)
             walls.append(run.wall())
         return sorted(walls, key=lambda w: w.total_us)[len(walls) // 2]
 
     def record(self, path: str | Path, inputs: Inputs, runs: int = 15) -> RecordedRun:
-        """Keep a measured wall in a file, with the names of the device and of this machine."""
-        given, model = self.c.named(inputs), self.c.model
-        wall = self.measured_wall(given, runs)
-        blocks = self.program(given).program.plan.blocks
-        bound = tuple(sorted(bind_sizes(model.program, given).items()))
+        """Write a measured wall to a file, with the names of the device and of this machine."""
+        arrays, model = self.c.named(inputs), self.c.model
+        wall = self.measured_wall(arrays, runs)
+        blocks = self.program(arrays).program.plan.blocks
+        bound = tuple(sorted(bind_sizes(model.program, arrays).items()))
         card = f"{wall.device}, {machine()}"
-        found = recording(model.name, model.digest, card, bound, wall, blocks)
-        write(found, Path(path))
-        return found
+        recorded = recording(model.name, model.digest, card, bound, wall, blocks)
+        write(recorded, Path(path))
+        return recorded
 
 
-def _lent(arrays: Mapping[str, Any]) -> dict[str, BorrowedArray]:
-    """Those of other libraries."""
+def _borrowed(arrays: Mapping[str, Any]) -> dict[str, BorrowedArray]:
+    """Return the arrays that belong to other libraries."""
     every = ((name, borrow_array(name, x)) for name, x in arrays.items())
-    return {name: found for name, found in every if found is not None}
+    return {name: borrowed for name, borrowed in every if borrowed is not None}
 
 
-def _seen(x: BorrowedArray) -> np.ndarray:
-    """An array with the shape and the dtype of one that lies on a device, for those who check."""
+def _stand_in(x: BorrowedArray) -> np.ndarray:
+    """Return an array with the shape and dtype of one on a device, for checks."""
     return np.broadcast_to(np.zeros((), x.dtype), x.shape)

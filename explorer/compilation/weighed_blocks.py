@@ -1,4 +1,4 @@
-"""The thread blocks that were weighed for a kernel call, as candidates."""
+"""Thread blocks that were weighed for a kernel call, as candidates."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, Chosen
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
-from explorer.roller.blocks.candidates import told_blocks
+from explorer.roller.blocks.candidates import grid_candidates
 from explorer.roller.blocks.thread_block import bound_normal, in_launched_names, in_own_names
 from explorer.runtime.planning.plan import Planner
 
 
 def weighed_blocks(planner: Planner, binding: str, sizes: Sizes) -> tuple[Candidate[Block], ...]:
-    """Those of a call under a binding, in the kernel's own names, the fastest alone first; among
-    them one that was set by hand.
+    """Return the candidates of a call under a binding, the fastest alone first.
+
+    Axes have the kernel's own names. A block that was set by hand is among them.
     """
     every = (o for run in planner.runs for o in run.operators if o.binding == binding)
     operator = next(every, None)
@@ -24,12 +25,12 @@ def weighed_blocks(planner: Planner, binding: str, sizes: Sizes) -> tuple[Candid
     bound, device = bound_normal(operator.call.kernel, sizes), planner.sheet.device
     if not bound.computes:  # it has no elements
         return ()
-    weighed = (*planner.sheet.weighed(operator, sizes), *planner.sheet.of(operator, sizes))
-    return told_blocks(weighed, bound, device)
+    weighed = (*planner.sheet.all_grids(operator, sizes), *planner.sheet.of(operator, sizes))
+    return grid_candidates(weighed, bound, device)
 
 
 def taken_blocks(program: Program, chosen: Chosen, binding: str, sizes: Sizes) -> tuple[Block, ...]:
-    """Those of a call that a plan chose, likewise."""
+    """Return the blocks of a call that a plan chose, with axes in the kernel's own names."""
     blocks = chosen.get(binding, ())
     calls = (b.kernel_call for b in program.kernel_calls if b.name == binding)
     call = next(calls, None) if blocks else None
@@ -40,11 +41,12 @@ def taken_blocks(program: Program, chosen: Chosen, binding: str, sizes: Sizes) -
 
 
 def decided_blocks(program: Program, sizes: Sizes) -> Chosen:
-    """The blocks of those calls of which a wall may take no others: of a call whose block was set
-    by hand, by a policy of the user's own, or by a pass. Those that a kernel has no axes for under
-    these sizes are left out.
+    """Return the blocks of calls for which a wall may not choose.
+
+    These were set by hand, by a user's policy, or by a pass. Blocks with axes that a kernel does
+    not have under these sizes are left out.
     """
-    found = dict[str, tuple[Block, ...]]()
+    decided = dict[str, tuple[Block, ...]]()
     decisions = {d.binding: d for d in program.decisions.blocks}
     for b in program.kernel_calls:
         block, decision = b.kernel_call.block, decisions.get(b.name)
@@ -54,5 +56,5 @@ def decided_blocks(program: Program, sizes: Sizes) -> Chosen:
         allowed = decision.allowed if decision is not None and mine else (block,)
         bound = bound_normal(b.kernel_call.kernel, sizes)
         with suppress(KeyError):
-            found[b.name] = tuple(in_launched_names(each, bound) for each in allowed)
-    return found
+            decided[b.name] = tuple(in_launched_names(each, bound) for each in allowed)
+    return decided

@@ -1,1 +1,1 @@
-"""What a choice costs, as a sum of named terms: bytes held, bytes moved, time."""
+"""Cost models: bytes held, bytes moved and time of a choice, as sums of named terms."""

@@ -1,5 +1,6 @@
-"""The time of a kernel and of its tasks, term by term: the micro performance model (Roller, section
-3.3), in microseconds.
+"""Time of kernels and tasks, term by term: the micro performance model (Roller, section 3.3).
+
+All times are in microseconds.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from explorer.cost.counts import (
     IN_PACK,
     START,
     Counts,
-    Sides,
+    TaskExtents,
     count_contraction,
     count_halo,
     count_loops,
     step_cycles,
 )
-from explorer.cost.gathers import gathered
+from explorer.cost.gathers import gathered_regions
 from explorer.cost.levels import levels_of
-from explorer.cost.parts import Numbers, Part, Short, Side, place, side
-from explorer.cost.patches import narrowed
-from explorer.cost.structure import Facts, Structure, Tensors, as_loops, structure
+from explorer.cost.parts import Numbers, Short, TaskAxis, TensorPart, add_dim, task_axis
+from explorer.cost.patches import narrow_to_patches
+from explorer.cost.structure import CostedCompute, Structure, Tensors, as_loops, structure
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Kernel, reads
@@ -36,11 +37,11 @@ from explorer.tile.contraction_form import ContractionForm, contraction_form
 
 Terms: TypeAlias = tuple[tuple[str, float], ...]
 
-ALWAYS = ("compute", "task")  # the other terms stand where there is something of them
+ALWAYS = ("compute", "task")  # terms that are listed even if 0
 
 
 def tasks(kernel: Kernel, tiling: Tiling, sizes: Sizes) -> int:
-    """How many tasks a kernel is cut into."""
+    """Return the number of tasks of a kernel."""
     last = next(c for c in reversed(kernel.computes) if c.out in kernel.outputs)
     total = 1
     for a in last.axes:
@@ -53,9 +54,9 @@ def tasks(kernel: Kernel, tiling: Tiling, sizes: Sizes) -> int:
 def task_terms(
     kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions | None = None
 ) -> Terms:
-    """Microseconds of one task of a kernel in normal form, on average, by cause.
+    """Return the average microseconds of one task of a kernel in normal form, by cause.
 
-    `regions` may be passed where they are known: those that `propagate` gives for the tiling.
+    `regions` are those of `propagate` for the tiling, if known.
     """
     return Estimate(kernel, tiling, device, regions, once=True).terms(sizes)
 
@@ -63,16 +64,17 @@ def task_terms(
 def kernel_terms(
     kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions | None = None
 ) -> Terms:
-    """Microseconds of a whole kernel in normal form on all units of a device, by cause.
+    """Return the microseconds of a kernel in normal form on all units of a device, by cause.
 
-    To the causes of `task_terms` comes "load imbalance": some units have a task more than others.
+    The causes are those of `task_terms` and "load imbalance": some units run a task more than
+    others.
     """
     estimate = Estimate(kernel, tiling, device, regions, once=True)
     return estimate.kernel_terms(sizes)
 
 
 class Estimate:
-    """The time of a task for any binding: all that no size changes is worked out beforehand."""
+    """The time of a task for any binding; everything independent of sizes is computed once."""
 
     def __init__(
         self,
@@ -82,67 +84,74 @@ class Estimate:
         regions: Regions | None = None,
         once: bool = False,
     ) -> None:
+        """Prepare the estimate; `once`: it is evaluated for a single binding."""
         self.tiling, self.device, self.levels = tiling, device, levels_of(device)
-        known = narrowed(kernel, regions or propagate(kernel, dict(tiling.tile)))
+        narrowed_regions = narrow_to_patches(
+            kernel, regions or propagate(kernel, dict(tiling.tile))
+        )
         parts = structure(kernel, device)
         dims: list[Dim] = []
         self.cuts = tuple(_cuts(parts.axes, tiling, dims))
-        formed = chain.from_iterable(_formed(kernel, f, tiling, device) for f in parts.facts)
-        self.works = tuple(_work(f, form, known.axes[f.number], dims) for f, form in formed)
-        self.halos = tuple(
-            _part(parts.tensors, h.tensor, box(h.index, ranges, parts.tensors[h.tensor][0]), dims)
-            for h in parts.halos
-            for ranges in (known.axes[h.number],)
+        formed = chain.from_iterable(_with_form(kernel, f, tiling, device) for f in parts.facts)
+        self.works = tuple(
+            _work(f, form, narrowed_regions.axes[f.number], dims) for f, form in formed
         )
-        selected = _selected(kernel, parts, known, dims)
-        rows = gathered(kernel, known)
+        self.halos = tuple(
+            _tensor_part(
+                parts.tensors, h.tensor, box(h.index, ranges, parts.tensors[h.tensor][0]), dims
+            )
+            for h in parts.halos
+            for ranges in (narrowed_regions.axes[h.number],)
+        )
+        selected = _selected_axes(kernel, parts, narrowed_regions, dims)
+        rows = gathered_regions(kernel, narrowed_regions)
         self.boxes = tuple(
-            _part(parts.tensors, name, region, dims)._replace(
+            _tensor_part(parts.tensors, name, region, dims)._replace(
                 constant=name in kernel.constants, selected=selected.get(name, ())
             )
-            for name, joined in known.tensors.items()
-            for region in _apart(parts, known, name, rows.get(name, joined))
+            for name, joined in narrowed_regions.tensors.items()
+            for region in _disjoint_boxes(parts, narrowed_regions, name, rows.get(name, joined))
         )
         self.streams = all(f.loops and f.loops.order != "blocks" for f in parts.facts)
-        self.numbers = _interpreted(dims) if once else compile_dims(dims)
+        self.numbers = _interpret(dims) if once else compile_dims(dims)
 
     def terms(self, sizes: Sizes) -> Terms:
-        """As `task_terms` tells them."""
+        """Return the terms of `task_terms`."""
         total, count, _, _ = self._total(sizes)
         return tuple((name, us / count) for name, us in total)
 
-    def kept_us(self, sizes: Sizes) -> float:
-        """The time of a task whose part of the constants its unit has read just before."""
-        total, count, _, _ = self._total(sizes, kept=True)
+    def cached_constants_us(self, sizes: Sizes) -> float:
+        """Return the time of a task whose part of the constants is in its unit's private cache."""
+        total, count, _, _ = self._total(sizes, cached_constants=True)
         return sum(us for _, us in total) / count
 
     def kernel_terms(self, sizes: Sizes) -> Terms:
-        """As the function of this name tells them."""
+        """Return the terms of the function of this name."""
         total, count, early, early_us = self._total(sizes)
         units = self.levels.units
-        whole = sum(us for _, us in total)
-        share = -(-count // units)  # of the first unit
-        late_us = (whole - early_us) / max(1, count - early)
+        sum_us = sum(us for _, us in total)
+        share = -(-count // units)  # tasks of the first unit
+        late_us = (sum_us - early_us) / max(1, count - early)
         first = min(share, early) * early_us / max(1, early) + max(0, share - early) * late_us
         spread = tuple((name, us / units) for name, us in total)
-        return (*spread, ("load imbalance", max(0.0, first - whole / units)))
+        return (*spread, ("load imbalance", max(0.0, first - sum_us / units)))
 
     def counts(self, sizes: Sizes) -> Counts:
-        """What all tasks together do, but for memory: what the constants are fitted to."""
+        """Return the counts of all tasks without memory traffic, for the fit of the constants."""
         numbers = self.numbers(sizes)
         out = Counts()
         for short, times in self._tiles(numbers):
-            one = self._task(numbers, short)
-            out.multiply += one.multiply * times
-            out.waits += one.waits * times
-            out.each = [a + b * times for a, b in zip(out.each, one.each)]
+            task = self._task(numbers, short)
+            out.multiply += task.multiply * times
+            out.waits += task.waits * times
+            out.each = [a + b * times for a, b in zip(out.each, task.each)]
         return out
 
-    def _total(self, sizes: Sizes, kept: bool = False) -> tuple[Terms, int, int, float]:
-        """The terms of all tasks together, how many those are, how many of them are not at the end
-        of the outermost axis, and the time of these.
+    def _total(self, sizes: Sizes, cached_constants: bool = False) -> tuple[Terms, int, int, float]:
+        """Return the terms of all tasks, their number, and number and time of early ones.
 
-        Units take tasks in a row, so the smaller ones at that end are all the last unit's.
+        Early tasks are not at the end of the outermost axis. Units take consecutive tasks, so the
+        smaller ones at that end belong to the last unit.
         """
         numbers = self.numbers(sizes)
         names = ("compute", "pack", "edge", *(m.name for m in self.levels.levels), "task")
@@ -154,7 +163,7 @@ class Estimate:
         running = min(self.levels.units, max(1, sum(times for _, times in tiles)))
         rates = [level.per_us(self.levels.units / running) for level in self.levels.levels]
         for short, times in tiles:
-            terms = self._terms(numbers, short, rates, kept)
+            terms = self._terms(numbers, short, rates, cached_constants)
             if outermost not in short:
                 early += times
                 early_us += sum(us for _, us in terms) * times
@@ -165,11 +174,11 @@ class Estimate:
         return tuple(shown), max(1, count), early, early_us
 
     def _tiles(self, numbers: Numbers) -> Iterator[tuple[Short, int]]:
-        """Tasks of equal size: whole ones, and those at the ends of the axes."""
+        """Yield tasks of equal size with their number: full ones, and those at ends of axes."""
         kinds = []
         for variable, extent, tile in self.cuts:
-            count, rest = divmod(numbers[extent], tile)
-            both = ((variable, 0, count), (variable, tile - rest, 1 if rest else 0))
+            count, remainder = divmod(numbers[extent], tile)
+            both = ((variable, 0, count), (variable, tile - remainder, 1 if remainder else 0))
             kinds.append([k for k in both if k[2]] or [(variable, 0, 1)])
         for chosen in product(*kinds):
             yield {v: s for v, s, _ in chosen if s}, prod(n for _, _, n in chosen)
@@ -183,25 +192,28 @@ class Estimate:
                 count_contraction(out, f, form, size, self.tiling, self.device)
                 continue
             full = {name: axis.of(numbers, {}) for name, axis in axes.items()} if short else size
-            sides = Sides(size, full, {name: numbers[a.extent] for name, a in axes.items()})
-            count_loops(out, f, sides, self.device)
+            extents = TaskExtents(size, full, {name: numbers[a.extent] for name, a in axes.items()})
+            count_loops(out, f, extents, self.device)
         for part in self.halos:
             count_halo(out, part.shape_of(numbers, short), self.device.lanes)
         return out
 
     def _terms(
-        self, numbers: Numbers, short: Short, rates: Sequence[float], kept: bool = False
+        self, numbers: Numbers, short: Short, rates: Sequence[float], cached_constants: bool = False
     ) -> Terms:
-        """`rates`: bytes a microsecond of each level, for as many units as have tasks."""
-        known, out = self.levels, self._task(numbers, short)
-        costs, us = known.costs, known.cycle_us
+        """Return the terms of a task; `rates` are each level's bytes per microsecond.
+
+        The rates are those of one unit, for as many units as have tasks.
+        """
+        levels, out = self.levels, self._task(numbers, short)
+        costs, us = levels.costs, levels.cycle_us
         compute = (out.multiply + out.cycles(costs, IN_COMPUTE)) * us
         pack = (out.waits + out.cycles(costs, IN_PACK)) * us
         edge = out.cycles(costs, IN_EDGE) * us
         longest = compute + pack + edge
         terms = [("compute", compute), ("pack", pack), ("edge", edge)]
         for level, rate, moved in zip(
-            known.levels, rates, self._moved(numbers, short, rates, kept)
+            levels.levels, rates, self._moved(numbers, short, rates, cached_constants)
         ):
             if moved:
                 time_us = moved / rate
@@ -212,24 +224,25 @@ class Estimate:
         return tuple(terms)
 
     def _moved(
-        self, numbers: Numbers, short: Short, rates: Sequence[float], kept: bool
+        self, numbers: Numbers, short: Short, rates: Sequence[float], cached_constants: bool
     ) -> list[float]:
-        """Bytes that one task moves from each level that its operands lie in, nearest first.
+        """Return the bytes that one task moves from each level that holds operands.
 
-        `kept`: its part of the constants lies in a level of its unit's own.
+        The nearest level is first. `cached_constants`: its part of the constants is in a private
+        level of its unit.
         """
-        known = self.levels
-        moved = [0.0] * len(known.levels)
+        levels = self.levels
+        moved = [0.0] * len(levels.levels)
         for part in self.boxes:
             count, jumps = part.moved(numbers, short)
-            if kept and part.constant:
-                home = known.kept(part.whole_bytes(numbers) / known.units)
+            if cached_constants and part.constant:
+                home = levels.private_home(part.whole_bytes(numbers) / levels.units)
             else:
-                home = known.home(count if part.inside else part.whole_bytes(numbers), part.inside)
-            weight = 2.0 if part.inside else known.levels[home].store if part.written else 1.0
+                home = levels.home(count if part.inside else part.whole_bytes(numbers), part.inside)
+            weight = 2.0 if part.inside else levels.levels[home].store if part.written else 1.0
             moved[home] += count * weight
-            if jumps and self.streams and known.levels[home].shared:
-                moved[home] += jumps * self.device.costs.jump * known.cycle_us * rates[home]
+            if jumps and self.streams and levels.levels[home].shared:
+                moved[home] += jumps * self.device.costs.jump * levels.cycle_us * rates[home]
         for f, form, axes in self.works:
             if form is not None:
                 self._count_passes(moved, f, axes, numbers, short)
@@ -238,27 +251,29 @@ class Estimate:
     def _count_passes(
         self,
         moved: list[float],
-        f: Facts,
-        axes: Mapping[str, Side],
+        f: CostedCompute,
+        axes: Mapping[str, TaskAxis],
         numbers: Numbers,
         short: Short,
     ) -> None:
-        """Register tiles iterate over a panel for each block of rows, and all rows for each panel:
-        from where those fit.
+        """Add the repeated passes of register tiles over panels and rows.
+
+        A panel is iterated over for each block of rows, and all rows for each panel, from the level
+        that holds them.
         """
-        found = f.found
-        assert found is not None
-        micro = self.tiling.micro.over(found.column.extent)
+        contraction = f.contraction
+        assert contraction is not None
+        micro = self.tiling.micro.over(contraction.column.extent)
 
         def of(over: Sequence[Axis]) -> int:
             return prod(axes[a.name].of(numbers, short) for a in over)
 
-        rows, depth, batch = of(found.rows), of(found.depth), of(found.batch)
-        columns = axes[found.column.name].of(numbers, short)
+        rows, depth, batch = of(contraction.rows), of(contraction.depth), of(contraction.batch)
+        columns = axes[contraction.column.name].of(numbers, short)
         depth = min(depth, self.tiling.depth_block or depth)
         blocks, panels = -(-rows // micro.rows), -(-columns // micro.columns)
         panel, left = 4.0 * depth * micro.columns, 4.0 * depth * micro.rows
-        times = batch * (of(found.depth) / max(1, depth))
+        times = batch * (of(contraction.depth) / max(1, depth))
         near = self.levels.home(panel + left, True)
         if near:
             moved[near] += times * (blocks - 1) * panels * panel
@@ -267,63 +282,71 @@ class Estimate:
             moved[far] += times * (panels - 1) * blocks * left
 
 
-def _interpreted(dims: Sequence[Dim]) -> Evaluator:
+def _interpret(dims: Sequence[Dim]) -> Evaluator:
     return lambda sizes: tuple(evaluate_dim(d, sizes) for d in dims)
 
 
 def _cuts(axes: Sequence[Axis], tiling: Tiling, dims: list[Dim]) -> Iterator[tuple[str, int, int]]:
-    """The tile variables, where the extents of their axes are, and the sizes of their tiles."""
+    """Yield tile variables, the slots of their axes' extents, and the tile sizes."""
     for a in axes:
         size = tiling.size(a.name)
         if size is not None and not (isinstance(a.extent, int) and size >= a.extent):
-            yield tile_variable(a.name), place(dims, a.extent), size
+            yield tile_variable(a.name), add_dim(dims, a.extent), size
 
 
-def _formed(
-    kernel: Kernel, f: Facts, tiling: Tiling, device: Device
-) -> Iterator[tuple[Facts, ContractionForm | None]]:
-    """A compute with its form, if it is a contraction that gets one in these tiles; else it and its
-    epilogue are loops.
+def _with_form(
+    kernel: Kernel, f: CostedCompute, tiling: Tiling, device: Device
+) -> Iterator[tuple[CostedCompute, ContractionForm | None]]:
+    """Yield a compute with its contraction form.
+
+    A contraction without a form in these tiles is yielded as loops, with its epilogue.
     """
-    form = None if f.found is None else contraction_form(kernel, f.number, tiling)
-    if f.found is None or form is not None:
+    form = None if f.contraction is None else contraction_form(kernel, f.number, tiling)
+    if f.contraction is None or form is not None:
         yield f, form
     else:
-        yield from ((made, None) for made in as_loops(kernel, f, device))
+        yield from ((loops, None) for loops in as_loops(kernel, f, device))
 
 
 def _work(
-    f: Facts, form: ContractionForm | None, ranges: Mapping[str, Interval], dims: list[Dim]
-) -> tuple[Facts, ContractionForm | None, dict[str, Side]]:
+    f: CostedCompute, form: ContractionForm | None, ranges: Mapping[str, Interval], dims: list[Dim]
+) -> tuple[CostedCompute, ContractionForm | None, dict[str, TaskAxis]]:
     c = f.compute
-    return f, form, {a.name: side(a.extent, ranges.get(a.name), dims) for a in (*c.axes, *c.reduce)}
+    return (
+        f,
+        form,
+        {a.name: task_axis(a.extent, ranges.get(a.name), dims) for a in (*c.axes, *c.reduce)},
+    )
 
 
-def _apart(parts: Structure, known: Regions, name: str, joined: Region) -> Sequence[Region]:
-    """The boxes of a tensor that a task needs: several where it is read in blocks apart."""
+def _disjoint_boxes(
+    parts: Structure, regions: Regions, name: str, joined: Region
+) -> Sequence[Region]:
+    """Return the boxes of a tensor that a task needs: several if it is read in disjoint blocks."""
     if name not in parts.blocks:
         return (joined,)
     shape, places = parts.tensors[name][0], parts.blocks[name]
-    found = list(dict.fromkeys(box(index, known.axes[n], shape) for n, index in places))
-    pairs = combinations(found, 2)
-    return found if all(any(map(_disjoint, a, b)) for a, b in pairs) else (joined,)
+    boxes = list(dict.fromkeys(box(index, regions.axes[n], shape) for n, index in places))
+    pairs = combinations(boxes, 2)
+    return boxes if all(any(map(_disjoint, a, b)) for a, b in pairs) else (joined,)
 
 
 def _disjoint(x: Interval, y: Interval) -> bool:
-    """Whether two ranges have nothing in common, in every task."""
+    """Return True if two ranges are disjoint in every task."""
     gap, sizes = y.lo - x.lo, (x.size, y.size)
     if gap.terms or not all(isinstance(n, int) for n in (gap.const, *sizes)):
         return False
     return bool(gap.const >= x.size or -gap.const >= y.size)
 
 
-def _selected(
-    kernel: Kernel, parts: Structure, known: Regions, dims: list[Dim]
-) -> dict[str, tuple[Side, ...]]:
-    """The axes that data selects along, by the tensors that scatters alone read, and only where a
-    place is in the tile.
+def _selected_axes(
+    kernel: Kernel, parts: Structure, regions: Regions, dims: list[Dim]
+) -> dict[str, tuple[TaskAxis, ...]]:
+    """Return the axes along which data selects, by the tensors that only scatters read.
+
+    They are read only where a position is in the tile.
     """
-    found: dict[str, tuple[Side, ...]] = {}
+    axes_by_tensor: dict[str, tuple[TaskAxis, ...]] = {}
     scatters = {f.number: f.loops.to for f in parts.facts if f.loops and f.loops.to}
     others = {
         r.tensor
@@ -333,28 +356,29 @@ def _selected(
     }
     for n, to in scatters.items():
         others |= {r.tensor for _, place in to.places for r in reads(place)}
-        axes = tuple(side(a.extent, known.axes[n].get(a.name), dims) for a, _ in to.places)
-        found |= {r.tensor: axes for r in reads(to.update)}
-    return {name: axes for name, axes in found.items() if name not in others}
+        axes = tuple(task_axis(a.extent, regions.axes[n].get(a.name), dims) for a, _ in to.places)
+        axes_by_tensor |= {r.tensor: axes for r in reads(to.update)}
+    return {name: axes for name, axes in axes_by_tensor.items() if name not in others}
 
 
-def _part(tensors: Tensors, name: str, region: Region, dims: list[Dim]) -> Part:
+def _tensor_part(tensors: Tensors, name: str, region: Region, dims: list[Dim]) -> TensorPart:
     shape, item_bytes, inside, written = tensors[name]
-    sides = tuple([side(n, r, dims) for n, r in zip(shape, region, strict=True)])
-    return Part(item_bytes, sides, inside, written)
+    axes = tuple([task_axis(n, r, dims) for n, r in zip(shape, region, strict=True)])
+    return TensorPart(item_bytes, axes, inside, written)
 
 
 def contract_cycles(rows: int, columns: int, depth: int, micro: Micro, device: Device) -> float:
-    """Cycles of a product of `rows` by `depth` with packed columns: every register tile runs whole,
-    also at the edges.
+    """Return the cycles of a product of `rows` by `depth` with packed columns.
+
+    Every register tile runs in full, also at the edges.
     """
     costs, tall, vectors = device.costs, micro.rows, micro.vectors
     wide = vectors * micro.lanes
     blocks, part = divmod(rows, tall)
-    panels, rest = divmod(columns, wide)
-    tiles = (blocks + (part > 0)) * (panels + (rest > 0))
+    panels, remainder = divmod(columns, wide)
+    tiles = (blocks + (part > 0)) * (panels + (remainder > 0))
     body = step_cycles(tall, vectors, device) * depth + costs.tile + costs.sum * tall * vectors
-    through = part * panels + (rows if rest else 0)
+    through = part * panels + (rows if remainder else 0)
     return (
         tiles * body + rows * costs.row + through * (costs.edge_row + costs.edge_vector * vectors)
     )

@@ -1,5 +1,6 @@
-"""Bytes that one tile holds at a memory level: the tiles of all its tensors, placed by best fit in
-the order in which they come to life (Welder, section 3.2).
+"""Bytes of one tile at a memory level: tiles of all tensors, placed by best fit.
+
+Tensors are placed in the order in which they become live (Welder, section 3.2).
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from explorer.cost.bound import bind_kernel
-from explorer.cost.touched import kinds, middle, number, range_of, touched
+from explorer.cost.bind_kernel import bind_kernel
+from explorer.cost.touched_parts import kinds, middle, number, range_of, touched
 from explorer.ir.kernel import Kernel, reads
 from explorer.ir.patterns.regions import Regions, box, propagate
 from explorer.ir.shapes.dims import Sizes
@@ -21,7 +22,7 @@ GPU_ALIGN_BYTES = 32  # of buffers in shared memory (Welder artifact)
 
 @dataclass(frozen=True, slots=True)
 class TilePlace:
-    """Where the tile of one tensor lies, and from which to which compute it is needed."""
+    """Offset of one tensor's tile, and its live range in computes."""
 
     tensor: str
     bytes: int
@@ -38,7 +39,7 @@ class Footprint:
 
     @property
     def bytes(self) -> int:
-        """The room that the level must have."""
+        """The capacity that the level needs."""
         return max((p.offset + p.bytes for p in self.places), default=0)
 
 
@@ -52,23 +53,30 @@ def footprint(
     steps: Mapping[str, int] | None = None,
     regions: Regions | None = None,
 ) -> Footprint:
-    """The room of one output tile: the tiles of inputs, output and inner tensors, or of inner ones
-    alone.
+    """Return the memory of one output tile: tiles of inputs, output and inner tensors.
 
-    An input is there from its first reader to its last one. `steps`: reduced axes of which the
-    tiles of inputs hold only so many at once; what is made inside is there as a whole. `regions`:
-    those that `propagate` gives for the kernel under the binding.
+    Args:
+        kernel: the kernel.
+        tile: tile sizes by output axis.
+        sizes: values of the symbols.
+        inner: count inner tensors only.
+        align_bytes: alignment of each tile.
+        steps: reduced axes of which the tiles of inputs hold only so many elements at once; inner
+            tensors are held in full.
+        regions: those of `propagate` for the kernel under the binding, if known.
+
+    An input is live from its first reader to its last.
     """
     kernel = bind_kernel(kernel, sizes or {})
-    known = regions or propagate(kernel, tile)
-    bytes_of = tile_bytes(kernel, known, tile, steps)
+    tile_regions = regions or propagate(kernel, tile)
+    bytes_of = tile_bytes(kernel, tile_regions, tile, steps)
     border = {*kernel.inputs, *kernel.outputs}
     lives = [
         (name, bytes_of[name], first, last)
         for name, (first, last) in lifetimes(kernel).items()
         if name in bytes_of and not (inner and name in border)
     ]
-    return Footprint(place(lives, align_bytes))
+    return Footprint(place_best_fit(lives, align_bytes))
 
 
 def tile_bytes(
@@ -77,19 +85,17 @@ def tile_bytes(
     tile: Mapping[str, int],
     steps: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """Bytes of the part of every tensor that one whole tile from the middle has; of what is made
-    inside, all that a task has room for.
-    """
+    """Return the bytes of every tensor's part in a full tile; of inner tensors, the allocation."""
     parts = touched(kernel, regions, middle(kernel, tile), steps)
-    found = {n: part.room * ITEM_BYTES[kernel.dtype(n)] for n, part in parts.items()}
+    bytes_by_tensor = {n: part.room * ITEM_BYTES[kernel.dtype(n)] for n, part in parts.items()}
     for t in kernel.tensors:
-        if t.name in regions.tensors and t.name not in found:
-            found[t.name] = prod(inner_box(kernel, regions, t.name)) * ITEM_BYTES[t.dtype]
-    return found
+        if t.name in regions.tensors and t.name not in bytes_by_tensor:
+            bytes_by_tensor[t.name] = prod(inner_box(kernel, regions, t.name)) * ITEM_BYTES[t.dtype]
+    return bytes_by_tensor
 
 
 def inner_box(kernel: Kernel, regions: Regions, tensor: str) -> tuple[int, ...]:
-    """The extents of the part of a tensor that a task has at most."""
+    """Return the largest extents of a tensor's part in a task."""
     shape = kernel.shape(tensor)
     return tuple(
         max(0, min(number(n), number(r.size)))
@@ -98,7 +104,7 @@ def inner_box(kernel: Kernel, regions: Regions, tensor: str) -> tuple[int, ...]:
 
 
 def padded_bytes(kernel: Kernel, regions: Regions) -> int:
-    """Bytes of the copies that a task makes of inputs that are read past their border."""
+    """Return the bytes of a task's padded copies of inputs that are read past their border."""
     total = 0
     for n, c in enumerate(kernel.computes):
         for read in dict.fromkeys(reads(c.expr)):
@@ -109,21 +115,23 @@ def padded_bytes(kernel: Kernel, regions: Regions) -> int:
 
 
 def lifetimes(kernel: Kernel) -> dict[str, tuple[int, int]]:
-    """The first and the last compute that each tensor is needed in; outputs to the end."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return the first and last compute of each tensor's live range; outputs live to the end."""
+    live_ranges: dict[str, tuple[int, int]] = {}
     for n, c in enumerate(kernel.computes):
         for name in (*(r.tensor for r in reads(c.expr)), c.out):
-            first, _ = found.get(name, (n, n))
-            found[name] = (first, n)
+            first, _ = live_ranges.get(name, (n, n))
+            live_ranges[name] = (first, n)
     end = len(kernel.computes) - 1
-    return found | {name: (found[name][0], end) for name in kernel.outputs}
+    return live_ranges | {name: (live_ranges[name][0], end) for name in kernel.outputs}
 
 
-def place(
+def place_best_fit(
     lives: Sequence[tuple[str, int, int, int]], align_bytes: int = ALIGN_BYTES
 ) -> tuple[TilePlace, ...]:
-    """Offsets by best fit, in the order of the first use: the dead are freed, then what begins to
-    live takes the smallest gap that holds it, the larger first.
+    """Place live ranges by best fit, in the order of their first use.
+
+    Dead ones are freed first; then each new one takes the smallest gap that holds it, larger ones
+    first.
     """
     placed: list[TilePlace] = []
     for name, size, first, last in sorted(lives, key=lambda t: (t[2], -t[1])):
@@ -137,7 +145,7 @@ def place(
 
 
 def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """The offset of the smallest gap that holds `size`, else the end."""
+    """Return the offset of the smallest gap of `size`, or the end."""
     best: tuple[int, int] | None = None
     end = 0
     for start, stop in taken:
@@ -149,9 +157,7 @@ def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 
 def points(kernel: Kernel, regions: Regions, tile: Mapping[str, int]) -> tuple[int, ...]:
-    """How often each compute's expression is evaluated by all tasks together: halos that several
-    tasks make are counted in each.
-    """
+    """Return how often all tasks together evaluate each compute, halos counted in each task."""
     total = [0] * len(kernel.computes)
     for origin, times in kinds(kernel, regions, tile):
         for n, c in enumerate(kernel.computes):

@@ -1,4 +1,4 @@
-"""A device as the model reads it again and again: what a level holds, how fast it is, cycles."""
+"""Memory levels of a device for the cost model: capacities, bandwidths, cycles."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import NamedTuple
 from explorer.devices.model import Device
 from explorer.forking import ForkLock
 
-ROOM_SHARE = 0.5  # of a memory's capacity may be one operand; chosen, no measurement kept
+ROOM_SHARE = 0.5  # of a memory's capacity is available for one operand; chosen, unmeasured
 REMEMBERED_DEVICES = 4  # a bound on memory, chosen
 
 
 class Level(NamedTuple):
-    """One memory: bytes that it has room for (None: all), whether units share it, bytes a
-    microsecond for one unit while all run and while no other does, and what a byte stored costs in
-    bytes read.
+    """One memory level.
+
+    `room`: bytes that it holds (None: all); `shared`: units share it; bytes per microsecond for one
+    unit if all units run and if no other does; `store`: cost of a stored byte in read bytes.
     """
 
     name: str
@@ -25,12 +26,12 @@ class Level(NamedTuple):
     store: float
 
     def per_us(self, idle: float) -> float:
-        """Bytes a microsecond for one unit where `idle` times as many share it as run."""
+        """Return one unit's bytes per microsecond if `idle` times as many units share it as run."""
         return min(self.alone_per_us, self.bytes_per_us * idle) if idle > 1 else self.bytes_per_us
 
 
 class Levels(NamedTuple):
-    """The levels of a device, nearest first, the cycles of its costs, microseconds of a cycle."""
+    """The levels of a device, nearest first, its cost constants, and microseconds per cycle."""
 
     levels: tuple[Level, ...]
     costs: tuple[float, ...]
@@ -38,37 +39,39 @@ class Levels(NamedTuple):
     units: int
 
     def home(self, bytes_: float, inside: bool) -> int:
-        """The nearest level that holds this much; what other units wrote is at least one shared
-        level away.
+        """Return the nearest level that holds so many bytes.
+
+        Data that other units wrote is in a shared level or beyond.
         """
         for n, level in enumerate(self.levels):
             if level.room is not None and bytes_ <= level.room and (inside or level.shared):
                 return n
         return len(self.levels) - 1
 
-    def kept(self, bytes_: float) -> int:
-        """Where a unit's own part of a constant is while nothing has driven it out: the nearest
-        level of the unit's that holds this much, else the farthest of them; the nearest of all
-        where no level is a unit's own.
+    def private_home(self, bytes_: float) -> int:
+        """Return the level of a unit's cached part of a constant.
+
+        It is the nearest private level that holds so many bytes, else the farthest private one, or
+        level 0 if no level is private.
         """
         own = [n for n, level in enumerate(self.levels) if not level.shared]
         return next((n for n in own if bytes_ <= (self.levels[n].room or 0)), max(own, default=0))
 
 
 _lock = ForkLock()
-_known: list[tuple[Device, Levels]] = []
+_recent: list[tuple[Device, Levels]] = []
 
 
 def levels_of(device: Device) -> Levels:
-    """The levels of a device; the last few devices are remembered."""
-    for one, found in _known:
-        if one is device:
-            return found
-    made = _levels(device)
+    """Return the levels of a device, cached for the last few devices."""
+    for cached_device, cached_levels in _recent:
+        if cached_device is device:
+            return cached_levels
+    levels = _levels(device)
     with _lock:
-        _known.insert(0, (device, made))
-        del _known[REMEMBERED_DEVICES:]
-    return made
+        _recent.insert(0, (device, levels))
+        del _recent[REMEMBERED_DEVICES:]
+    return levels
 
 
 def _levels(device: Device) -> Levels:

@@ -1,4 +1,4 @@
-"""What one point of a loop costs: loads and arithmetic, elementary functions, each done once."""
+"""Operation counts of one loop point: distinct loads, arithmetic and elementary functions."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ REMEMBERED_EXPRESSIONS = 512  # with an axis: a bound on memory, chosen
 
 
 def operations(expr: Expr, axis: str) -> float:
-    """Operations of one vector: loads, arithmetic."""
-    every = _parts(expr, axis)
+    """Return the loads and arithmetic operations of one vector."""
+    every = _distinct_parts(expr, axis)
     return float(sum(not (isinstance(e, Apply) and cycles_of(e.op)) for e in every))
 
 
 def function_cycles(expr: Expr, axis: str) -> float:
-    """Cycles of elementary functions of one vector."""
-    return sum(cycles_of(e.op) for e in _parts(expr, axis) if isinstance(e, Apply))
+    """Return the cycles of one vector's elementary functions."""
+    return sum(cycles_of(e.op) for e in _distinct_parts(expr, axis) if isinstance(e, Apply))
 
 
 @by_identity_at(REMEMBERED_EXPRESSIONS)
-def _parts(expr: Expr, axis: str) -> tuple[Expr, ...]:
-    """Loads and functions that are done for every point of an axis, each once: what the axis does
-    not change is done before its loop.
+def _distinct_parts(expr: Expr, axis: str) -> tuple[Expr, ...]:
+    """Return the distinct loads and functions evaluated for every point of an axis.
 
-    Equal ones have one number, so that none is compared by all that it is made of.
+    Loop-invariant ones are hoisted. Equal expressions share a number, so that none is compared in
+    full.
     """
     numbers: dict[object, int] = {}
-    known: dict[
+    visited: dict[
         int, tuple[int, bool]
-    ] = {}  # by identity: the number, and whether the axis moves it
-    found: dict[int, Expr] = {}
+    ] = {}  # by identity: the number, and True if the axis moves it
+    distinct: dict[int, Expr] = {}
 
-    def visit(one: Expr) -> tuple[int, bool]:
-        if id(one) not in known:
-            key: object = one
-            if isinstance(one, Apply):
-                below = [visit(a) for a in one.args]
-                key, depends = (one.op, *[n for n, _ in below]), any(d for _, d in below)
+    def visit(node: Expr) -> tuple[int, bool]:
+        if id(node) not in visited:
+            key: object = node
+            if isinstance(node, Apply):
+                below = [visit(a) for a in node.args]
+                key, depends = (node.op, *[n for n, _ in below]), any(d for _, d in below)
             else:
-                depends = _depends(one, axis)
+                depends = _depends(node, axis)
             number = numbers.setdefault(key, len(numbers))
-            if depends and isinstance(one, (Apply, Read)):
-                found.setdefault(number, one)
-            known[id(one)] = number, depends
-        return known[id(one)]
+            if depends and isinstance(node, (Apply, Read)):
+                distinct.setdefault(number, node)
+            visited[id(node)] = number, depends
+        return visited[id(node)]
 
     visit(expr)
-    return tuple(found.values())
+    return tuple(distinct.values())
 
 
 def _depends(expr: Expr, axis: str) -> bool:

@@ -1,4 +1,4 @@
-"""The parts of tensors and of axes that one task has, as numbers that a binding gives."""
+"""Parts of tensors and axes in one task, as slots of numbers that a binding fills."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from explorer.ir.patterns.regions import Interval
 from explorer.ir.shapes.dims import Dim
 
 Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
-Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a whole tile
+Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a full tile
 
 
-def place(dims: list[Dim], dim: Dim) -> int:
-    """Where a dim's number will be."""
+def add_dim(dims: list[Dim], dim: Dim) -> int:
+    """Append a dim and return its slot."""
     dims.append(dim)
     return len(dims) - 1
 
 
-class Side(NamedTuple):
-    """An axis in a task: where its extent is, that of its tile where it has one (else -1), and by
-    how much each tile variable moves it.
+class TaskAxis(NamedTuple):
+    """An axis in a task.
+
+    The slot of its extent, that of its tile (-1: none), and by how much each tile variable moves
+    it.
     """
 
     extent: int
@@ -30,7 +32,7 @@ class Side(NamedTuple):
     moves: tuple[tuple[str, int], ...] = ()
 
     def of(self, numbers: Numbers, short: Short) -> int:
-        """How many values of the axis a task has."""
+        """Return the number of the axis's values in a task."""
         extent = numbers[self.extent]
         if self.tile < 0:
             return extent
@@ -41,43 +43,45 @@ class Side(NamedTuple):
         return max(1, min(extent, size))
 
 
-def side(extent: Dim, interval: Interval | None, dims: list[Dim]) -> Side:
-    """An axis whose tile is an interval of it, or all of it."""
+def task_axis(extent: Dim, interval: Interval | None, dims: list[Dim]) -> TaskAxis:
+    """Build an axis whose tile is an interval of it, or all of it."""
     if interval is None:
-        return Side(place(dims, extent), -1)
+        return TaskAxis(add_dim(dims, extent), -1)
     moves = [(n, abs(k)) for n, k in interval.lo.terms if isinstance(k, int)]
-    return Side(place(dims, extent), place(dims, interval.size), tuple(moves))
+    return TaskAxis(add_dim(dims, extent), add_dim(dims, interval.size), tuple(moves))
 
 
-class Part(NamedTuple):
-    """The part of a tensor that a task touches; of one whose elements go where data says, as much
-    as the task has of the axes that data selects along.
+class TensorPart(NamedTuple):
+    """The part of a tensor that a task touches.
+
+    Of a tensor whose elements data selects, it is as much as the task has of the selecting axes.
     """
 
     item_bytes: int
-    sides: tuple[Side, ...]
+    axes: tuple[TaskAxis, ...]
     inside: bool
     written: bool
     constant: bool = False
-    selected: tuple[Side, ...] = ()
+    selected: tuple[TaskAxis, ...] = ()
 
     def shape_of(self, numbers: Numbers, short: Short) -> tuple[int, ...]:
-        """The extents of the part."""
-        return tuple([one.of(numbers, short) for one in self.sides])
+        """Return the extents of the part."""
+        return tuple([axis.of(numbers, short) for axis in self.axes])
 
     def moved(self, numbers: Numbers, short: Short) -> tuple[int, float]:
-        """Bytes of the part, in whole lines where a task takes a few elements of each row; and how
-        often it goes on in another page, where nothing was fetched ahead.
+        """Return the bytes of the part, and the page changes without prefetch.
+
+        Bytes are counted in full lines if a task takes a few elements of each row.
         """
-        run = rows = whole = 1
+        run = rows = row_length = 1
         stride = 0
-        for one in reversed(self.sides):
-            n, extent = one.of(numbers, short), numbers[one.extent]
+        for axis in reversed(self.axes):
+            n, extent = axis.of(numbers, short), numbers[axis.extent]
             if stride:
                 rows *= n
             else:
-                run, whole = run * n, whole * extent
-                stride = whole * self.item_bytes if n != extent else 0
+                run, row_length = run * n, row_length * extent
+                stride = row_length * self.item_bytes if n != extent else 0
         size = run * self.item_bytes
         if not stride or self.inside:
             return self._share(rows * size, numbers, short), 0.0
@@ -86,10 +90,10 @@ class Part(NamedTuple):
         return moved, rows * min(1.0, stride / PAGE_BYTES)
 
     def _share(self, count: int, numbers: Numbers, short: Short) -> int:
-        for one in self.selected:
-            count = -(-count * one.of(numbers, short) // max(1, numbers[one.extent]))
+        for axis in self.selected:
+            count = -(-count * axis.of(numbers, short) // max(1, numbers[axis.extent]))
         return count
 
     def whole_bytes(self, numbers: Numbers) -> int:
-        """Of the whole tensor."""
-        return prod([numbers[one.extent] for one in self.sides]) * self.item_bytes
+        """Return the bytes of the full tensor."""
+        return prod([numbers[axis.extent] for axis in self.axes]) * self.item_bytes

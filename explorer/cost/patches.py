@@ -1,4 +1,4 @@
-"""What a kernel touches of a tensor of which it changes a part: the part."""
+"""Regions of partial updates: a kernel that changes a part of a tensor touches that part."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from explorer.ir.patterns.patch import patch
 from explorer.ir.patterns.regions import Interval, Regions
 
 
-def narrowed(kernel: Kernel, known: Regions) -> Regions:
-    """The regions of a task, where each part that is changed lies in its tile."""
-    axes, tensors = list(known.axes), dict(known.tensors)
+def narrow_to_patches(kernel: Kernel, regions: Regions) -> Regions:
+    """Narrow the regions of a task to the parts that its updates change."""
+    axes, tensors = list(regions.axes), dict(regions.tensors)
     for n, c in enumerate(kernel.computes):
-        found = patch(kernel, c)
-        if found is None:
+        update = patch(kernel, c)
+        if update is None:
             continue
-        for part in found.parts:
+        for part in update.parts:
             ranges = dict(axes[n])
             ranges[part.axis.name] = _at_most(ranges[part.axis.name], part.size)
             axes[n] = ranges
             dim = next(d for d, i in enumerate(c.target) if i.bare == part.axis.name)
-            for name in (c.out, found.kept):
+            for name in (c.out, update.base):
                 region = list(tensors[name])
                 region[dim] = _at_most(region[dim], part.size)
                 tensors[name] = tuple(region)
@@ -29,7 +29,7 @@ def narrowed(kernel: Kernel, known: Regions) -> Regions:
 
 
 def _at_most(r: Interval, size: object) -> Interval:
-    """The range, of so many elements where it has more."""
+    """Limit a range to `size` elements."""
     if isinstance(size, int) and (not isinstance(r.size, int) or r.size > size):
         return replace(r, size=size)
     return r

@@ -1,6 +1,4 @@
-"""Bytes that tiles move to and from the memory below: what one output tile needs, for all tiles
-(Welder, section 3.2).
-"""
+"""Memory traffic of tiles: bytes of one output tile, for all tiles (Welder, section 3.2)."""
 
 from __future__ import annotations
 
@@ -9,19 +7,27 @@ from dataclasses import dataclass
 from math import prod
 
 from explorer.cached_property import cached_property
-from explorer.cost.bound import bind_kernel
-from explorer.cost.touched import Part, Touching, grid_of, kinds, middle, number, touched
+from explorer.cost.bind_kernel import bind_kernel
+from explorer.cost.touched_parts import (
+    TouchedPart,
+    TouchedParts,
+    grid_of,
+    kinds,
+    middle,
+    number,
+    touched,
+)
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.types import ITEM_BYTES
 
-Tile = Mapping[str, int]  # sizes by output axis; an axis that is not named is not cut
+Tile = Mapping[str, int]  # sizes by output axis; other axes are not cut
 
 
 @dataclass(frozen=True, slots=True)
 class TensorTile:
-    """The part of one tensor that one tile of the outputs needs or writes."""
+    """The part of one tensor that one tile of the outputs reads or writes."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -30,8 +36,9 @@ class TensorTile:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What crosses the border of a kernel: for one whole tile from the middle, and for all tiles,
-    each loading what it needs anew, those at the ends being smaller.
+    """The loads and stores of a kernel: for one full tile from the middle, and for all tiles.
+
+    Each tile loads its inputs anew; tiles at the ends are smaller.
     """
 
     tiles: int
@@ -42,17 +49,17 @@ class Traffic:
 
     @cached_property
     def tile_bytes(self) -> int:
-        """Bytes that one tile moves."""
+        """Return the bytes that one tile moves."""
         return sum(t.bytes for t in (*self.loaded, *self.stored))
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that all tiles move."""
+        """The bytes that all tiles move."""
         return self.loaded_bytes + self.stored_bytes
 
 
 def tile_count(kernel: Kernel, tile: Tile, sizes: Sizes) -> int:
-    """How many tiles cover the output."""
+    """Return the number of tiles of the output."""
     return prod(count for _, count in grid_of(bind_kernel(kernel, sizes), tile).values())
 
 
@@ -65,19 +72,19 @@ def traffic(
     write_bytes: int = 0,
     regions: Regions | None = None,
 ) -> Traffic:
-    """The traffic of a kernel cut into tiles of its output, under a binding of the symbols.
+    """Return the traffic of a kernel that is tiled by its output, under a binding of the symbols.
 
-    Inner tensors move nothing. A row that a tile takes part of counts in whole transactions:
-    `line_bytes` of loads, `write_bytes` of stores (0: the same). `regions`: those that `propagate`
-    gives for the kernel under the binding, where they are known.
+    Inner tensors move nothing. Partial rows count in full transactions: `line_bytes` of loads,
+    `write_bytes` of stores (0: the same). `regions` are those of `propagate` for the kernel under
+    the binding, if known.
     """
     kernel = bind_kernel(kernel, sizes or {})
-    known = regions or propagate(kernel, tile)
+    tile_regions = regions or propagate(kernel, tile)
     write = write_bytes or line_bytes
     first: list[TensorTile] = []
     loaded_bytes = stored_bytes = tiles = 0
-    touching = Touching(kernel, known)
-    for origin, times in kinds(kernel, known, tile):
+    touching = TouchedParts(kernel, tile_regions)
+    for origin, times in kinds(kernel, tile_regions, tile):
         parts = touching.at(origin)
         moved = {
             name: _bytes(kernel, part, write if name in kernel.outputs else line_bytes)
@@ -94,17 +101,18 @@ def traffic(
     return Traffic(tiles, loads, out, loaded_bytes, stored_bytes)
 
 
-def _bytes(kernel: Kernel, part: Part, line_bytes: int) -> int:
+def _bytes(kernel: Kernel, part: TouchedPart, line_bytes: int) -> int:
     spec = kernel.spec(part.tensor)
     shape = tuple([number(n) for n in spec.shape])
     return part.moved(shape, ITEM_BYTES[spec.dtype], line_bytes)
 
 
-def about_bytes(
+def approximate_bytes(
     kernel: Kernel, tile: Tile, regions: Regions, line_bytes: int, write_bytes: int
 ) -> int:
-    """The traffic of a kernel with numbers for dims as if every tile were that in the middle: no
-    less than `traffic`, and quicker.
+    """Approximate the traffic of a bound kernel by that of the middle tile.
+
+    It is an upper bound of `traffic`, and faster.
     """
     grid = prod(count for _, count in grid_of(kernel, tile).values())
     parts = touched(kernel, regions, middle(kernel, tile)).values()
@@ -114,16 +122,17 @@ def about_bytes(
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What a cache moves and holds while tiles are iterated over in order: bytes that stay in it
-    between one use and the next, 0 where one tile alone is more than it has room for.
+class CachedTraffic:
+    """The traffic below a cache while tiles are iterated over in order.
+
+    `resident_bytes`: bytes that stay in the cache between uses, 0 if one tile exceeds its capacity.
     """
 
     traffic: Traffic
-    held: int
+    resident_bytes: int
 
 
-def kept_traffic(
+def cached_traffic(
     kernel: Kernel,
     tile: Tile,
     room: int,
@@ -132,35 +141,34 @@ def kept_traffic(
     line_bytes: int = 1,
     beside: int = 0,
     order: Sequence[str] = (),
-) -> Kept:
-    """The traffic of a kernel with numbers for dims below a cache that holds `room` bytes, where
-    tiles are iterated over in order (of axes, the last fastest; that of the output if none is
-    given): what the next tile needs too is still there.
+) -> CachedTraffic:
+    """Return the traffic of a bound kernel below a cache of `room` bytes.
 
-    Tiles along the last axes touch few enough bytes together that those stay; along one axis more,
-    every byte is still moved once, since no more than that was touched between two uses. `beside`:
-    bytes that every tile touches beside inputs and output. Each of `units` has such a cache, and an
-    equal share of the outermost axis.
+    Tiles are iterated over in `order` (of axes, the last fastest; by default that of the output);
+    data that the next tile needs too is still in the cache. Tiles along the last axes touch few
+    enough bytes together to stay; along one axis more, every byte is still moved once, since no
+    more was touched between two uses. `beside`: bytes that every tile touches besides inputs and
+    output. Each of `units` has such a cache and an equal share of the outermost axis.
     """
     grid = grid_of(kernel, tile)
     names = [n for n in order or grid if n in grid]
-    once, held = len(names), 0
+    once, resident = len(names), 0
     if beside + _touched_bytes(kernel, tile, names, line_bytes) <= room:
-        once = 0  # all of it stays
+        once = 0  # everything stays in the cache
     while (size := beside + _touched_bytes(kernel, tile, names[once:], line_bytes)) <= room:
-        held = size
+        resident = size
         if not once:
             break
         once -= 1
-    whole = {n: size for n, (size, _) in grid.items() if n in names[:once]}
-    if not whole and names and units > 1:
+    uncached_tile = {n: size for n, (size, _) in grid.items() if n in names[:once]}
+    if not uncached_tile and names and units > 1:
         size, count = grid[names[0]]
-        whole = {names[0]: size * -(-count // units)}
-    return Kept(traffic(kernel, whole, line_bytes=line_bytes), held)
+        uncached_tile = {names[0]: size * -(-count // units)}
+    return CachedTraffic(traffic(kernel, uncached_tile, line_bytes=line_bytes), resident)
 
 
 def _touched_bytes(kernel: Kernel, tile: Tile, walked: Sequence[str], line_bytes: int) -> int:
-    """Bytes that the tiles along some axes touch together."""
+    """Return the bytes that the tiles along some axes touch together."""
     short = {n: s for n, s in tile.items() if n not in walked}
     regions = propagate(kernel, short)
     parts = touched(kernel, regions, middle(kernel, short))

@@ -21,13 +21,15 @@ from explorer.frontends.load import load
 from explorer.gradients import evaluate
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.options import Options
-from explorer.rammer.moved_by_hand import ByHand, Move
+from explorer.rammer.manual_moves import Move, PolicyWithMoves
 from explorer.tuning.answers import agree
-from explorer.tuning.what_if import compare
+from explorer.tuning.compare import compare
 
 VERSION = 1
 MOST_BYTES = 1 << 16  # of a file that is handed in; chosen
-VALUES = {t.__name__: t for t in (Tiling, Micro, ByHand, Move)}  # what a choice may be made of
+VALUES = {
+    t.__name__: t for t in (Tiling, Micro, PolicyWithMoves, Move)
+}  # what a choice may be made of
 PLAIN = Options(registered=False)
 NEAR = 1e-6  # of a score: floating point on another machine; chosen
 
@@ -132,7 +134,7 @@ def _verified(path: Path, seconds: float) -> Entry:
             f"the file claims {claimed!r} us, and its choices take {score:.3f} us",
             where=str(path),
             expected=f"{score:.3f}",
-            found=str(claimed),
+            actual=str(claimed),
         )
     verdict = _here(default, options, seconds)
     us = default.planned_wall().total_us

@@ -104,7 +104,7 @@ def check(name: str, answer: Any) -> Verdict:
     note("checked", name, outcome=found.outcome, points=found.points)
     if found.outcome != "passed" or not asked.policy_of:
         return found
-    registered.keep(asked.policy_of, asked.policy_name, asked.as_policy(answer))
+    registered.register(asked.policy_of, asked.policy_name, asked.as_policy(answer))
     option = f"{asked.policy_of}.policy"
     return replace(
         found,
@@ -171,7 +171,7 @@ def _judged(
         try:
             told = [_pair(text) for text in in_helper(tell_all, asked.limits)]
         except Ended as ended:
-            told = [*map(_pair, ended.told), ("wrong", f"it {ended.why}")]
+            told = [*map(_pair, ended.reported), ("wrong", f"it {ended.why}")]
     if told and told[-1][0] == "not attempted":
         told = [("not attempted", "")] * len(checks)
     told += [("not run", "")] * (len(checks) - len(told))

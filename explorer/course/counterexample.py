@@ -66,7 +66,7 @@ def counterexample(
     try:
         *_, last = in_helper(lambda tell: _tell(tried, programs, seed, tell), LIMITS)
     except Ended as ended:
-        now = ended.told[-1] if ended.told else ""
+        now = ended.reported[-1] if ended.reported else ""
         return Counterexample(json.loads(now) if now else "", "", f"the pass {ended.why}")
     found = json.loads(last)
     return Counterexample(*found) if isinstance(found, list) else None

@@ -1,1 +1,1 @@
-"""What hardware can do: data sheets, and this machine as it was measured."""
+"""Capabilities of hardware: data sheets, and the measured machine that this runs on."""

@@ -1,4 +1,4 @@
-"""Data sheets: hardware that is not here, as data, every number with its unit and source."""
+"""Data sheets of hardware that is not here; every number has its unit and source."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ SIMULATED_SHEET = "a100"  # whose blocks they are: chosen
 
 @cache
 def device_names() -> tuple[str, ...]:
-    """Every data sheet, by name. The machine that this runs on is "this-cpu" and has none."""
+    """Return the name of every data sheet; the machine that this runs on, "this-cpu", has none."""
     return tuple(
         sorted(p.name.removesuffix(".toml") for p in SHEETS.iterdir() if p.name.endswith(".toml"))
     )
 
 
 def device(name: str) -> Device:
-    """The device of a data sheet by its name, or of one in a file: "my_gpu.toml".
+    """Return the device of a data sheet by its name, or by its file: "my_gpu.toml".
 
-    Raises NoSuchDevice, which names those that there are, and BadSheet where a file is none.
+    Raises:
+        NoSuchDevice: There is no such sheet; the error lists those there are.
+        BadSheet: The file is not a valid sheet.
     """
     if name.endswith(".toml"):
-        return of_ones_own(read_file(Path(name)), Path(name).name)
+        return check_user_device(read_file(Path(name)), Path(name).name)
     if name == SIMULATED:
         return replace(_shipped(SIMULATED_SHEET), name=SIMULATED)
     if name not in device_names():
@@ -49,21 +51,22 @@ def device(name: str) -> Device:
 
 @cache
 def _shipped(name: str) -> Device:
+    """Read a data sheet that ships with Ironworks."""
     return read_sheet((SHEETS / f"{name}.toml").read_text(encoding="utf-8"), name)
 
 
 def unit_word(device: str) -> str:
-    """What one unit of a device is called: a core of a CPU, an SM of a GPU's data sheet."""
+    """Return the word for a unit of a device: "core" for a CPU, "SM" for a GPU's data sheet."""
     name = device.partition(",")[0]  # of a changed one: "this-cpu, changed"
     return "core" if not name or name in HERE or name.startswith("cpu") else "SM"
 
 
-def of_ones_own(device: Device, where: str) -> Device:
-    """A device that does not ship, under a name that is free; BadSheet where it is taken."""
+def check_user_device(device: Device, where: str) -> Device:
+    """Return a user's device unchanged; raise BadSheet if its name is taken."""
     if device.name in (*HERE, *CPUS, SIMULATED, *device_names()):
         raise BadSheet(
             f"{where}: {device.name!r} is the name of another device",
             where=where,
-            found=device.name,
+            actual=device.name,
         )
     return device

@@ -1,5 +1,6 @@
-"""What kernels of one machine spend besides multiplying: the constants of the micro performance
-model (Roller, section 3.3), fitted once a machine.
+"""Overheads of kernels on one machine, in cycles, fitted once a machine.
+
+These are the constants of the micro performance model (Roller, section 3.3).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One kernel that the constants were fitted to: what it took, and what they say it takes."""
+    """A kernel that the constants were fitted to: its measured and its modelled time."""
 
     probe: str
     measured_us: float
@@ -28,19 +29,19 @@ class Fit:
 class Costs:
     """Cycles of one unit, in the order of `NAMES`; the defaults are those of a Zen 5 core.
 
-    Of contractions: a register tile that begins and ends (`tile`), one vector of its sums made
-    zero and stored (`sum`), an entry of the row table (`row`), a row of a register tile that goes
-    through L1 (`edge_row`), and there a vector (`edge_vector`) and an element past the last whole
-    one (`edge_element`). Of copies: an element packed alone (`pack`), turned in a block (`turn`),
-    or a row of blocks that begins (`strip`). Of other loops: an innermost loop that begins (`run`),
-    one operation on a vector (`vector`), on an element past the last whole vector (`element`), a
-    load or store that is not dense, a lane (`strided`), the sum across a vector (`horizontal`), and
-    how much of its listed cycles an elementary function takes (`function`). A task begins in
-    `start`.
+    Of contractions: start and end of a register tile (`tile`), one vector of its sums zeroed and
+    stored (`sum`), an entry of the row table (`row`), a row of a register tile that goes through L1
+    (`edge_row`), and there a vector (`edge_vector`) and an element past the last whole one
+    (`edge_element`). Of copies: an element packed alone (`pack`), transposed in a block (`turn`),
+    or the start of a row of blocks (`strip`). Of other loops: the start of an innermost loop
+    (`run`), one operation on a vector (`vector`), on an element past the last whole vector
+    (`element`), one lane of a load or store that is not dense (`strided`), the sum across a vector
+    (`horizontal`), and the share of its listed cycles that an elementary function takes
+    (`function`). A task starts in `start`.
 
-    Of memory, and not fitted: what a line waits that is not in the nearest cache, and not in the
-    next, with others under way (`misses`); until a page's first line is there, others being under
-    way (`jump`); how many pages a core iterates over at once and still fetches ahead
+    Of memory, and not fitted: the wait for a line that misses the nearest cache, and the next, with
+    other misses in flight (`misses`); the wait for a page's first line, with others in flight
+    (`jump`); the number of pages that a core can stream at once with prefetching
     (`prefetched_pages`); the share of a shared memory's time that computing does not hide, though
     it could (`unhidden`).
     """
@@ -75,13 +76,13 @@ class Costs:
         return tuple(getattr(self, name) for name in NAMES)
 
     def with_values(self, cycles: Sequence[float]) -> Costs:
-        """The same with other cycles, in the order of `NAMES`."""
+        """Return the same with other cycles, in the order of `NAMES`."""
         named: dict[str, Any] = dict(zip(NAMES, cycles, strict=True))
         return replace(self, **named)
 
 
 def costs_from(fields: Mapping[str, Any]) -> Costs:
-    """Costs from what `dataclasses.asdict` made of them, also where it went through JSON."""
+    """Return costs from the result of `dataclasses.asdict`, also after a trip through JSON."""
     named = dict(fields)
     for name in ("stores", "together"):
         named[name] = tuple((str(level), float(x)) for level, x in named[name])

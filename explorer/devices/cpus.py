@@ -1,5 +1,6 @@
-"""CPUs: how many multiply-adds a processor starts in a cycle, and machines that this one may not
-be, for "what would AVX2 print?": this one with other vectors.
+"""CPUs: multiply-adds a cycle of each processor, and this machine with other vectors.
+
+The latter answer questions such as "what would AVX2 print?".
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from explorer.devices.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """float32 elements of a vector register, how many registers there are, and what LLVM calls a
-    processor that has them (the levels of the x86-64 psABI, section 3.1.1).
+    """float32 lanes of a vector register, number of registers, and LLVM's processor.
+
+    The processors are the levels of the x86-64 psABI, section 3.1.1.
     """
 
     lanes: int
@@ -52,28 +54,30 @@ STARTS: Mapping[tuple[str, int], float] = {
 
 
 def fma_per_cycle(target: Target, lanes: int) -> float:
-    """Return how many vector multiply-adds, of so many float32 elements, a core starts in a cycle:
-    by its processor, else what is usual.
+    """Return how many vector multiply-adds of so many float32 lanes a core starts in a cycle.
+
+    Processors that are not listed get the usual number.
     """
     return STARTS.get((target.processor, lanes), USUAL_STARTS[lanes])
 
 
 def like(machine: Device, name: str) -> Device:
-    """A machine with the vectors of one of `CPUS`, its caches and clock as they are."""
-    found = CPUS[name]
+    """Return a machine with the vectors of one of `CPUS`; caches and clock stay."""
+    vectors = CPUS[name]
     return replace(
         machine,
         name=name,
-        lanes=found.lanes,
-        registers=found.registers,
-        fma_per_cycle=fma_per_cycle(machine.target, found.lanes),
-        target=found.target,
+        lanes=vectors.lanes,
+        registers=vectors.registers,
+        fma_per_cycle=fma_per_cycle(machine.target, vectors.lanes),
+        target=vectors.target,
     )
 
 
 def runs_on(device: Device, machine: Device) -> bool:
-    """Whether code for a device runs on a machine: a CPU with no wider vectors, and no feature
-    that the machine has not.
+    """Return True if code for a device runs on a machine.
+
+    The device must be a CPU with no wider vectors and no feature that the machine lacks.
     """
     needed = {f for f in device.target.features if f.startswith("+")}
     return (

@@ -1,11 +1,10 @@
-"""What if the hardware were another one: the figures of a device that may be changed, each with its
-range, and the device that has them.
+"""Changed hardware: the figures of a device that may be changed, with ranges, and the result.
 
     changed(v100, {"units": 160})   ->   twice the multiprocessors before the same memory
 
-What a change leaves as it is is what people mean by it: with more units, memory that all share has
-the bandwidth that it had, and a unit's own memory as much for each; with another clock, kernels
-reach the same share of the peak.
+A change keeps what people expect it to keep. With more units, shared memory has the same bandwidth
+and each unit as much private memory as before; with another clock, kernels reach the same share of
+the peak.
 """
 
 from __future__ import annotations
@@ -91,37 +90,41 @@ COST_SAYS = {
     "jump": "until the first line of a page is there",
     "unhidden": "the share of a shared memory's time that computing does not hide",
 }
-CYCLES = Number(0, 1e6, whole=False)
-SHARE = Number(0, 1, whole=False)
+CYCLES = Number(0, 1e6, is_integer=False)
+SHARE = Number(0, 1, is_integer=False)
 VECTORS = (4, 8, 16)  # lanes that code for a CPU is printed with
-KEPT = ("capability", "bank_bytes")  # what code is printed for, no size or speed
+CODE_FIGURES = ("capability", "bank_bytes")  # what code is printed for, no size or speed
 SUFFIXES = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 AMOUNT = re.compile(r"(\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,2})?) ?(|[KMG]iB)", re.I | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Figures of the device that a model is compiled for, other than they are:
-    `Options({"units": 160, "L2 capacity": 1 << 20})`. Figures of each device: `figures(device)`.
+    """Changed figures of the device that a model is compiled for.
+
+    An example is `Options({"units": 160, "L2 capacity": 1 << 20})`. `figures(device)` lists the
+    figures of a device.
     """
 
     changed: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
-        given: Any = self.changed
-        rows = tuple(given.items()) if isinstance(given, Mapping) else given
+        """Sort the changes, or raise BadOption."""
+        pairs: Any = self.changed
+        rows = tuple(pairs.items()) if isinstance(pairs, Mapping) else pairs
         if not isinstance(rows, tuple) or not all(map(_is_row, rows)):
             raise BadOption(
-                f"hardware.changed is pairs of a figure's name and a number, found {short(given)}",
+                f"hardware.changed is pairs of a figure's name and a number, found {short(pairs)}",
                 where="hardware.changed",
                 expected='{"units": 160}',
-                found=short(given),
+                actual=short(pairs),
             )
         last = {name: float(value) for name, value in rows}
         object.__setattr__(self, "changed", tuple(sorted(last.items())))
 
 
 def _is_row(row: object) -> bool:
+    """Return True if a value is a pair of a name and a finite number."""
     if not isinstance(row, tuple) or len(row) != 2 or not isinstance(row[0], str):
         return False
     number = isinstance(row[1], int | float) and not isinstance(row[1], bool)
@@ -130,9 +133,7 @@ def _is_row(row: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a device: `says` is what it counts and in which unit, `source` where it is
-    from.
-    """
+    """One number of a device: `says` is its meaning and unit, `source` where it is from."""
 
     name: str
     group: str
@@ -143,36 +144,40 @@ class Figure:
 
     @property
     def legal(self) -> str:
-        """What it may be, in words."""
+        """The allowed values in words."""
         low, high = self.number.low, self.number.high
         if self.number.unit == "bytes":
             return "a size such as 256 KiB"
-        if self.number.whole:
+        if self.number.is_integer:
             return f"a whole number from {low:,.0f} to {high:,.0f}"
         least = "a number of at least 0" if low == 0 else "a number above 0"
         return least if high >= UNLIMITED else f"{least}, at most {high:,g}"
 
     def fits(self, value: float) -> bool:
-        """Whether it may have this value."""
-        whole = not self.number.whole or float(value).is_integer()
-        return whole and self.number.low <= value <= self.number.high
+        """Return True if the figure may have this value."""
+        is_integral = not self.number.is_integer or float(value).is_integer()
+        return is_integral and self.number.low <= value <= self.number.high
 
 
 UNLIMITED = 1e9  # a bound that no hardware comes near, which nobody needs to read
 
 
 def figures(device: Device) -> tuple[Figure, ...]:
-    """The numbers of a device that may be changed, as they are now. What costs kernels of a CPU is
-    known of CPUs alone.
+    """Return the changeable numbers of a device at their present values.
+
+    Kernel costs are known for CPUs only.
     """
     sources = dict(device.sources)
     costs = _costs(device.costs) if device.kind == "cpu" else ()
-    found = (*_units(device), *_memory(device), *_overheads(device), *_limits(device), *costs)
-    return tuple(replace(f, source=_source(sources, f)) for f in found)
+    every = (*_units(device), *_memory(device), *_overheads(device), *_limits(device), *costs)
+    return tuple(replace(f, source=_source(sources, f)) for f in every)
 
 
 def _source(sources: Mapping[str, str], f: Figure) -> str:
-    """Where a figure is from: a sheet tells it of each, this machine of all of a kind."""
+    """Return the source of a figure.
+
+    A sheet states one for each figure, this machine one for all of a kind.
+    """
     if f.group == COSTS:
         return sources.get("costs", "")
     part = f.name.rpartition(" ")[2]
@@ -180,39 +185,46 @@ def _source(sources: Mapping[str, str], f: Figure) -> str:
 
 
 def changed(device: Device, changes: Iterable[tuple[str, float]]) -> Device:
-    """The device with other figures, which are of the one that it was changed from, if it was; the
-    device as it is where none is given. They are set in the order of `figures`, whatever theirs.
+    """Return the device with other figures, or unchanged if none is given.
 
-    Raises BadOption, which names the figure, where there is none of that name, where it may not
-    have that value, and where it is more than what it is a part of.
+    Changes of a changed device apply to its base. They are applied in the order of `figures`.
+
+    Raises:
+        BadOption: There is no such figure, the value is out of range, or it exceeds the figure that it is a part of.
     """
     was, wanted = device.base or device, dict(changes)
     if not wanted:
         return device
-    known = {f.name: f for f in figures(was)}
+    figures_by_name = {f.name: f for f in figures(was)}
     for name in wanted:
-        if name not in known:
-            raise _unknown(was, name, known)
-    wanted = {n: wanted[n] for n in known if n in wanted and wanted[n] != known[n].value}
+        if name not in figures_by_name:
+            raise _unknown(was, name, figures_by_name)
+    wanted = {
+        n: wanted[n]
+        for n in figures_by_name
+        if n in wanted and wanted[n] != figures_by_name[n].value
+    }
     if not wanted:
         return was
-    found = was
+    device_now = was
     for name, value in wanted.items():
-        figure = known[name]
+        figure = figures_by_name[name]
         if not figure.fits(value):
             raise _wrong(was, name, figure.legal, value)
         if was.kind == "cpu" and name == "lanes" and value not in VECTORS:
             raise _wrong(was, name, f"{', '.join(map(str, VECTORS))} on a CPU", value)
-        found = _with(found, name, int(value) if figure.number.whole else float(value))
-    for part, whole in WITHIN:
-        most = getattr(found, whole)
-        if most and getattr(found, part) > most:
-            raise _wrong(was, part, f"at most {whole}, which is {most}", getattr(found, part))
-    return replace(found, name=f"{was.name}, changed", base=was)
+        device_now = _with(
+            device_now, name, int(value) if figure.number.is_integer else float(value)
+        )
+    for part, limit in WITHIN:
+        most = getattr(device_now, limit)
+        if most and getattr(device_now, part) > most:
+            raise _wrong(was, part, f"at most {limit}, which is {most}", getattr(device_now, part))
+    return replace(device_now, name=f"{was.name}, changed", base=was)
 
 
 def changes(device: Device) -> Iterator[tuple[str, float, float]]:
-    """The figures that were changed: what they are, and what they were."""
+    """Yield the figures that were changed: name, new value and old value."""
     if device.base is None:
         return
     was = {f.name: f.value for f in figures(device.base)}
@@ -222,14 +234,15 @@ def changes(device: Device) -> Iterator[tuple[str, float, float]]:
 
 
 def amount(text: str) -> float:
-    """The number in a text such as "160", "1.5" or "512 KiB"; ValueError where there is none."""
-    found = AMOUNT.fullmatch(text.strip())
-    if found is None:
+    """Return the number in a text such as "160", "1.5" or "512 KiB"; ValueError without one."""
+    match = AMOUNT.fullmatch(text.strip())
+    if match is None:
         raise ValueError(text)
-    return float(found[1]) * SUFFIXES[found[2].lower()]
+    return float(match[1]) * SUFFIXES[match[2].lower()]
 
 
 def _units(d: Device) -> Iterator[Figure]:
+    """Yield the figures of the units."""
     for name in ("units", "lanes", "registers", "fma_per_cycle", "clock_ghz"):
         number = NUMBERS[name]
         if name == "units" and d.kind == "cpu":
@@ -241,6 +254,7 @@ def _units(d: Device) -> Iterator[Figure]:
 
 
 def _memory(d: Device) -> Iterator[Figure]:
+    """Yield the figures of each memory level."""
     for level in d.levels:
         have = {
             "capacity": level.capacity_bytes or 0,
@@ -255,6 +269,7 @@ def _memory(d: Device) -> Iterator[Figure]:
 
 
 def _overheads(d: Device) -> Iterator[Figure]:
+    """Yield the figures of the runtime's overheads."""
     for name in OVERHEAD:
         if name in NUMBERS or getattr(d, name):
             number = (NUMBERS | LIMITS)[name]
@@ -262,22 +277,25 @@ def _overheads(d: Device) -> Iterator[Figure]:
 
 
 def _limits(d: Device) -> Iterator[Figure]:
+    """Yield the limits of a thread block."""
     if d.kind != "gpu":
         return
-    told = {*OF_ALL_UNITS, *OVERHEAD, *KEPT}
-    for name in ("banks", *(n for n in LIMITS if n not in told)):
+    listed_elsewhere = {*OF_ALL_UNITS, *OVERHEAD, *CODE_FIGURES}
+    for name in ("banks", *(n for n in LIMITS if n not in listed_elsewhere)):
         if value := getattr(d, name):
             number = (NUMBERS | LIMITS)[name]
             yield Figure(name, LIMIT, value, number, SAYS[name])
 
 
 def _costs(costs: Costs) -> Iterator[Figure]:
+    """Yield the costs of kernels."""
     for name in (*NAMES, "jump", "unhidden"):
         number = SHARE if name == "unhidden" else CYCLES
         yield Figure(f"cost {name}", COSTS, getattr(costs, name), number, COST_SAYS[name])
 
 
 def _with(d: Device, name: str, value: Any) -> Device:
+    """Return the device with one figure changed."""
     level, _, part = name.rpartition(" ")
     if level == "cost":
         return replace(d, costs=replace(d.costs, **{part: value}))
@@ -291,13 +309,14 @@ def _with(d: Device, name: str, value: Any) -> Device:
         case "lanes" | "fma_per_cycle" | "clock_ghz":
             by = value / getattr(d, name)
             matrix = d.unit_matrix_gflops * (by if name == "clock_ghz" else 1)
-            found = replace(d, unit_gflops=d.unit_gflops * by, unit_matrix_gflops=matrix)
-            return replace(found, **{name: value})
+            scaled = replace(d, unit_gflops=d.unit_gflops * by, unit_matrix_gflops=matrix)
+            return replace(scaled, **{name: value})
         case _:
             return replace(d, **{name: value})
 
 
 def _with_level(d: Device, level: MemoryLevel, part: str, value: Any) -> Device:
+    """Return the device with one figure of a memory level changed."""
     if part == "bandwidth":
         return _scaled(d, level, value / d.all_gb_per_s(level))
     field = {"capacity": "capacity_bytes", "latency": "latency_ns", "ways": "ways"}[part]
@@ -305,21 +324,22 @@ def _with_level(d: Device, level: MemoryLevel, part: str, value: Any) -> Device:
 
 
 def _with_memory(d: Device, level: MemoryLevel) -> Device:
+    """Return the device with one memory level replaced."""
     levels = tuple(level if m.name == level.name else m for m in d.levels)
     return replace(d, levels=levels)
 
 
 def _scaled(d: Device, level: MemoryLevel, by: float) -> Device:
-    """A memory so many times as fast, for one unit and for all."""
+    """Return the device with one memory faster by a factor, for one unit and for all."""
     together = tuple((n, x * by if n == level.name else x) for n, x in d.costs.together)
     d = replace(d, costs=replace(d.costs, together=together))
     return _with_memory(d, replace(level, alone_gb_per_s=level.alone_gb_per_s * by))
 
 
 def _with_units(d: Device, units: int) -> Device:
-    """More or fewer of the same units: a memory that they share is as fast as it was."""
+    """Return the device with more or fewer units; shared memory keeps its total bandwidth."""
     all_gb: Mapping[str, float] = {m.name: d.all_gb_per_s(m) for m in d.levels if m.shared}
-    found = replace(d, units=units)
+    resized = replace(d, units=units)
     together = dict(d.costs.together)
     for level in d.levels:
         if not level.shared:
@@ -328,26 +348,28 @@ def _with_units(d: Device, units: int) -> Device:
         if d.kind == "cpu":  # one alone has no less than before
             together[level.name] = min(level.alone_gb_per_s, share)
         else:  # a data sheet tells of all together
-            found = _with_memory(found, replace(level, alone_gb_per_s=share))
-    return replace(found, costs=replace(d.costs, together=tuple(together.items())))
+            resized = _with_memory(resized, replace(level, alone_gb_per_s=share))
+    return replace(resized, costs=replace(d.costs, together=tuple(together.items())))
 
 
-def _unknown(d: Device, name: str, known: Iterable[str]) -> BadOption:
-    there = ", ".join(known)
-    hint = did_you_mean(name, known) or f"; there are {there}"
+def _unknown(d: Device, name: str, names: Iterable[str]) -> BadOption:
+    """Return the error for an unknown figure."""
+    there = ", ".join(names)
+    hint = did_you_mean(name, names) or f"; there are {there}"
     return BadOption(
         f"{d.name} has no figure {short(name)} that could be changed{hint}",
         where="hardware",
         expected=there,
-        found=short(name),
+        actual=short(name),
     )
 
 
 def _wrong(d: Device, name: str, wanted: str, value: float) -> BadOption:
+    """Return the error for a value out of range."""
     value = int(value) if float(value).is_integer() else value
     return BadOption(
         f"{name} of {d.name} is {wanted}, found {short(value)}",
         where=f"hardware.{name}",
         expected=wanted,
-        found=short(value),
+        actual=short(value),
     )

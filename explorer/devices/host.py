@@ -1,5 +1,6 @@
-"""What the system says of the processor that is here without running anything: its name, vectors
-and features, caches, clock. Nothing else asks what machine this is.
+"""Properties of this processor that the system reports without running anything.
+
+They are its name, vectors, features, caches and clock. No other module asks which machine this is.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ PLAUSIBLE_GHZ = (0.5, 8.0)
 
 @cache
 def target() -> Target:
-    """The processor, with all features that code may use here."""
+    """Return the processor with all features that code may use here."""
     features = str(llvm.get_host_cpu_features().flatten()).split(",")
     return Target(str(llvm.get_host_cpu_name()), tuple(sorted(filter(None, features))))
 
 
 def lanes() -> int:
-    """float32 elements of a vector register."""
+    """Return the float32 lanes of a vector register."""
     features = llvm.get_host_cpu_features()
     if features.get("avx512f"):
         return 16
@@ -40,50 +41,53 @@ def lanes() -> int:
 
 
 def registers() -> int:
-    """Vector registers that code may use."""
+    """Return the number of vector registers that code may use."""
     return 32 if lanes() == 16 or not is_x86() else 16
 
 
 def is_x86() -> bool:
-    """Whether this is an x86 processor."""
+    """Return True on an x86 processor."""
     return "x86" in llvm.get_default_triple()
 
 
 def cache_bytes() -> dict[str, int]:
-    """The size of each data cache, as the kernel tells it, else a common one; of the last level no
-    more than the cores that share it can have.
+    """Return the size of each data cache, as the kernel reports it, or a common one.
+
+    The last level is limited to what the cores that share it can have.
     """
-    found = {f"L{n}": size for n, size in DEFAULT_BYTES.items()}
+    sizes = {f"L{n}": size for n, size in DEFAULT_BYTES.items()}
     for level, entry in _data_caches():
-        text = _told(entry / "size")
+        text = _read_text(entry / "size")
         if text[-1:] in ("K", "M") and text[:-1].isdigit():
-            found[level] = int(text[:-1]) << (10 if text[-1] == "K" else 20)
+            sizes[level] = int(text[:-1]) << (10 if text[-1] == "K" else 20)
             if level == "L3":
                 most = MOST_L3_BYTES_PER_CORE * _sharing(entry)
-                found[level] = min(found[level], max(most, found["L2"]))
-    return found
+                sizes[level] = min(sizes[level], max(most, sizes["L2"]))
+    return sizes
 
 
 def _sharing(entry: Path) -> int:
-    """How many of our cores share a cache: the kernel's list is such as 0-3,8."""
-    spans = [part.partition("-") for part in _told(entry / "shared_cpu_list").split(",")]
-    known = [(a, b or a) for a, _, b in spans if a.isdigit() and (b or a).isdigit()]
-    return max(1, sum(int(b) - int(a) + 1 for a, b in known))
+    """Return how many of this machine's cores share a cache; the kernel's list is such as 0-3,8."""
+    spans = [part.partition("-") for part in _read_text(entry / "shared_cpu_list").split(",")]
+    ranges = [(a, b or a) for a, _, b in spans if a.isdigit() and (b or a).isdigit()]
+    return max(1, sum(int(b) - int(a) + 1 for a, b in ranges))
 
 
 def cache_ways() -> dict[str, int]:
-    """How many lines a set of each data cache holds, where the kernel tells it."""
-    told = {level: _told(entry / "ways_of_associativity") for level, entry in _data_caches()}
-    return {level: int(text) for level, text in told.items() if text.isdigit() and int(text)}
+    """Return the associativity of each data cache that the kernel reports."""
+    texts = {level: _read_text(entry / "ways_of_associativity") for level, entry in _data_caches()}
+    return {level: int(text) for level, text in texts.items() if text.isdigit() and int(text)}
 
 
 def _data_caches() -> Iterator[tuple[str, Path]]:
+    """Yield name and folder of each data cache."""
     for entry in sorted(CACHES.glob("index*")) if CACHES.is_dir() else ():
-        if _told(entry / "type") in ("Data", "Unified"):
-            yield f"L{_told(entry / 'level')}", entry
+        if _read_text(entry / "type") in ("Data", "Unified"):
+            yield f"L{_read_text(entry / 'level')}", entry
 
 
-def _told(path: Path) -> str:
+def _read_text(path: Path) -> str:
+    """Return the text of a file of the system, or ""."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -91,17 +95,20 @@ def _told(path: Path) -> str:
 
 
 def clock_ghz() -> float:
-    """The highest clock that the system tells, else the one in the processor's name, else of a
-    virtual machine the constant one, else a common one; never that of the moment, which would make
-    two plans of one.
+    """Return the clock in GHz.
+
+    It is the highest clock that the system reports, else the one in the processor's name, else the
+    constant one of a virtual machine, else a common one. The momentary clock is never used: it
+    would make two plans of one.
     """
-    for found in (_highest_ghz(), _ghz_in_name(), _constant_ghz()):
-        if PLAUSIBLE_GHZ[0] <= found <= PLAUSIBLE_GHZ[1]:
-            return round(found, 3)
+    for ghz in (_highest_ghz(), _ghz_in_name(), _constant_ghz()):
+        if PLAUSIBLE_GHZ[0] <= ghz <= PLAUSIBLE_GHZ[1]:
+            return round(ghz, 3)
     return DEFAULT_GHZ
 
 
 def _highest_ghz() -> float:
+    """Return the highest clock that the system reports, or 0."""
     try:
         return int(FREQUENCY.read_text("ascii")) / 1e6
     except (OSError, ValueError):
@@ -109,31 +116,32 @@ def _highest_ghz() -> float:
 
 
 def _ghz_in_name() -> float:
-    found = re.search(r"@ (\d+\.\d+)GHz", cpu_name())
-    return float(found[1]) if found else 0.0
+    """Return the clock in the processor's name, or 0."""
+    match = re.search(r"@ (\d+\.\d+)GHz", cpu_name())
+    return float(match[1]) if match else 0.0
 
 
 def _constant_ghz() -> float:
-    """The nominal clock, that of the time stamp counter, where a virtual machine tells no other."""
-    flags = _about("flags").split()
+    """Return the nominal clock (that of the time stamp counter) of a virtual machine, or 0."""
+    flags = _cpuinfo("flags").split()
     if "hypervisor" not in flags or "aperfmperf" in flags:  # the latter tells the clock of now
         return 0.0
     try:
-        return float(_about("cpu MHz")) / 1e3
+        return float(_cpuinfo("cpu MHz")) / 1e3
     except ValueError:
         return 0.0
 
 
 def cpu_name() -> str:
-    """The processor as it calls itself, else as LLVM knows it."""
-    return _about("model name") or str(llvm.get_host_cpu_name())
+    """Return the processor's own name, or LLVM's name for it."""
+    return _cpuinfo("model name") or str(llvm.get_host_cpu_name())
 
 
-def _about(name: str) -> str:
-    """What the system says of the first core under this name, "" where it says nothing."""
+def _cpuinfo(name: str) -> str:
+    """Return a field of the first core in /proc/cpuinfo, or ""."""
     try:
         lines = CPUINFO.read_text().splitlines()
     except OSError:
         return ""
-    found = (line.partition(":") for line in lines)
-    return next((" ".join(text.split()) for key, _, text in found if key.strip() == name), "")
+    fields = (line.partition(":") for line in lines)
+    return next((" ".join(text.split()) for key, _, text in fields if key.strip() == name), "")

@@ -1,4 +1,4 @@
-"""What hardware can do, as data: memory levels, units, limits. Every number names its unit."""
+"""Capabilities of hardware as data: memory levels, units, limits. Every number names its unit."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ FAR_WAYS = 16  # of L2, in Zen 5 and Skylake's server parts: AMD 58455, 2.6; Int
 
 @dataclass(frozen=True, slots=True)
 class MemoryLevel:
-    """One memory, as one unit sees it. `shared`: all units share it; the last level has no capacity
-    that limits. `ways`: lines that one set of a cache holds; `latency_ns`: until a load from it can
-    be used; 0 where they are not known.
+    """One memory, as one unit sees it.
 
-    `alone_gb_per_s` is what one unit reads while no other does, and seldom what a time is made of:
-    `Device.each_gb_per_s` and `Device.all_gb_per_s` say what units read at the same time.
+    `shared`: all units share it; the last level has no capacity limit. `ways`: lines in one set of
+    a cache; `latency_ns`: time until a loaded value can be used; 0 if unknown.
+
+    `alone_gb_per_s` is the bandwidth of one unit while no other reads, which seldom determines a
+    time: `Device.each_gb_per_s` and `Device.all_gb_per_s` are the bandwidths when units read at the
+    same time.
     """
 
     name: str
@@ -38,21 +40,20 @@ class MemoryLevel:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A machine: equal units beside each other over memory levels, nearest first.
+    """A machine: equal units over memory levels, nearest first.
 
-    `lanes`: float32 elements of a vector register (or threads of a warp); `fma_per_cycle`: vector
-    fused multiply-adds that a unit starts in a cycle. `task_ns`, `barrier_us`, `launch_us`: what
-    the runtime adds per task, barrier and launch.
+    `lanes`: float32 lanes of a vector register (or threads of a warp); `fma_per_cycle`: vector
+    fused multiply-adds that a unit starts in a cycle. `task_ns`, `barrier_us`, `launch_us`:
+    overheads of the runtime for each task, barrier and launch.
 
-    What limits tiles on a GPU (0: no such limit, or not known): threads, registers and shared bytes
-    of a block; elements of a thread's register tile; warp schedulers, threads, blocks, shared bytes
-    and registers of a unit; bytes of a bank, and of the least that memory moves.
-    `unit_gflops`: what kernels reach on one unit. `thread_loads`: 4-byte loads that a thread
-    has under way; `pipeline_cycles`: until the result of a multiply-add can be used; `phase_ns`:
-    what a block takes from one thing that its threads do to the next, 0 where that is not known.
-    `unit_matrix_gflops`: what products of 16-bit floats that are summed in float32 reach on the
-    matrix units of one unit, 0 where there are none.
-    `capability`: tenths of what NVIDIA calls a GPU's compute capability, 0 where it has none.
+    Limits of tiles on a GPU (0: no limit, or unknown): threads, registers and shared bytes of a
+    block; elements of a thread's register tile; warp schedulers, threads, blocks, shared bytes and
+    registers of a unit; bytes of a bank, and of the smallest memory transaction. `unit_gflops`:
+    throughput that kernels reach on one unit. `thread_loads`: 4-byte loads that a thread has in
+    flight; `pipeline_cycles`: latency of a multiply-add; `phase_ns`: time between two phases of a
+    block, 0 if unknown. `unit_matrix_gflops`: throughput of 16-bit products with float32 sums on
+    the matrix units of one unit, 0 without matrix units. `capability`: ten times NVIDIA's compute
+    capability of a GPU, 0 without one.
     """
 
     name: str
@@ -92,56 +93,61 @@ class Device:
     base: Device | None = field(default=None, repr=False, compare=False)  # what it was changed from
 
     def __str__(self) -> str:
+        """Return the name, the units and the memory levels."""
         levels = ", ".join(_level(m) for m in self.levels)
         return f"{self.name}: {counted(self.units, self.unit_word)}, {levels}"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the device as one line; its full repr is part of keys."""
         printer.text(str(self))  # its repr, all of it, is part of keys
 
     @property
     def unit_word(self) -> str:
-        """What one unit is called: core of a CPU, SM (streaming multiprocessor) of a GPU."""
+        """The word for a unit: core of a CPU, SM (streaming multiprocessor) of a GPU."""
         return "SM" if self.kind == "gpu" else "core"
 
     @property
     def is_this_cpu(self) -> bool:
-        """Whether it is the machine that this runs on, or that with other figures: an experiment
-        whose code runs here, with predictions for what is not here.
+        """True for the machine that this runs on, also with changed figures.
+
+        The latter is an experiment: code runs here, and predictions are for the changed hardware.
         """
         return (self.base or self).name == THIS_CPU
 
     @property
     def takes_cuda(self) -> bool:
-        """Whether Numba makes code for it as a GPU: it has a compute capability."""
+        """True if Numba generates CUDA code for it: it has a compute capability."""
         return self.capability > 0
 
     @property
     def peak_gflops_per_unit(self) -> float:
-        """float32 operations of one unit, a fused multiply-add counted as two, in GFLOP/s."""
+        """float32 operations of one unit in GFLOP/s; a fused multiply-add counts as two."""
         return 2.0 * self.lanes * self.fma_per_cycle * self.clock_ghz
 
     @property
     def reached_gflops_per_unit(self) -> float:
-        """What kernels reach of one unit, in GFLOP/s: the peak where nothing is known."""
+        """Throughput that kernels reach on one unit in GFLOP/s; the peak if it is unknown."""
         return self.unit_gflops or self.peak_gflops_per_unit
 
     @property
     def sustained_gflops(self) -> float:
-        """What kernels reach on all units; 0 where nothing is known."""
+        """Throughput that kernels reach on all units in GFLOP/s; 0 if unknown."""
         return self.unit_gflops * self.units
 
     @property
     def matrix_gflops(self) -> float:
-        """What products reach on the matrix units of all units; 0 where there are none."""
+        """Throughput of the matrix units of all units in GFLOP/s; 0 without matrix units."""
         return self.unit_matrix_gflops * self.units
 
     def level(self, name: str) -> MemoryLevel:
-        """The memory level of that name."""
+        """Return the memory level of that name."""
         return next(m for m in self.levels if m.name == name)
 
     def ways(self, level: MemoryLevel) -> int:
-        """Lines that one set of a cache holds. Where it does not say: the nearest is indexed before
-        translation, so that its sets are a page.
+        """Return the associativity of a cache.
+
+        If it is unknown, the nearest cache is taken to be indexed before translation, so its sets
+        span a page.
         """
         if level.ways or level.name != self.levels[0].name:
             return level.ways or FAR_WAYS
@@ -149,29 +155,34 @@ class Device:
 
     @property
     def cached_bytes(self) -> int:
-        """What the largest cache holds; what is larger than that comes from memory whenever it is
-        read, and 0 where there is none.
+        """Capacity of the largest cache; 0 without one.
+
+        Larger data comes from memory whenever it is read.
         """
         return max((m.capacity_bytes or 0 for m in self.levels[:-1]), default=0)
 
     def each_gb_per_s(self, level: MemoryLevel) -> float:
-        """What every unit reads from a level while all of them do, in GB/s: as it was measured,
-        else as much as one alone. A data sheet tells of all units: one alone has its even share.
+        """Return the bandwidth in GB/s of each unit while all of them read from a level.
+
+        It is the measured one, else that of one unit alone. A data sheet states the bandwidth of
+        all units: each has an even share.
         """
         together = self.costs.together if self.units > 1 else ()
         return next((each for name, each in together if name == level.name), level.alone_gb_per_s)
 
     def all_gb_per_s(self, level: MemoryLevel) -> float:
-        """What all units together read from a level, in GB/s."""
+        """Return the bandwidth in GB/s of all units together from a level."""
         return self.each_gb_per_s(level) * max(1, self.units)
 
 
 def _level(memory: MemoryLevel) -> str:
+    """Format a memory level."""
     capacity = "" if memory.capacity_bytes is None else f" {size(memory.capacity_bytes)}"
     return f"{memory.name}{capacity}"
 
 
 def _text(device: Device) -> str:
+    """Return a device as text."""
     return repr(device)
 
 

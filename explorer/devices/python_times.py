@@ -1,4 +1,4 @@
-"""What Python takes between launches on one machine."""
+"""Times that Python takes between launches on one machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PythonTimes:
-    """Microseconds of NumPy's copy of a small array (`copy_us`), of a look at a scalar (`look_us`),
-    of the way to what is launched within a call that Python follows (`region_us`), and from a
-    launch to a library's code and back (`library_us`).
+    """Overheads of Python in microseconds.
+
+    `copy_us`: NumPy's copy of a small array. `look_us`: reading a scalar. `region_us`: launching
+    within a call that Python executes. `library_us`: calling a library and returning.
 
     The defaults are those of CPython 3.11 on a Zen 5 core: `tests.benchmarks.control_schedules`.
     """

@@ -1,5 +1,7 @@
-"""A data sheet in TOML as a device. It is read as untrusted input: every number has its unit, its
-source and a range, and nothing stands in it that nobody reads.
+"""Reader of data sheets in TOML.
+
+A sheet is untrusted input: every number has its unit, its source and a range, and unknown keys are
+refused.
 """
 
 from __future__ import annotations
@@ -26,23 +28,26 @@ LEVEL = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """What a number may be: its least and greatest value, how its unit begins ("": anyhow), and
-    whether it is whole. `all_units`: its unit says that it is of all units together.
+    """Range of a number, the start of its unit ("" for any), and if it must be an integer.
+
+    `all_units`: the unit must state that it is of all units together.
     """
 
     low: float
     high: float
     unit: str = ""
-    whole: bool = True
+    is_integer: bool = True
     all_units: bool = False
 
 
 def _positive(high: float, unit: str, all_units: bool = False) -> Number:
-    return Number(1e-6, high, unit, whole=False, all_units=all_units)
+    """Return the range of a positive real number."""
+    return Number(1e-6, high, unit, is_integer=False, all_units=all_units)
 
 
 def _time(unit: str) -> Number:
-    return Number(0, 1e9, unit, whole=False)
+    """Return the range of a time."""
+    return Number(0, 1e9, unit, is_integer=False)
 
 
 NUMBERS = {
@@ -92,7 +97,7 @@ WITHIN = (
 
 
 def read_file(path: Path) -> Device:
-    """The device of a sheet in a file; BadSheet says what is wrong with it."""
+    """Read a data sheet from a file; raise BadSheet if it is invalid."""
     shown = path.name
     if not path.is_file():
         _wrong(shown, "there is no such file")
@@ -106,17 +111,19 @@ def read_file(path: Path) -> Device:
 
 
 def read_sheet(text: str, where: str = "the data sheet") -> Device:
-    """A device from a data sheet in TOML, where bandwidths are of all units, not of one. With
-    `like = "v100"` it says only what is different there.
+    """Return the device of a data sheet in TOML; bandwidths in it are of all units together.
 
-    Raises BadSheet where a number is missing, has another unit or is out of its range.
+    With `like = "v100"` it states only the differences.
+
+    Raises:
+        BadSheet: A number is missing, has another unit or is out of range.
     """
     try:
         sheet: Mapping[str, Any] = tomllib.loads(text)
     except Exception as problem:  # nesting that is too deep is no error of TOML's
         words = f"{type(problem).__name__}: {problem}"[:LONGEST]
         raise BadSheet(f"{where}: it is no TOML: {words}", where=where) from None
-    sheet = _whole(sheet, where)
+    sheet = _completed(sheet, where)
     _check(sheet, where)
     units = sheet["units"]["value"]
     return Device(
@@ -124,51 +131,56 @@ def read_sheet(text: str, where: str = "the data sheet") -> Device:
         kind=sheet["kind"],
         levels=tuple(_level(level, units) for level in sheet["levels"]),
         sources=tuple(_sources(sheet)),
-        **{_field(name): _of_device(name, sheet[name]["value"], units) for name in _given(sheet)},
+        **{
+            _field(name): _of_device(name, sheet[name]["value"], units)
+            for name in _number_names(sheet)
+        },
     )
 
 
 def _field(name: str) -> str:
+    """Return the name of the device's field for a number."""
     return OF_ALL_UNITS.get(name, name)
 
 
 def _of_device(name: str, value: Any, units: int) -> Any:
-    """A sheet says of all units together what a device knows of one."""
+    """Convert a figure of all units to that of one unit, where the device has the latter."""
     return value / units if name in OF_ALL_UNITS else value
 
 
-def _whole(sheet: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """What a sheet does not say itself stands in the one that it is `like`."""
+def _completed(sheet: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Complete a sheet by the one that it is `like`."""
     if "like" not in sheet:
         return sheet
     like = sheet["like"]
-    known = [p.name.removesuffix(".toml") for p in SHEETS.iterdir() if p.name.endswith(".toml")]
-    if like not in known:
-        _wrong(where, f"like is one of {', '.join(sorted(known))}, found {short(like)}")
-    given = tomllib.loads((SHEETS / f"{like}.toml").read_text(encoding="utf-8"))
+    names = [p.name.removesuffix(".toml") for p in SHEETS.iterdir() if p.name.endswith(".toml")]
+    if like not in names:
+        _wrong(where, f"like is one of {', '.join(sorted(names))}, found {short(like)}")
+    base = tomllib.loads((SHEETS / f"{like}.toml").read_text(encoding="utf-8"))
     own = {name: value for name, value in sheet.items() if name != "like"}
     for name in OF_ALL_UNITS:
-        if "units" in own and name in given:
-            given[name] = _of_other_units(given, name, own["units"])
-    return {n: v for n, v in given.items() if n not in ("name", "title")} | own
+        if "units" in own and name in base:
+            base[name] = _of_other_units(base, name, own["units"])
+    return {n: v for n, v in base.items() if n not in ("name", "title")} | own
 
 
-def _of_other_units(given: Mapping[str, Any], name: str, units: Any) -> Any:
-    """What kernels reach where there are more or fewer of the same units."""
-    reached = given[name]
+def _of_other_units(base: Mapping[str, Any], name: str, units: Any) -> Any:
+    """Scale a figure of all units to another number of units."""
+    reached = base[name]
     count = units.get("value") if isinstance(units, dict) else None
     if not isinstance(count, int) or isinstance(count, bool):
         return reached  # what is wrong with it is told when it is checked
-    value = reached["value"] * count / given["units"]["value"]
+    value = reached["value"] * count / base["units"]["value"]
     return {**reached, "value": value, "source": f"{reached['source']}; as many a unit"}
 
 
-def _given(sheet: Mapping[str, Any]) -> tuple[str, ...]:
-    """The numbers of a sheet: all of `NUMBERS`, and those of `LIMITS` that it has."""
+def _number_names(sheet: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of a sheet's numbers: all of `NUMBERS`, and its own of `LIMITS`."""
     return (*NUMBERS, *(name for name in LIMITS if name in sheet))
 
 
 def _level(level: Mapping[str, Any], units: int) -> MemoryLevel:
+    """Read a memory level."""
     capacity = level.get("capacity")
     return MemoryLevel(
         level["name"],
@@ -182,7 +194,8 @@ def _level(level: Mapping[str, Any], units: int) -> MemoryLevel:
 
 
 def _sources(sheet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in _given(sheet):
+    """Yield the source of each number."""
+    for name in _number_names(sheet):
         yield name, f"{sheet[name]['unit']}: {sheet[name]['source']}"
     for level in sheet["levels"]:
         for part in ("capacity", "bandwidth", "latency", "line", "ways"):
@@ -195,11 +208,13 @@ def _sources(sheet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _wrong(where: str, words: str) -> NoReturn:
+    """Raise BadSheet."""
     raise BadSheet(f"{where}: {words}", where=where)
 
 
 def _check(sheet: Mapping[str, Any], where: str) -> None:
-    _known(sheet, {"name", "title", "kind", "levels", *NUMBERS, *LIMITS}, where, "")
+    """Check every entry of a sheet."""
+    _refuse_unknown(sheet, {"name", "title", "kind", "levels", *NUMBERS, *LIMITS}, where, "")
     _text(sheet, "name", where, NAME, "a short word of a-z, 0-9, - and _")
     _text(sheet, "title", where)
     if sheet.get("kind") not in ("cpu", "gpu"):
@@ -209,20 +224,21 @@ def _check(sheet: Mapping[str, Any], where: str) -> None:
             _number(sheet.get(name), number, f"{where}: {name}")
     if sheet["kind"] == "cpu" and sheet["units"]["value"] > MOST_CORES:
         _wrong(where, f"a CPU has at most {MOST_CORES} units, found {sheet['units']['value']}")
-    for part, whole in WITHIN:
-        if part in sheet and whole in sheet and sheet[part]["value"] > sheet[whole]["value"]:
-            _wrong(where, f"{part} is more than {whole}")
+    for part, limit in WITHIN:
+        if part in sheet and limit in sheet and sheet[part]["value"] > sheet[limit]["value"]:
+            _wrong(where, f"{part} is more than {limit}")
     _check_levels(sheet.get("levels"), sheet["units"]["value"], where)
 
 
 def _check_levels(levels: Any, units: int, where: str) -> None:
+    """Check the memory levels."""
     if not isinstance(levels, list) or not 2 <= len(levels) <= MOST_LEVELS:
         _wrong(where, f"levels are 2 to {MOST_LEVELS} memories, nearest first")
     for n, level in enumerate(levels):
         at = f"{where}: level {n + 1}"
         if not isinstance(level, dict):
             _wrong(at, f"it is a table, found {short(level)}")
-        _known(level, {"name", "note", "shared", *LEVELS}, at, "")
+        _refuse_unknown(level, {"name", "note", "shared", *LEVELS}, at, "")
         _text(level, "name", at, LEVEL, "a word like L1 or DRAM")
         if "note" in level:
             _text(level, "note", at)
@@ -242,7 +258,8 @@ def _check_levels(levels: Any, units: int, where: str) -> None:
         _wrong(where, f"two levels have one name: {', '.join(names)}")
 
 
-def _known(table: Mapping[str, Any], names: set[str], where: str, prefix: str) -> None:
+def _refuse_unknown(table: Mapping[str, Any], names: set[str], where: str, prefix: str) -> None:
+    """Refuse unknown keys."""
     for name in table:
         if name not in names:
             near = did_you_mean(name, names)
@@ -250,13 +267,14 @@ def _known(table: Mapping[str, Any], names: set[str], where: str, prefix: str) -
 
 
 def _number(entry: Any, number: Number, where: str) -> None:
+    """Check an entry for a number: value, unit and source."""
     if not isinstance(entry, dict):
         form = '{ value = 80, unit = "...", source = "..." }'
         _wrong(where, f"it is {form}, found {'nothing' if entry is None else short(entry)}")
-    _known(entry, {"value", "unit", "source"}, where, "")
+    _refuse_unknown(entry, {"value", "unit", "source"}, where, "")
     value = entry.get("value")
     if not _fits(value, number):
-        kind = "a whole number" if number.whole else "a number"
+        kind = "a whole number" if number.is_integer else "a number"
         low, high = (f"{v:g}" if v > 1e9 else f"{v}" for v in (number.low, number.high))
         _wrong(where, f"it is {kind} from {low} to {high}, found {short(value)}")
     for part in ("unit", "source"):
@@ -268,7 +286,8 @@ def _number(entry: Any, number: Number, where: str) -> None:
 
 
 def _fits(value: Any, number: Number) -> bool:
-    kinds = (int,) if number.whole else (int, float)
+    """Return True if a value is in range."""
+    kinds = (int,) if number.is_integer else (int, float)
     return type(value) in kinds and number.low <= value <= number.high
 
 
@@ -279,6 +298,7 @@ def _text(
     form: re.Pattern[str] | None = None,
     words: str = f"at most {LONGEST} printable characters",
 ) -> None:
+    """Check a text."""
     value = table.get(name)
     fits = isinstance(value, str) and 0 < len(value) <= LONGEST and value.isprintable()
     if not fits or (form is not None and not form.fullmatch(str(value))):
@@ -286,7 +306,7 @@ def _text(
 
 
 def short(value: object) -> str:
-    """A value in a sentence, however long it is."""
+    """Format a value for a sentence, shortened if it is long."""
     if value is None:
         return "nothing"
     if isinstance(value, int) and value.bit_length() > 200:

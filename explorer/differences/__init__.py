@@ -1,6 +1,6 @@
-"""What two programs have different, by structure: what was added, removed, changed and moved.
+"""Structural difference of two programs: what was added, removed, changed and moved.
 
-Names of values tell nothing, nor do lines: a binding of one program is paired with that of the
-other that computes the same of the same, then with one that is read alike, then with one that comes
-from the same source operators. What is paired and equal is no difference.
+Names of values and lines of text do not matter. A binding is paired with one that computes the same
+from the same inputs, then with one that is used alike, then with one from the same source
+operators. A pair that is equal is no difference.
 """

@@ -1,6 +1,4 @@
-"""Numbers for bindings: equal numbers compute the same of the inputs, or are read in the same way
-up to the outputs.
-"""
+"""Value numbering: equal numbers compute the same from the inputs, or are used alike."""
 
 from __future__ import annotations
 
@@ -10,12 +8,13 @@ from collections.abc import Callable, Hashable, Sequence
 from explorer.differences.listed import Listed, Node, Source
 
 
-class Made:
-    """Of each binding a number that stands for all that it computes, from the inputs on."""
+class ForwardNumbers:
+    """Forward value numbers: each stands for all that a binding computes from the inputs."""
 
     def __init__(self, of: Listed, number: Callable[[Hashable], int]) -> None:
+        """Number the bindings of a program; `number` gives equal keys equal numbers."""
         self.of, self.number = of, number
-        self.found: dict[int, int] = {}
+        self.numbers: dict[int, int] = {}
         self.begun: set[str] = set()
         self.bodies: dict[str, int] = {}
         self.starts: dict[str, list[Node]] = defaultdict(list)
@@ -23,12 +22,13 @@ class Made:
             self.starts[node.function.name].append(node)
 
     def all(self) -> Sequence[int]:
+        """Return the number of every binding."""
         for function in self.of.program.functions:
             self._body(function.name)
-        return [self.found[n.at] for n in self.of.nodes]
+        return [self.numbers[n.at] for n in self.of.nodes]
 
     def _body(self, name: str) -> int:
-        """What a function computes of its parameters; a recursion is known by its name alone."""
+        """Return the number of a function; a recursive call is numbered by name."""
         if name in self.bodies:
             return self.bodies[name]
         if name in self.begun:
@@ -37,43 +37,47 @@ class Made:
         for node in self.starts[name]:
             inner = tuple(self._body(f) for f in node.binding.calls)
             sources = tuple(map(self._source, node.sources))
-            self.found[node.at] = self.number((node.does, sources, inner))
+            self.numbers[node.at] = self.number((node.does, sources, inner))
         outputs = tuple(map(self._source, self.of.outputs[name]))
         self.bodies[name] = self.number(("body", outputs))
         return self.bodies[name]
 
     def _source(self, source: Source) -> Hashable:
+        """Return the key of an operand."""
         kind, at, k = source
         if kind == "value":
-            return (self.found.get(int(at), -1), k)
+            return (self.numbers.get(int(at), -1), k)
         if kind == "input":
             main = at == self.of.program.main.name
             return (kind, main, k)
         return source
 
 
-class Read:
-    """Of each binding a number that stands for all that is made of it, up to the outputs; None for
-    one that nothing comes of.
+class BackwardNumbers:
+    """Backward value numbers: each stands for all uses of a binding, up to the outputs.
+
+    A binding without uses has None.
     """
 
     def __init__(self, of: Listed, number: Callable[[Hashable], int]) -> None:
+        """Number the bindings of a program; `number` gives equal keys equal numbers."""
         self.of, self.number = of, number
 
     def all(self) -> Sequence[int | None]:
+        """Return the number of every binding."""
         main = self.of.program.main.name
-        given: dict[int, list[Hashable]] = defaultdict(list)
+        output_uses: dict[int, list[Hashable]] = defaultdict(list)
         for name, sources in self.of.outputs.items():
             for place, (kind, at, k) in enumerate(sources):
                 if kind == "value":
-                    given[int(at)].append(("output", name == main, place, k))
-        found: list[int | None] = [None] * len(self.of.nodes)
+                    output_uses[int(at)].append(("output", name == main, place, k))
+        numbers: list[int | None] = [None] * len(self.of.nodes)
         for node in reversed(self.of.nodes):
-            readers: list[Hashable] = list(given.get(node.at, ()))
+            readers: list[Hashable] = list(output_uses.get(node.at, ()))
             for reader, place, k in self.of.readers[node.at]:
-                if (mine := found[reader]) is not None:
+                if (mine := numbers[reader]) is not None:
                     readers.append(("reader", mine, place, k))
             if readers:
                 key = (node.does, tuple(sorted(readers, key=repr)))
-                found[node.at] = self.number(key)
-        return found
+                numbers[node.at] = self.number(key)
+        return numbers

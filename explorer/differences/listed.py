@@ -1,4 +1,4 @@
-"""A program as a list of its bindings, with where each value comes from and who reads it."""
+"""A program as a list of bindings, with the source and the readers of each value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAMPLED = 512  # elements by which constants are told apart before all are compa
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A binding in its function: what it does, and the source of each value that it reads."""
+    """A binding in its function: its signature, and the source of each operand."""
 
     at: int
     function: Function
@@ -30,9 +30,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The bindings of all functions in order. `readers` are of each binding those that read it,
-    with the place among what they read and which result; `outputs` of each function the sources of
-    what it gives; `callers` of each function that one binding alone runs, once, that binding.
+    """The bindings of all functions in order.
+
+    `readers` lists for each binding the reader, the operand's position and the result's number;
+    `outputs` lists for each function the sources of its results; `callers` maps each function with
+    a single call site to its binding.
     """
 
     program: Program
@@ -43,60 +45,69 @@ class Listed:
 
 
 def listed(program: Program, constants: Mapping[str, int]) -> Listed:
-    """A program, its constants known by numbers."""
+    """List a program, with constants identified by numbers."""
     nodes: list[Node] = []
     outputs: dict[str, tuple[Source, ...]] = {}
     callers: dict[str, list[int]] = {}
     shared = {name: ("constant", "", number) for name, number in constants.items()}
     for function in program.functions:
-        known: dict[str, Source] = dict(shared)
-        known |= {p.name: ("input", function.name, k) for k, p in enumerate(function.params)}
+        sources_by_name: dict[str, Source] = dict(shared)
+        sources_by_name |= {
+            p.name: ("input", function.name, k) for k, p in enumerate(function.params)
+        }
         for binding in function.body:
             at = len(nodes)
-            sources = tuple([known.get(v.name, ("unknown", v.name, 0)) for v in binding.reads])
+            sources = tuple(
+                [sources_by_name.get(v.name, ("unknown", v.name, 0)) for v in binding.reads]
+            )
             nodes.append(Node(at, function, binding, signature(binding), sources))
-            known |= {v.name: ("value", at, k) for k, v in enumerate(binding.vars)}
+            sources_by_name |= {v.name: ("value", at, k) for k, v in enumerate(binding.vars)}
             for name in binding.calls:
                 callers.setdefault(name, []).append(at)
         missing: Source = ("unknown", function.name, 0)
-        outputs[function.name] = tuple(known.get(v.name, missing) for v in function.outputs)
+        outputs[function.name] = tuple(
+            sources_by_name.get(v.name, missing) for v in function.outputs
+        )
     once = {name: at for name, (at, *more) in callers.items() if not more}
     return Listed(program, tuple(nodes), _readers(nodes), outputs, once)
 
 
 def _readers(nodes: list[Node]) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-    found: list[list[tuple[int, int, int]]] = [[] for _ in nodes]
+    """Return the readers of each binding."""
+    readers: list[list[tuple[int, int, int]]] = [[] for _ in nodes]
     for node in nodes:
         for place, (kind, at, k) in enumerate(node.sources):
             if kind == "value":
-                found[int(at)].append((node.at, place, k))
-    return tuple(map(tuple, found))
+                readers[int(at)].append((node.at, place, k))
+    return tuple(map(tuple, readers))
 
 
 def numbered(before: Program, after: Program) -> tuple[dict[str, int], dict[str, int]]:
-    """The constants of both programs by numbers, equal ones by the same."""
-    known: dict[int, int] = {}
+    """Number the constants of both programs; equal ones have equal numbers."""
+    by_identity: dict[int, int] = {}
     alike: dict[tuple[object, ...], list[tuple[int, Constant]]] = {}
     count = 0
 
     def number(constant: Constant) -> int:
+        """Return the number of a constant."""
         nonlocal count
-        found = known.get(id(constant))
-        if found is not None:
-            return found
+        matching = by_identity.get(id(constant))
+        if matching is not None:
+            return matching
         bucket = alike.setdefault(_sample(constant), [])
-        found = next((n for n, other in bucket if _same(constant, other)), None)
-        if found is None:
-            found, count = count, count + 1
-            bucket.append((found, constant))
-        known[id(constant)] = found
-        return found
+        matching = next((n for n, other in bucket if _same(constant, other)), None)
+        if matching is None:
+            matching, count = count, count + 1
+            bucket.append((matching, constant))
+        by_identity[id(constant)] = matching
+        return matching
 
     first, second = ({name: number(c) for name, c in p.constants.items()} for p in (before, after))
     return first, second
 
 
 def _sample(constant: Constant) -> tuple[object, ...]:
+    """Return a hashable sample of a constant."""
     flat = constant.array.reshape(-1)
     if flat.dtype == object:
         return (constant.type, constant.digest)
@@ -104,8 +115,9 @@ def _sample(constant: Constant) -> tuple[object, ...]:
     return (constant.type, few.tobytes())
 
 
-def _same(one: Constant, other: Constant) -> bool:
-    a, b = one.array, other.array
+def _same(first: Constant, second: Constant) -> bool:
+    """Return True if two constants are equal bit for bit."""
+    a, b = first.array, second.array
     if a.dtype == object or not a.ndim:
-        return one == other
+        return first == second
     return bool(np.array_equal(a.view(np.uint8), b.view(np.uint8)))

@@ -1,4 +1,4 @@
-"""What a difference is: rows, each of something that was added, removed, changed or moved."""
+"""Rows of a structural difference: added, removed, changed or moved parts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ KINDS: tuple[Kind, ...] = ("added", "removed", "changed", "moved")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A binding in a function, or a loop nest in the kernel that a binding calls. `number` counts
-    the bindings of its program.
+    """A binding in a function, or a loop nest in the kernel that a binding calls.
+
+    `number` is the binding's position in its program.
     """
 
     number: int
@@ -39,8 +40,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference: `what` is an "operator", a "kernel", a "loop" in a kernel, a "library call",
-    "control flow", a "view", "shapes", or an "output". `words` say what of it is different.
+    """One difference.
+
+    `what` is an "operator", a "kernel", a "loop" in a kernel, a "library call", "control flow", a
+    "view", "shapes", or an "output". `words` describe the difference.
     """
 
     kind: Kind
@@ -51,7 +54,7 @@ class Change:
 
     @property
     def place(self) -> Place | None:
-        """Where it is now, or where it was; None of an output that no binding makes."""
+        """The place now, or before; None for an output that no binding makes."""
         return self.after or self.before
 
     @property
@@ -66,14 +69,16 @@ class Change:
         return frozenset[str]().union(*(p.ops for p in both if p is not None))
 
     def __str__(self) -> str:
-        said = f"{self.kind} {self.what} {self.name}".rstrip()
-        return f"{said}: {'; '.join(self.words)}" if self.words else said
+        """Return the row as one line."""
+        text = f"{self.kind} {self.what} {self.name}".rstrip()
+        return f"{text}: {'; '.join(self.words)}" if self.words else text
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Difference(Printed):
-    """All that two programs have different, in the order of the second. `same` counts the bindings
-    that are equal, `renamed` those of them that have another name.
+    """All differences of two programs, in the order of the second.
+
+    `same` counts equal bindings, `renamed` those of them with another name.
     """
 
     changes: tuple[Change, ...]
@@ -82,13 +87,14 @@ class Difference(Printed):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many of each kind, loops included."""
-        found = Counter(c.kind for c in self.changes)
-        return {kind: found[kind] for kind in KINDS if found[kind]}
+        """The number of rows of each kind, loops included."""
+        numbers = Counter(c.kind for c in self.changes)
+        return {kind: numbers[kind] for kind in KINDS if numbers[kind]}
 
     def __bool__(self) -> bool:
+        """Return True if there is a difference."""
         return bool(self.changes)
 
     def __str__(self) -> str:
-        """A line each."""
+        """Return a line for each row."""
         return "\n".join(map(str, self.changes)) or f"no difference in {self.same} bindings"

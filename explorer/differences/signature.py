@@ -1,6 +1,4 @@
-"""What an expression does, as a text without the names of values, axes and tensors: equal texts are
-equal work.
-"""
+"""Signature of an expression: a text without names, so equal texts are equal work."""
 
 from __future__ import annotations
 
@@ -24,29 +22,32 @@ from explorer.ir.calls import (
 from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import renamed_block
-from explorer.ir.kernels.nameless import kernel_text
+from explorer.ir.kernels.kernel_text import kernel_text
 from explorer.ir.program import Binding
 from explorer.ir.types import Annotation
 
 
 def signature(binding: Binding) -> str:
-    """What a binding does, and what its results are; not what it reads."""
-    return f"{_told(binding.expr)} : {'; '.join([type_text(v.type) for v in binding.vars])}"
+    """Return a binding's work and result types as text, without its operands."""
+    return (
+        f"{_expression_text(binding.expr)} : {'; '.join([type_text(v.type) for v in binding.vars])}"
+    )
 
 
 @lru_cache(maxsize=1 << 14)
 def type_text(annotation: Annotation) -> str:
-    """An annotation: many values have the same, and symbols are printed slowly."""
+    """Return a type as text; cached, because symbols print slowly."""
     return str(annotation)
 
 
 @by_identity
-def _told(expr: Expr) -> str:
+def _expression_text(expr: Expr) -> str:
+    """Return an expression as text."""
     match expr:
         case OpCall(op, args, attrs):
-            return f"operator {op}({_given(args)}) {attrs!r}"
+            return f"operator {op}({_operands_text(args)}) {attrs!r}"
         case LibraryCall(library, function, args, attrs):
-            return f"library {library}.{function}({_given(args)}) {attrs!r}"
+            return f"library {library}.{function}({_operands_text(args)}) {attrs!r}"
         case KernelCall(kernel, _, tiling, efficient, after, block):
             tiles = ", ".join(tiling_text(kernel, t) for t in (tiling, efficient))
             tiles += block_text(kernel, block)
@@ -64,16 +65,17 @@ def _told(expr: Expr) -> str:
         case Gradient(_, args, wrt, seeds):
             return f"gradient {len(args)} {wrt} {len(seeds)}"
         case Loop(_, trip, cond, state, args, scans, rows, padded):
-            known = f"{trip is not None} {cond is not None} {len(state)} {len(args)}"
-            return f"loop {known} {scans} {tuple(map(str, rows))} {padded}"
+            parts = f"{trip is not None} {cond is not None} {len(state)} {len(args)}"
+            return f"loop {parts} {scans} {tuple(map(str, rows))} {padded}"
 
 
-def _given(args: tuple[Var | None, ...]) -> str:
+def _operands_text(args: tuple[Var | None, ...]) -> str:
+    """Return which optional operands are present."""
     return "".join("-" if a is None else "x" for a in args)
 
 
 def tiling_text(kernel: Kernel, tiling: Tiling | None) -> str:
-    """A tiling by the positions of its axes: their names tell nothing."""
+    """Return a tiling with axes by position instead of name."""
     if tiling is None:
         return ""
     places = _places(kernel)
@@ -82,11 +84,12 @@ def tiling_text(kernel: Kernel, tiling: Tiling | None) -> str:
 
 
 def block_text(kernel: Kernel, block: Block | None) -> str:
-    """A thread block, likewise."""
+    """Return a thread block likewise."""
     return "" if block is None else renamed_block(block, _places(kernel)).words
 
 
 def _places(kernel: Kernel) -> dict[str, str]:
+    """Return the position of each axis of a kernel."""
     places: dict[str, str] = {}
     for c in kernel.computes:
         for axis in (*c.axes, *c.reduce):

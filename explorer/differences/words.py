@@ -1,4 +1,4 @@
-"""What is different of two bindings, or of two loop nests, that are one, in words."""
+"""Differences between two paired bindings, or loop nests, in words."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from explorer.differences.signature import block_text, tiling_text
 from explorer.ir.calls import Attrs, Expr, FunctionCall, KernelCall, LibraryCall, OpCall
 from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Compute
-from explorer.ir.kernels.nameless import kernel_text, loop_text
+from explorer.ir.kernels.kernel_text import kernel_text, loop_text
 from explorer.ir.program import Binding
 
 
 def expr_words(old: Binding, new: Binding) -> Iterator[str]:
-    """What of a binding's work and results is different."""
+    """Yield the differences in a binding's work and results."""
     a, b = old.expr, new.expr
     if _called(a) != _called(b):
         yield f"{_called(a)} → {_called(b)}"
@@ -32,6 +32,7 @@ def expr_words(old: Binding, new: Binding) -> Iterator[str]:
 
 
 def _called(expr: Expr) -> str:
+    """Return an expression's kind and name."""
     match expr:
         case OpCall(op):
             return f"operator {op}"
@@ -45,6 +46,7 @@ def _called(expr: Expr) -> str:
 
 
 def _attributes(first: Attrs, second: Attrs) -> Iterator[str]:
+    """Yield the attributes that differ."""
     old, new = dict(first), dict(second)
     for name in dict.fromkeys((*old, *new)):
         if repr(old.get(name)) != repr(new.get(name)):
@@ -52,29 +54,32 @@ def _attributes(first: Attrs, second: Attrs) -> Iterator[str]:
 
 
 def _kernels(a: KernelCall, b: KernelCall) -> Iterator[str]:
-    one, other = a.kernel, b.kernel
-    if kernel_text(one) != kernel_text(other):
-        if len(one.computes) == len(other.computes):
+    """Yield the differences between two kernel calls."""
+    old_kernel, new_kernel = a.kernel, b.kernel
+    if kernel_text(old_kernel) != kernel_text(new_kernel):
+        if len(old_kernel.computes) == len(new_kernel.computes):
             yield "its loops changed"
         else:
-            yield f"{len(one.computes)} → {len(other.computes)} loops"
+            yield f"{len(old_kernel.computes)} → {len(new_kernel.computes)} loops"
     for title, old, new in (
         ("tile", a.tiling, b.tiling),
         ("efficient tile", a.efficient, b.efficient),
     ):
-        if tiling_text(one, old) != tiling_text(other, new):
+        if tiling_text(old_kernel, old) != tiling_text(new_kernel, new):
             yield f"{title} {_tile(old)} → {_tile(new)}"
-    if block_text(one, a.block) != block_text(other, b.block):
+    if block_text(old_kernel, a.block) != block_text(new_kernel, b.block):
         yield f"thread block {_block(a.block)} → {_block(b.block)}"
     if (a.after is None) != (b.after is None):
         yield "waits for another value" if a.after is None else "waits no longer"
 
 
 def _block(block: Block | None) -> str:
+    """Format a thread block."""
     return "none" if block is None else block.words
 
 
 def _tile(tiling: Tiling | None) -> str:
+    """Format a tiling."""
     if tiling is None:
         return "none"
     tile = " ".join(f"{axis}={size}" for axis, size in tiling.tile) or "everything"
@@ -83,7 +88,7 @@ def _tile(tiling: Tiling | None) -> str:
 
 
 def loop_words(old: Compute, new: Compute) -> Iterator[str]:
-    """What of a loop nest is different."""
+    """Yield the differences between two loop nests."""
     first, second = _extents(old), _extents(new)
     if first != second:
         yield f"over {first} → {second}"
@@ -97,4 +102,5 @@ def loop_words(old: Compute, new: Compute) -> Iterator[str]:
 
 
 def _extents(c: Compute) -> str:
+    """Format the extents of a loop nest."""
     return " × ".join(str(a.extent) for a in (*c.axes, *c.reduce)) or "one element"

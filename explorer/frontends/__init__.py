@@ -1,1 +1,1 @@
-"""Where models come from: every frontend gives a `Model` whose program is at stage IMPORTED."""
+"""Frontends: each reads a model from a source and returns a `Model` at stage IMPORTED."""

@@ -1,6 +1,4 @@
-"""Functions that a traced program calls: they see their own parameters only, and may call
-themselves.
-"""
+"""Functions called by a traced program; they see only their own parameters and may be recursive."""
 
 from __future__ import annotations
 
@@ -11,19 +9,19 @@ from functools import update_wrapper
 from typing import Any, overload
 
 from explorer.errors import DtypeError, IronworksError, ShapeError, TraceError
-from explorer.frontends.syntax.staged import staged
+from explorer.frontends.syntax.stage_function import stage_function
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.complex_array import PART
 from explorer.frontends.tracing.control.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs
-from explorer.frontends.tracing.emit import bind, matched
+from explorer.frontends.tracing.emit import bind, emit_match_cast
 from explorer.frontends.tracing.frames import (
     Frame,
+    attributed_to,
+    attributed_to_call,
     current_frame,
     current_source,
-    source_of,
-    under,
-    writing,
+    tracing_into,
 )
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import converted, is_traced, traced
@@ -37,7 +35,7 @@ from explorer.ir.program import Function
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor, TupleType
 
-TRY = {  # where what a call is given is not what was declared
+ADVICE = {  # for an argument that does not fit its declaration
     ShapeError: 'a name for an extent that changes from call to call: tensor("float32", "n")',
     DtypeError: "x.astype(...) in the call",
 }
@@ -45,7 +43,7 @@ TRY = {  # where what a call is given is not what was declared
 
 @dataclass
 class Signature:
-    """A function as a program sees it: its name there, parameters, and results as far as known."""
+    """A function's name in the program, its parameters, and its results as far as known."""
 
     name: str
     names: tuple[str, ...]
@@ -56,23 +54,26 @@ class Signature:
 
 
 class IsolatedFunction:
-    """A function over arrays with a declared signature; on arrays it is called as it is."""
+    """A function over arrays with a declared signature; on arrays it runs eagerly."""
 
     def __init__(
         self, run: Callable[..., Any], inputs: Mapping[str, Any], result: Any = None
     ) -> None:
+        """Wrap a function; `inputs` and `result` annotate what its signature does not."""
         self.run, self.inputs, self.result = run, inputs, result
         update_wrapper(self, run)
 
     def __repr__(self) -> str:
+        """Return the function's name."""
         return f"<explorer.function {self.run.__qualname__}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function on arrays, or emit a call of it in a trace."""
         if not (is_traced(args) or is_traced(kwargs)):
             return self.run(*args, **kwargs)
         bound = inspect.signature(self.run).bind(*args, **kwargs)
         bound.apply_defaults()
-        with source_of(self.run.__name__):
+        with attributed_to_call(self.run.__name__):
             return self._call(list(bound.arguments.values()))
 
     def _call(self, args: list[Any]) -> Any:
@@ -80,18 +81,18 @@ class IsolatedFunction:
         signature = self._signature(frame.recorder)
         if signature.results is None or signature.structure is None:
             raise TraceError(
-                f"{calling_line()}: {self.run.__name__!r} calls itself, and what it gives is not "
+                f"{calling_line()}: {self.run.__name__!r} calls itself, so its result must be "
                 "declared",
                 where=calling_line(),
                 try_='@explorer.function(result=explorer.tensor("float32", "n"))',
             )
-        given = [_fitting(a, p) for a, p in zip(args, signature.params, strict=True)]
+        arguments = [_fit_to(a, p) for a, p in zip(args, signature.params, strict=True)]
         result = TupleType(tuple(signature.results))
         callee = types.Callable(signature.params, result)
         try:
             derived = derive_call(
                 callee,
-                tuple(g.type for g in given),
+                tuple(g.type for g in arguments),
                 frame.recorder.env,
                 callee=self.run.__name__,
                 names=signature.names,
@@ -101,18 +102,18 @@ class IsolatedFunction:
                 f"{calling_line()}: {error.sentence}",
                 where=error.where,
                 expected=error.expected,
-                found=error.found,
-                try_=error.try_ or TRY.get(type(error), ""),
+                actual=error.actual,
+                try_=error.try_ or ADVICE.get(type(error), ""),
             ) from None
         assert isinstance(derived.result, TupleType)
-        call = FunctionCall(signature.name, tuple(frame.own(g.value, g.home) for g in given))
-        found = bind(frame, call, derived.result.items, self.run.__name__)
-        return rebuild(signature.structure, found)
+        call = FunctionCall(signature.name, tuple(frame.own(g.value, g.home) for g in arguments))
+        results = bind(frame, call, derived.result.items, self.run.__name__)
+        return rebuild(signature.structure, results)
 
     def _signature(self, recorder: Recorder) -> Signature:
-        known = recorder.called.get(id(self))
-        if isinstance(known, Signature):
-            return known
+        cached = recorder.called.get(id(self))
+        if isinstance(cached, Signature):
+            return cached
         name = self.run.__name__
         declared = declared_inputs(self.run, self.inputs)
         for parameter, annotation in declared.items():
@@ -128,25 +129,27 @@ class IsolatedFunction:
             for s in dict.fromkeys(s for t in declared.values() for s in sorted(symbols_in(t)))
         }
         params = tuple(instantiate(t, symbols) for t in declared.values())
-        found = Signature(recorder.fresh(name), tuple(declared), params, symbols)
+        signature = Signature(recorder.fresh(name), tuple(declared), params, symbols)
         if self.result is not None:
-            leaves, found.structure = flatten(self.result)
-            found.results = tuple(_declared(r, symbols, name) for r in leaves)
-        recorder.called[id(self)] = found
-        self._write(recorder, found)
-        return found
+            leaves, signature.structure = flatten(self.result)
+            signature.results = tuple(_declared_type(r, symbols, name) for r in leaves)
+        recorder.called[id(self)] = signature
+        self._write(recorder, signature)
+        return signature
 
     def _write(self, recorder: Recorder, signature: Signature) -> None:
-        """The function's body becomes one of the program's functions."""
+        """Trace the body as a function of the program."""
         frame, source = Frame(recorder, signature.name), current_source()
         frame.symbols.update(signature.symbols)
         params = tuple(
             recorder.value(f"{signature.name}.{n}", t)
             for n, t in zip(signature.names, signature.params, strict=True)
         )
-        with writing(frame):
-            leaves, structure = flatten(staged(self.run)(*(TracedArray(p, frame) for p in params)))
-            with under(source):
+        with tracing_into(frame):
+            leaves, structure = flatten(
+                stage_function(self.run)(*(TracedArray(p, frame) for p in params))
+            )
+            with attributed_to(source):
                 results = self._checked(frame, leaves, structure, signature)
                 outputs = own_results(frame, results)
         frame.closed = True
@@ -159,38 +162,40 @@ class IsolatedFunction:
     def _checked(
         self, frame: Frame, leaves: list[Any], structure: Structure, signature: Signature
     ) -> list[TracedArray]:
-        """The results as they were declared; the run checks what is not proved."""
+        """Return the results as declared; what is not proved is checked at run time."""
         if signature.results is None:
             return [traced(leaf) for leaf in leaves]
         name = self.run.__name__
         if structure != signature.structure:
             raise TraceError(
-                f"{name} was declared to give {signature.structure} and gives {structure}"
+                f"{name} was declared to return {signature.structure} and returns {structure}"
             )
-        found: list[TracedArray] = []
-        for leaf, wanted in zip(leaves, signature.results, strict=True):
-            value = _fitting(leaf, wanted)
-            level, why = match(wanted, value.type, frame.recorder.env)
+        results: list[TracedArray] = []
+        for leaf, declared in zip(leaves, signature.results, strict=True):
+            value = _fit_to(leaf, declared)
+            level, why = match(declared, value.type, frame.recorder.env)
             if level <= Match.COARSE:
                 raise TraceError(
-                    f"{name} was declared to give {wanted} and gives {value.type}: {why}",
+                    f"{name} was declared to return {declared} and returns {value.type}: {why}",
                     where=name,
-                    expected=wanted,
-                    found=value.type,
+                    expected=declared,
+                    actual=value.type,
                 )
-            if level == Match.CHECKED and wanted.shape is not None:
+            if level == Match.CHECKED and declared.shape is not None:
                 value = TracedArray(
-                    matched(frame, frame.own(value.value, value.home), wanted, "result"), frame
+                    emit_match_cast(frame, frame.own(value.value, value.home), declared, "result"),
+                    frame,
                 )
-            found.append(value)
-        return found
+            results.append(value)
+        return results
 
 
-def _declared(result: Any, symbols: Mapping[str, Dim], name: str) -> Tensor:
-    """What a result was declared to be; dims that no parameter defines are left to each call."""
+def _declared_type(result: Any, symbols: Mapping[str, Dim], name: str) -> Tensor:
+    """Return a result's declared type; dims that no parameter defines stay free in each call."""
     if not isinstance(result, Tensor) or result.dtype is None:
         raise TraceError(
-            f"the result of {name} is declared as {result!r}; it is an explorer.tensor", where=name
+            f"the result of {name} is declared as {result!r}; it must be an explorer.tensor",
+            where=name,
         )
     return _tensor(instantiate(result, symbols))
 
@@ -199,15 +204,15 @@ def _tensor(annotation: Annotation) -> Tensor:
     match annotation:
         case Tensor():
             return annotation
-    raise TypeError(f"{type(annotation).__name__} is no tensor")
+    raise TypeError(f"{type(annotation).__name__} is not a tensor")
 
 
-def _fitting(value: Any, wanted: Annotation) -> TracedArray:
-    """A number takes the dtype that is wanted."""
-    found = traced(value)
-    if found.weak and isinstance(wanted, Tensor) and wanted.dtype is not None:
-        return converted(found, wanted.dtype)
-    return found
+def _fit_to(value: Any, declared: Annotation) -> TracedArray:
+    """Return the value; a weakly typed number takes the declared dtype."""
+    array = traced(value)
+    if array.weak and isinstance(declared, Tensor) and declared.dtype is not None:
+        return converted(array, declared.dtype)
+    return array
 
 
 @overload
@@ -223,8 +228,10 @@ def function(
     inputs: Mapping[str, Any] | None = None,
     result: Any = None,
 ) -> Any:
-    """A function of its own in the traced program: it sees its parameters only, which are declared
-    by annotations or by `inputs`, and may call itself where `result` is declared too.
+    """Decorate a function that a traced program calls.
+
+    It sees its parameters only, which annotations or `inputs` declare. With a declared `result` it
+    may call itself.
 
         @explorer.function(result=explorer.tensor("float32"))
         def total(x: explorer.tensor("float32", "n")): ...

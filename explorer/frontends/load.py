@@ -1,4 +1,4 @@
-"""One way in: a file, a name of the zoo, a PyTorch export, or a Python function."""
+"""The entry point for models: a file, a name of the zoo, a PyTorch export, or a Python function."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from explorer.frontends.torch_export import is_exported, load_exported
 def load(
     source: Any, bounds: Bounds | None = None, *, inputs: Mapping[str, Any] | None = None
 ) -> Model:
-    """The model that `source` holds: the path of an ONNX file; "zoo:" and a name; what
-    `torch.export.export` gave; a function of `explorer.trace`.
+    """Load a model from `source`.
 
-    `bounds` limits symbolic dims: `{"batch": (1, 64)}`. `inputs` annotates the parameters of a
-    traced function whose signature does not. Raises BadModelFile, UnsupportedOperator, BoundError,
-    TraceError, or BadOption where it is none of these.
+    Args:
+        source: the path of an ONNX file, "zoo:" and a name, a `torch.export.ExportedProgram`, or a
+            function of `explorer.trace`.
+        bounds: limits of symbolic dims: `{"batch": (1, 64)}`.
+        inputs: annotations for the parameters of a traced function whose signature lacks them.
+
+    Raises:
+        BadModelFile, UnsupportedOperator, BoundError, TraceError: the model cannot be read.
+        BadOption: the source is none of these.
     """
     if inputs is not None and type(source).__name__ != "Traced":
-        raise BadOption("inputs are declared of a traced function only", where="inputs")
+        raise BadOption("inputs are declared for a traced function only", where="inputs")
     if isinstance(source, (str, Path)):
         return load_file(source, bounds)
     if is_exported(source):
@@ -33,7 +38,7 @@ def load(
 
 
 def load_file(path: str | Path, bounds: Bounds | None = None) -> Model:
-    """The model of an ONNX file, or of "zoo:" and a name."""
+    """Load the model of an ONNX file, or of "zoo:" and a name."""
     if str(path).startswith(zoo.PREFIX):
         return zoo.load(str(path), bounds)
     from explorer.frontends.onnx.importer import load as read

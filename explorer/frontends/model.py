@@ -1,4 +1,4 @@
-"""What a frontend gives: a program at stage IMPORTED, and what the file said about it."""
+"""Models as read by a frontend: a program at stage IMPORTED, and facts of its source."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from explorer.printed import Printed
 
 
 @dataclass(frozen=True)
-class State:
-    """A buffer that a run leaves changed: the output that it is then, and what it is at first."""
+class StateBuffer:
+    """A buffer that a run changes: the output that holds its new value, and its initial value."""
 
     output: str
     first: np.ndarray = field(repr=False)
 
 
-MOST_KINDS = 6  # of operators that a summary names; chosen
+MOST_KINDS = 6  # kinds of operators that a summary lists; chosen
 
 
 @dataclass(frozen=True, repr=False)
 class Model(Printed):
-    """A model as it was written; `program` holds its operators, which have the names of lines where
-    they are `python`'s. `state` are buffers that runs change: inputs of the program, by name.
-    A complex input or output `z` is two values of the program, `z.real` and `z.imag`.
+    """A model as its author wrote it.
+
+    `program` holds its operators; for a `python` model they are named after source lines. `state`
+    maps inputs of the program to buffers that runs change. A complex input or output `z` is two
+    values of the program, `z.real` and `z.imag`.
     """
 
     name: str
@@ -40,16 +42,17 @@ class Model(Printed):
     program: Program
     head: bytes = field(default=b"", repr=False)  # the file without its large tensors
     python: bool = False
-    state: Mapping[str, State] = field(default_factory=dict)
+    state: Mapping[str, StateBuffer] = field(default_factory=dict)
     complex_inputs: tuple[str, ...] = ()
     complex_outputs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        """Return a summary: operators, inputs, outputs and bounds."""
         return "\n".join((self.first_line, *(f"  {line}" for line in self._lines())))
 
     @property
     def first_line(self) -> str:
-        """The name, and how large the model is."""
+        """The name, the number of operators, and the size of the weights."""
         constants = self.program.constants.values()
         weights = f"{size(sum(c.array.nbytes for c in constants))} of weights"
         return f"{self.name}: {counted(len(self.program.sources), 'operator')}, {weights}"
@@ -68,36 +71,34 @@ class Model(Printed):
 
     @property
     def inputs(self) -> Mapping[str, Annotation]:
-        """The annotation of each input, in order; without the state."""
+        """The annotation of each input in order, without the state."""
         return {p.name: p.type for p in self.program.main.params if p.name not in self.state}
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of the outputs, in order; without the state."""
+        """The names of the outputs in order, without the state."""
         left = {s.output for s in self.state.values()}
         return tuple(n for n in self.program.main.output_names if n not in left)
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the model's structure, bounds and every constant."""
-        found = hashlib.blake2b(self.head, digest_size=16)
-        if not self.head:  # it comes from no file: its operators tell it apart
-            found.update(program_key(replace(self.program, constants={})).encode())
-        found.update(repr(self.program.env).encode())
+        """Hash the model's structure, bounds and every constant."""
+        hasher = hashlib.blake2b(self.head, digest_size=16)
+        if not self.head:  # not from a file: hash its operators
+            hasher.update(program_key(replace(self.program, constants={})).encode())
+        hasher.update(repr(self.program.env).encode())
         for name, constant in self.program.constants.items():
-            found.update(f"{name}={constant.digest};".encode())
-        return found.hexdigest()
+            hasher.update(f"{name}={constant.digest};".encode())
+        return hasher.hexdigest()
 
     @cached_property
     def content(self) -> str:
-        """A hash of what it computes: in which lines of Python its operators stand, and what these
-        lines say, is not in it.
-        """
+        """Hash the computation; the text and positions of Python source lines are left out."""
         if not self.python:
             return f"{self.digest} {program_key(replace(self.program, constants={}))}"
         numbers = {s.name: f"source {n}" for n, s in enumerate(self.program.sources)}
         functions = tuple(
-            replace(f, body=tuple(_renamed(b, numbers) for b in f.body))
+            replace(f, body=tuple(_rename_origins(b, numbers) for b in f.body))
             for f in self.program.functions
         )
         sources = tuple(SourceOp(numbers[s.name], s.op) for s in self.program.sources)
@@ -105,5 +106,5 @@ class Model(Printed):
         return replace(self, program=bare, head=b"").digest
 
 
-def _renamed(binding: Binding, numbers: Mapping[str, str]) -> Binding:
+def _rename_origins(binding: Binding, numbers: Mapping[str, str]) -> Binding:
     return replace(binding, origin=frozenset(numbers.get(o, o) for o in binding.origin))

@@ -1,4 +1,4 @@
-"""The symbols of a model: their bounds, and the values that tiles and pictures start from."""
+"""Symbols of a model: their bounds, and their hints, from which tiles and pictures start."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ Bounds = Mapping[str, "int | tuple[int, int | None]"]
 
 Key = TypeVar("Key", bound=Hashable)
 
-MOST_SYMBOLS = 128  # every shape may depend on all of them, and is proved equal to others
-ROWS, STEPS, PIXELS = 1, 128, 224  # hints: of examples, of a sequence, of a side of an image
+MOST_SYMBOLS = 128  # every shape may depend on all of them and is compared with others
+ROWS, STEPS, PIXELS = (
+    1,
+    128,
+    224,
+)  # hints: a number of examples, a sequence length, an image's width
 NAMED = {"batch": ROWS, "height": PIXELS, "width": PIXELS}
 NAMED |= dict.fromkeys(("seq", "len", "time", "step"), STEPS)
-UNNAMED = ("", "?")  # what exporters write for a dim of which nothing is known
+UNNAMED = ("", "?")  # what exporters write for an unknown dim
 
 
 def symbol_name(text: str, otherwise: str) -> str:
-    """The name a model gives to a dim, made an identifier."""
+    """Return a model's name of a dim, made an identifier."""
     name = re.sub(r"\W", "_", text or otherwise, flags=re.ASCII)
     return name if re.match(r"[A-Za-z_]", name) else f"n_{name}"
 
 
 def identifiers(texts: Mapping[Key, str]) -> dict[Key, str]:
-    """An identifier for each of the dims of one model, another one for each, like its text."""
-    found: dict[Key, str] = {}
+    """Return a distinct identifier for each dim of a model, similar to its text."""
+    names: dict[Key, str] = {}
     taken: set[str] = set()
     for key, text in texts.items():
         word = first = symbol_name(text, "dim")
@@ -37,49 +41,57 @@ def identifiers(texts: Mapping[Key, str]) -> dict[Key, str]:
             count += 1
             word = f"{first}_{count}"
         taken.add(word)
-        found[key] = word
-    return found
+        names[key] = word
+    return names
 
 
-def environment(shapes: Iterable[Shape], bounds: Bounds | None) -> ShapeEnv:
-    """Bounds and hints of the symbols of the inputs, of these shapes; BoundError where a bound is
-    empty or of no symbol. A hint comes from what a symbol is called, else from where it stands;
-    deduction raises it where the model needs more.
+def symbol_environment(shapes: Iterable[Shape], bounds: Bounds | None) -> ShapeEnv:
+    """Return bounds and hints of the symbols in the shapes of a model's inputs.
+
+    A hint follows from a symbol's name, else from its position. Inference raises it where the model
+    needs more.
+
+    Raises:
+        BoundError: a bound is empty, or names no symbol.
     """
     inputs = tuple(shapes)
-    known = list(dict.fromkeys(n for s in inputs for d in s for n in sorted(symbols_of(d))))
-    if len(known) > MOST_SYMBOLS:
+    names = list(dict.fromkeys(n for s in inputs for d in s for n in sorted(symbols_of(d))))
+    if len(names) > MOST_SYMBOLS:
         raise BadModelFile(
-            f"has {len(known)} symbolic dims; at most {MOST_SYMBOLS} can be kept apart",
+            f"has {len(names)} symbolic dims; at most {MOST_SYMBOLS} are supported",
             expected=f"at most {MOST_SYMBOLS}",
             try_="numbers in place of most of them",
         )
-    given = dict(bounds or {})
-    for name in given:
-        if name not in known:
+    requested = dict(bounds or {})
+    for name in requested:
+        if name not in names:
             raise BoundError(
-                f"the model has no dim called {name!r}; it has {', '.join(known) or 'none'}",
+                f"the model has no dim called {name!r}; it has {', '.join(names) or 'none'}",
                 where=name,
-                expected=", ".join(known),
+                expected=", ".join(names),
             )
-    return ShapeEnv(tuple(_bound(n, given.get(n), inputs) for n in known))
+    return ShapeEnv(tuple(_bound(n, requested.get(n), inputs) for n in names))
 
 
 def _bound(
-    name: str, given: int | tuple[int, int | None] | None, inputs: Sequence[Shape]
+    name: str, request: int | tuple[int, int | None] | None, inputs: Sequence[Shape]
 ) -> SymbolBound:
-    low, high = (1, None) if given is None else _ends(name, given)
+    low, high = (1, None) if request is None else _bound_ends(name, request)
     if low < 0 or (high is not None and high < low):
         raise BoundError(f"the bound {low} .. {high} of {name!r} is empty or negative", where=name)
     lower = name.lower()
-    hint = next((value for word, value in NAMED.items() if word in lower), _placed(name, inputs))
+    hint = next(
+        (value for word, value in NAMED.items() if word in lower), _hint_by_position(name, inputs)
+    )
     hint = max(hint, low)
     return SymbolBound(name, low, high, hint if high is None else min(hint, high))
 
 
-def _placed(name: str, inputs: Sequence[Shape]) -> int:
-    """The hint of a symbol whose name says nothing: where it leads dims in every shape, there are
-    so many examples; elsewhere in shapes of four dims and more it is a side of an image.
+def _hint_by_position(name: str, inputs: Sequence[Shape]) -> int:
+    """Return the hint of a symbol whose name says nothing.
+
+    A symbol that is the first dim of every shape counts examples. Elsewhere, in shapes of four or
+    more dims, it is an image's width or height.
     """
     places = [(n, len(s)) for s in inputs for n, d in enumerate(s) if name in symbols_of(d)]
     if all(n == 0 and rank > 1 for n, rank in places):
@@ -87,15 +99,15 @@ def _placed(name: str, inputs: Sequence[Shape]) -> int:
     return PIXELS if all(rank > 3 for _, rank in places) else STEPS
 
 
-def _ends(name: str, given: object) -> tuple[int, int | None]:
-    match given:
+def _bound_ends(name: str, request: object) -> tuple[int, int | None]:
+    match request:
         case int():
-            return given, given
-        case (int(low), int() | None as high) if isinstance(given, tuple):
+            return request, request
+        case (int(low), int() | None as high) if isinstance(request, tuple):
             return low, high
     raise BoundError(
-        f"the bound of {name!r} must be a number or a pair (low, high), found {given!r}",
+        f"the bound of {name!r} must be a number or a pair (low, high), found {request!r}",
         where=name,
         expected="a number or (low, high)",
-        found=given,
+        actual=request,
     )

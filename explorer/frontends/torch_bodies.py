@@ -1,8 +1,7 @@
-"""The bodies of PyTorch's loops and branches, as its own decompositions take them.
+"""Preparation of PyTorch's loop and branch bodies for its own decompositions.
 
-`torch.export` gives two things that PyTorch's ONNX exporter refuses: two values of a loop that may
-lie in one memory, as a state does that starts where the body also looks, and a tensor that a body
-makes of numbers.
+`torch.export` produces two forms that PyTorch's ONNX exporter refuses: two operands of a loop that
+may share memory, and a tensor that a body builds from numbers.
 """
 
 from __future__ import annotations
@@ -13,36 +12,37 @@ from typing import Any
 
 from explorer.errors import UnsupportedOperator
 
-MOST_ELEMENTS = 256  # of a tensor that a body makes of numbers: each is a node for PyTorch
+MOST_ELEMENTS = 256  # of a tensor that a body builds from numbers: each becomes a node
 
 
-def prepared(program: Any) -> Any:
-    """The ExportedProgram without such things; the one that is given stays as it is.
+def prepare_bodies(program: Any) -> Any:
+    """Return the ExportedProgram without these forms; the argument is not modified.
 
-    Raises UnsupportedOperator for a body that makes a larger tensor, gives a value of Python's, or
-    changes what it is given, and for a scan whose state starts as a tensor that it has twice.
+    Raises:
+        UnsupportedOperator: a body builds a larger tensor, returns a Python value or changes its
+            arguments, or a scan's initial state occurs twice among its operands.
     """
     if not _bodies(program.graph_module):
         return program
-    whole = copy.deepcopy(program.graph_module)  # weights are not in it
-    bodies = _bodies(whole)
-    for module in (whole, *bodies.values()):
+    module_copy = copy.deepcopy(program.graph_module)  # it holds no weights
+    bodies = _bodies(module_copy)
+    for module in (module_copy, *bodies.values()):
         for node in list(module.graph.nodes):
             if any(_is_body(module, value) for value in node.args):
                 check_states(node)
-                _part_operands(module, node)
+                _clone_shared_operands(module, node)
     for name, body in bodies.items():
         for node in list(body.graph.nodes):
             _check(node, name)
             if node.op == "get_attr" and not _is_body(body, node):
-                _fill(body, node, name)
+                _build_tensor(body, node, name)
         for buffer, _ in list(body.named_buffers(recurse=False)):
             delattr(body, buffer)
-    return program._update(whole, program.graph_signature)
+    return program._update(module_copy, program.graph_signature)
 
 
 def _bodies(module: Any) -> dict[str, Any]:
-    """The graphs in a graph, at any depth."""
+    """Return the graphs nested in a graph, at any depth."""
     return {name: m for name, m in module.named_modules() if name and hasattr(m, "graph")}
 
 
@@ -53,87 +53,91 @@ def _is_body(module: Any, value: Any) -> bool:
 
 
 def check_states(node: Any) -> None:
-    """`torch.export` 2.13 takes two parameters of a scan's body for one, if they start as one."""
+    """Refuse a scan that has a tensor twice: `torch.export` 2.13 merges such parameters."""
     if node.target is not import_module("torch").ops.higher_order.scan:
         return
     states, others = node.args[1], node.args[3]
     twice = next((v for v in states if [*states, *others].count(v) > 1), None)
     if twice is not None:
         raise UnsupportedOperator(
-            f"{node.name} has {twice.name!r} as a state and once more, which torch.export takes "
-            "for one value",
+            f"{node.name} has {twice.name!r} as a state and as another operand, which torch.export "
+            "merges to one value",
             where=node.name,
             try_=f"{twice.name}.clone() as the state",
         )
 
 
-def _part_operands(module: Any, node: Any) -> None:
-    """`while_loop(f, g, (x, y), (x,))` → `while_loop(f, g, (x, y), (clone(x),))`: no two operands
-    share memory then.
+def _clone_shared_operands(module: Any, node: Any) -> None:
+    """Clone operands, so that no two share memory.
+
+    `while_loop(f, g, (x, y), (x,))` → `while_loop(f, g, (x, y), (clone(x),))`
     """
     aten = import_module("torch").ops.aten
-    seen: set[Any] = set()
+    unshared: set[Any] = set()
 
     def parted(value: Any) -> Any:
         is_tensor = hasattr(getattr(value, "meta", {}).get("val"), "dtype")
-        if not is_tensor or (value.op == "placeholder" and value not in seen):
-            seen.add(value)
+        if not is_tensor or (value.op == "placeholder" and value not in unshared):
+            unshared.add(value)
             return value
-        return _added(module, node, value, aten.clone.default, value)
+        return _insert_call(module, node, value, aten.clone.default, value)
 
     for place, values in enumerate(node.args):
         if isinstance(values, (tuple, list)):
             node.update_arg(place, type(values)([parted(v) for v in values]))
 
 
-def _fill(body: Any, node: Any, name: str) -> None:
-    """`tensor([2, 3])` → `stack([full([], 2), full([], 3)]).view([2])`."""
+def _build_tensor(body: Any, node: Any, name: str) -> None:
+    """Build a tensor of numbers by operators.
+
+    `tensor([2, 3])` → `stack([full([], 2), full([], 3)]).view([2])`
+    """
     aten = import_module("torch").ops.aten
     tensor = getattr(body, node.target)
     numbers, shape = tensor.flatten().tolist(), list(tensor.shape)
     if len(numbers) > MOST_ELEMENTS:
         raise UnsupportedOperator(
-            f"{name} makes a tensor of {len(numbers)} numbers, where a loop or branch may make "
+            f"{name} builds a tensor of {len(numbers)} numbers; a loop or branch may build at most "
             f"{MOST_ELEMENTS}",
             where=name,
-            try_="make it before, or a buffer of the module",
+            try_="build it before, or make it a buffer of the module",
         )
 
     def full(shape: list[int], number: Any) -> Any:
         kind = {"dtype": tensor.dtype, "device": tensor.device}
-        return _added(body, node, node, aten.full.default, shape, number, **kind)
+        return _insert_call(body, node, node, aten.full.default, shape, number, **kind)
 
     if len(set(numbers)) <= 1:
-        made = full(shape, next(iter(numbers), 0))
+        replacement = full(shape, next(iter(numbers), 0))
     else:
-        flat = _added(body, node, node, aten.stack.default, [full([], n) for n in numbers])
-        made = _added(body, node, node, aten.view.default, flat, shape)
+        flat = _insert_call(body, node, node, aten.stack.default, [full([], n) for n in numbers])
+        replacement = _insert_call(body, node, node, aten.view.default, flat, shape)
     for user in [u for u in node.users if u.target is aten.lift_fresh_copy.default]:
-        user.replace_all_uses_with(made)
+        user.replace_all_uses_with(replacement)
         body.graph.erase_node(user)
-    node.replace_all_uses_with(made)
+    node.replace_all_uses_with(replacement)
     body.graph.erase_node(node)
 
 
-def _added(module: Any, before: Any, like: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-    """A call of an operator before a node; PyTorch wants to know what it gives: a value of the kind
-    that `like` is.
-    """
+def _insert_call(
+    module: Any, before: Any, like: Any, target: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Insert a call of an operator before a node; its fake value has the mode of `like`'s."""
     map_arg = import_module("torch.fx.node").map_arg
     with module.graph.inserting_before(before):
-        made = module.graph.call_function(target, args, kwargs)
+        call = module.graph.call_function(target, args, kwargs)
     with like.meta["val"].fake_mode:
-        made.meta["val"] = target(*map_arg(args, lambda n: n.meta["val"]), **kwargs)
-    return made
+        call.meta["val"] = target(*map_arg(args, lambda n: n.meta["val"]), **kwargs)
+    return call
 
 
 def _check(node: Any, name: str) -> None:
-    """A body gives tensors, and leaves what it is given as it is."""
-    given = node.args[0] if node.op == "output" else ()
-    for value in given if isinstance(given, (tuple, list)) else (given,):
+    """Check that a body returns tensors, and does not change its arguments."""
+    returned = node.args[0] if node.op == "output" else ()
+    for value in returned if isinstance(returned, (tuple, list)) else (returned,):
         if value is not None and not hasattr(value, "op"):
             raise UnsupportedOperator(
-                f"{name} gives {value!r}, where a loop or branch may give tensors",
+                f"{name} returns {value!r}; a loop or branch must return tensors",
                 where=name,
                 try_=f"torch.tensor({value!r})",
             )
@@ -142,8 +146,8 @@ def _check(node: Any, name: str) -> None:
         written = formal.alias_info is not None and formal.alias_info.is_write
         if written and getattr(value, "op", "") == "placeholder":
             raise UnsupportedOperator(
-                f"{name} changes {value.name!r} in place ({node.target.name()}), where a loop or "
-                "branch may give new tensors",
+                f"{name} changes {value.name!r} in place ({node.target.name()}), but a loop or "
+                "branch must return new tensors",
                 where=name,
                 try_="a state of the loop, or a result of the branch",
             )

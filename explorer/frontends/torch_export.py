@@ -1,9 +1,9 @@
-"""A torch.export.ExportedProgram: its operators one by one, or as PyTorch's own exporter writes
-them as ONNX where it has an operator that is not known.
+"""Import of a torch.export.ExportedProgram.
 
-Nothing is written to a file: weights go from PyTorch's tensors into the program's constants.
-`torch.cond`, and PyTorch's while_loop, scan and map, become loops and branches of the program, with
-the tensors that their bodies see around them.
+Its operators are translated one by one. If one is unknown, PyTorch's own exporter writes the
+program as ONNX. No file is written: weights are copied from PyTorch's tensors to constants.
+`torch.cond`, while_loop, scan and map become branches and loops of the program, with the tensors
+that their bodies capture.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ import numpy as np
 import onnx
 
 from explorer.errors import BoundError, UnsupportedOperator
-from explorer.frontends.aten.words import changed_input, first_line
+from explorer.frontends.aten.operator_names import changed_input, first_line
 from explorer.frontends.files.onnx_file import OnnxFile
 from explorer.frontends.model import Model
 from explorer.frontends.onnx.importer import from_file
 from explorer.frontends.symbols import Bounds, symbol_name
-from explorer.frontends.torch_bodies import prepared
+from explorer.frontends.torch_bodies import prepare_bodies
 from explorer.frontends.torch_loops import translations
 from explorer.ir.text.program_text import print_program
 
-OPSET = 20  # what PyTorch's exporter is written for
+OPSET = 20  # the version that PyTorch's exporter targets
 Ranges = Mapping[str, "tuple[int, int | None]"]
-UNBOUNDED = 1 << 60  # from here on PyTorch means that there is no bound
+UNBOUNDED = 1 << 60  # PyTorch's bounds from here on mean unbounded
 
 
 def is_exported(source: Any) -> TypeGuard[Any]:
-    """Whether this is what `torch.export.export` gives."""
+    """Return True for a result of `torch.export.export`."""
     kind = type(source)
     return kind.__module__.startswith("torch.") and kind.__name__ == "ExportedProgram"
 
 
 def load_exported(program: Any, bounds: Bounds | None = None, *, folds: bool = True) -> Model:
-    """The model of an ExportedProgram: its dynamic dims keep their names and their ranges, which
-    `bounds` may only narrow. `folds`: PyTorch's exporter folds weights, such as those of a norm
-    into a convolution's; else each constant is the parameter of its name.
+    """Return the model of an ExportedProgram.
 
-    Raises UnsupportedOperator for an operator that neither is known here nor has ONNX, for one that
-    computes something else here than in PyTorch, and where ONNX cannot be told what a loop or
-    branch does.
+    Dynamic dims keep their names and ranges, which `bounds` may only narrow. With `folds`,
+    PyTorch's exporter may fold weights, such as a norm's into a convolution's. Otherwise each
+    constant is the parameter of its name.
+
+    Raises:
+        UnsupportedOperator: an operator has no translation here and none in ONNX, computes another
+            result than in PyTorch, or is a loop or branch that ONNX cannot express.
     """
     names = _dim_names(program)
     ranges = _ranges(program, names)
@@ -68,49 +70,49 @@ def load_exported(program: Any, bounds: Bounds | None = None, *, folds: bool = T
 def _by_operators(
     program: Any, names: Mapping[str, str], ranges: Ranges, bounds: Bounds, trains: bool
 ) -> Model:
-    """PyTorch's operators one by one."""
-    # imported here because other models need none of it
-    from explorer.frontends.aten.eager import check_program
-    from explorer.frontends.aten.importer import functional, import_program, symbols_of
+    """Translate PyTorch's operators one by one."""
+    # imported lazily, since other models do not need it
+    from explorer.frontends.aten.check_program import check_program
+    from explorer.frontends.aten.importer import functionalize, import_program, symbols_of
 
     name = _name(program)
     used = set(symbols_of(program, names))
-    limits = _narrowed({n: r for n, r in ranges.items() if n in used}, bounds)
-    with _quietly():
-        graph = functional(program)
-    found, state = import_program(graph, names, limits, name, trains=trains)
-    check_program(graph, found, {n: s.first for n, s in state.items()})
-    head = print_program(replace(found, constants={})).encode()
-    return Model(name, f"torch.export:{name}", found, head, state=state)
+    limits = _narrow_bounds({n: r for n, r in ranges.items() if n in used}, bounds)
+    with _silenced():
+        graph = functionalize(program)
+    imported, state = import_program(graph, names, limits, name, trains=trains)
+    check_program(graph, imported, {n: s.first for n, s in state.items()})
+    head = print_program(replace(imported, constants={})).encode()
+    return Model(name, f"torch.export:{name}", imported, head, state=state)
 
 
 def _by_onnx(
     program: Any, names: Mapping[str, str], ranges: Ranges, bounds: Bounds, folds: bool
 ) -> Model:
-    """The program as PyTorch's exporter writes it in ONNX."""
-    from explorer.frontends.aten.eager import check_written
+    """Import the program as PyTorch's exporter writes it in ONNX."""
+    from explorer.frontends.aten.check_program import check_written
 
-    held = {s.arg.name: s.target for s in program.graph_signature.input_specs}
+    targets = {s.arg.name: s.target for s in program.graph_signature.input_specs}
     changed = next(filter(None, map(changed_input, program.graph.nodes)), "")
-    if folds and held.get(changed):
+    if folds and targets.get(changed):
         raise UnsupportedOperator(
-            f"the buffer {held[changed]!r} is changed, which no program in ONNX can keep",
-            where=held[changed],
+            f"the buffer {targets[changed]!r} is changed, which ONNX cannot express",
+            where=targets[changed],
             try_="the buffer as an input and an output of the module",
         )
     proto, weights = _as_onnx(program, folds)
     _rename_dims(proto, names)
     head = proto.SerializeToString()
-    known = {d.dim_param for i in proto.graph.input for d in i.type.tensor_type.shape.dim}
-    limits = _narrowed({n: r for n, r in ranges.items() if n in known}, bounds)
+    used = {d.dim_param for i in proto.graph.input for d in i.type.tensor_type.shape.dim}
+    limits = _narrow_bounds({n: r for n, r in ranges.items() if n in used}, bounds)
     name = _name(program)
-    found = from_file(OnnxFile(proto, weights, head), name, f"torch.export:{name}", limits)
-    check_written(program, found.program)
-    return found
+    imported = from_file(OnnxFile(proto, weights, head), name, f"torch.export:{name}", limits)
+    check_written(program, imported.program)
+    return imported
 
 
 def _name(program: Any) -> str:
-    """The class of the module that was exported."""
+    """Return the class of the exported module."""
     calls = getattr(program, "module_call_graph", None) or []
     kinds = [m for n in program.graph.nodes for m in n.meta.get("nn_module_stack", {}).values()]
     outermost = next((kind for path, kind in kinds if path == ""), None) if calls else None
@@ -122,7 +124,7 @@ def _name(program: Any) -> str:
 
 
 def _as_onnx(program: Any, folds: bool) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """The graph without its weights, and the weights."""
+    """Return the graph without its weights, and the weights."""
     try:
         torch, onnx_ir, _ = map(import_module, ("torch", "onnx_ir", "onnxscript"))
     except ImportError as error:
@@ -131,10 +133,13 @@ def _as_onnx(program: Any, folds: bool) -> tuple[onnx.ModelProto, dict[str, np.n
             where=error.name,
             try_="pip install 'ironworks[peers]'",
         ) from error
-    with _quietly():
-        plain = prepared(program)
+    with _silenced():
+        plain = prepare_bodies(program)
     try:
-        with _quietly(), torch.no_grad():  # a loop of many values has no derivative in PyTorch 2.13
+        with (
+            _silenced(),
+            torch.no_grad(),
+        ):  # PyTorch 2.13 has no derivative of a loop of several values
             written = torch.onnx.export(
                 plain,
                 dynamo=True,
@@ -143,11 +148,11 @@ def _as_onnx(program: Any, folds: bool) -> tuple[onnx.ModelProto, dict[str, np.n
                 optimize=folds,
                 custom_translation_table=translations(),
             )
-    except Exception as error:  # its exporter raises what its parts raise
+    except Exception as error:  # the exporter raises exceptions of any type
         raise UnsupportedOperator(
             f"PyTorch's exporter has no ONNX for this program: {_first_reason(error)}",
             where=_name(program),
-            try_="torch.onnx.export(program, dynamo=True, report=True) tells more",
+            try_="torch.onnx.export(program, dynamo=True, report=True), for a report",
         ) from error
     assert written is not None
     initializers = written.model.graph.initializers
@@ -160,12 +165,12 @@ def _as_onnx(program: Any, folds: bool) -> tuple[onnx.ModelProto, dict[str, np.n
 
 
 def _array(tensor: Any) -> np.ndarray:
-    """The values as they are now: PyTorch may go on training."""
+    """Return a copy of the values, since PyTorch may continue training."""
     return np.array(tensor.numpy(), copy=True, order="C").reshape(tuple(tensor.shape))
 
 
 def _first_reason(error: BaseException) -> str:
-    """The sentence at the root of an error, without the exporter's advice."""
+    """Return the first line of an error's root cause, without the exporter's advice."""
     root = error
     while root.__cause__ is not None:
         root = root.__cause__
@@ -173,8 +178,8 @@ def _first_reason(error: BaseException) -> str:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """Without notes on packages that it would like to have, and on what it left as it is."""
+def _silenced() -> Iterator[None]:
+    """Suppress the exporter's log messages and warnings."""
     logs = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir")]
     levels = [log.level for log in logs]
     for log in logs:
@@ -192,17 +197,17 @@ def _quietly() -> Iterator[None]:
 
 
 def _dim_names(program: Any) -> dict[str, str]:
-    """PyTorch's symbols -> the names that `torch.export.Dim` gave them, if it still knows."""
-    found: dict[str, str] = {}
+    """Return PyTorch's symbols, mapped to the names that `torch.export.Dim` gave them."""
+    dim_names: dict[str, str] = {}
     for node in program.graph.nodes:
         for dim in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
             env = getattr(getattr(dim, "node", None), "shape_env", None)
-            given = getattr(env, "source_name_to_debug_name", {})
+            debug_names = getattr(env, "source_name_to_debug_name", {})
             sources = getattr(env, "var_to_sources", {})
             for symbol, places in sources.items():
-                named = [given[_text(p)] for p in places if _text(p) in given]
-                found.update({str(symbol): n for n in named if str(symbol) not in found})
-    return found
+                named = [debug_names[_text(p)] for p in places if _text(p) in debug_names]
+                dim_names.update({str(symbol): n for n in named if str(symbol) not in dim_names})
+    return dim_names
 
 
 def _text(source: Any) -> str:
@@ -219,12 +224,12 @@ def _rename_dims(proto: onnx.ModelProto, names: Mapping[str, str]) -> None:
 
 
 def _ranges(program: Any, names: Mapping[str, str]) -> dict[str, tuple[int, int | None]]:
-    """The range of each dynamic dim that PyTorch has proved the program for."""
-    found: dict[str, tuple[int, int | None]] = {}
+    """Return the range of each dynamic dim for which PyTorch has proved the program."""
+    ranges: dict[str, tuple[int, int | None]] = {}
     for symbol, values in program.range_constraints.items():
         low, high = (_limit(v) for v in (values.lower, values.upper))
-        found[symbol_name(names.get(str(symbol), str(symbol)), "dim")] = (low or 0, high)
-    return found
+        ranges[symbol_name(names.get(str(symbol), str(symbol)), "dim")] = (low or 0, high)
+    return ranges
 
 
 def _limit(value: Any) -> int | None:
@@ -235,13 +240,13 @@ def _limit(value: Any) -> int | None:
     return number if abs(number) < UNBOUNDED else None
 
 
-def _narrowed(
+def _narrow_bounds(
     ranges: Mapping[str, tuple[int, int | None]], bounds: Bounds
 ) -> dict[str, tuple[int, int | None]]:
-    """The bounds that are asked for, within those that the program was exported for."""
-    found: dict[str, tuple[int, int | None]] = dict(ranges)
-    for name, wanted in bounds.items():
-        low, high = (wanted, wanted) if isinstance(wanted, int) else wanted
+    """Return the requested bounds; raise BoundError outside of the exported ranges."""
+    limits: dict[str, tuple[int, int | None]] = dict(ranges)
+    for name, requested in bounds.items():
+        low, high = (requested, requested) if isinstance(requested, int) else requested
         least, most = ranges.get(name, (0, None))
         if low < least or (most is not None and (high is None or high > most)):
             raise BoundError(
@@ -251,5 +256,5 @@ def _narrowed(
                 expected=f"{least} .. {most or 'any'}",
                 try_=f"torch.export.Dim({name!r}, min=…, max=…)",
             )
-        found[name] = (low, high)
-    return found
+        limits[name] = (low, high)
+    return limits

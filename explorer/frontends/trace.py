@@ -1,4 +1,4 @@
-"""A Python function over arrays as a model."""
+"""Models traced from Python functions over arrays."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from explorer.errors import BadOption, BoundError, TraceError
 from explorer.frontends import arrays
 from explorer.frontends.functions import IsolatedFunction
 from explorer.frontends.model import Model
-from explorer.frontends.symbols import Bounds, environment
-from explorer.frontends.syntax.staged import staged
+from explorer.frontends.symbols import Bounds, symbol_environment
+from explorer.frontends.syntax.stage_function import stage_function
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.control.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs, is_declared
-from explorer.frontends.tracing.frames import Frame, is_tracing, source_of, writing
+from explorer.frontends.tracing.frames import Frame, attributed_to_call, is_tracing, tracing_into
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.recorder import Recorder
-from explorer.frontends.tracing.structure import COMPLEX, Leaf, Several, Structure, flatten, rebuild
+from explorer.frontends.tracing.structure import COMPLEX, Leaf, Nest, Structure, flatten, rebuild
 from explorer.ir.program import Function, Program
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.text.program_text import print_program
@@ -32,12 +32,13 @@ assert arrays, "importing it says what operators on traced arrays mean"
 
 
 class Traced:
-    """A function over arrays: on arrays it runs eagerly; on annotations it gives the `Model`."""
+    """A function over arrays: on arrays it runs eagerly, on annotations it returns the `Model`."""
 
     def __init__(self, run: Callable[..., Any]) -> None:
+        """Wrap a Python function; raise BadOption for another object."""
         if not (inspect.isfunction(run) or inspect.ismethod(run)):
             raise BadOption(
-                f"a Python function is traced, and {type(run).__name__} is none",
+                f"explorer.trace takes a Python function, and {type(run).__name__} is none",
                 where=type(run).__name__,
                 try_="explorer.trace(lambda x: thing(x))",
             )
@@ -45,26 +46,29 @@ class Traced:
         update_wrapper(self, run)
 
     def __repr__(self) -> str:
+        """Return the function's name."""
         return f"<explorer.trace {self.run.__qualname__}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function on arrays, or return its model for annotations."""
         if not any(map(is_declared, (*args, *kwargs.values()))):
-            run = staged(self.run) if is_tracing() else self.run
+            run = stage_function(self.run) if is_tracing() else self.run
             return run(*args, **kwargs)
-        given = inspect.signature(self.run).bind_partial(*args, **kwargs).arguments
-        return self.model(given)
+        arguments = inspect.signature(self.run).bind_partial(*args, **kwargs).arguments
+        return self.model(arguments)
 
-    def model(self, given: Mapping[str, Any], bounds: Bounds | None = None) -> Model:
-        """The model, for inputs that are annotated in the signature or here.
+    def model(self, annotations: Mapping[str, Any], bounds: Bounds | None = None) -> Model:
+        """Return the model for inputs that are annotated in the signature or in `annotations`.
 
-        Raises TraceError, ShapeError, DtypeError or BoundError; each names the line.
+        Raises:
+            TraceError, ShapeError, DtypeError, BoundError: each names the line.
         """
-        declared = declared_inputs(self.run, given)
-        fixed = {n: v for n, v in given.items() if n not in declared}
+        declared = declared_inputs(self.run, annotations)
+        fixed = {n: v for n, v in annotations.items() if n not in declared}
         leaves, nesting = flatten(declared)
         program, complex_outputs = within_bounds(
-            lambda recorder: _program(self.run, declared, fixed, recorder),
-            environment((t.shape for t in leaves if t.shape is not None), bounds),
+            lambda recorder: _trace_program(self.run, declared, fixed, recorder),
+            symbol_environment((t.shape for t in leaves if t.shape is not None), bounds),
             self.run.__name__,
         )
         where = f"{Path(self.run.__code__.co_filename).name}:{program.name}"
@@ -80,7 +84,7 @@ class Traced:
 
 
 def trace(run: Callable[..., Any]) -> Traced:
-    """A model written in Python: a function over arrays, on functions of `explorer.np`.
+    """Decorate a function over arrays, written with `explorer.np`, as a model.
 
         @explorer.trace
         def model(x: explorer.tensor("float32", "batch", 64)):
@@ -88,14 +92,14 @@ def trace(run: Callable[..., Any]) -> Traced:
                 x = explorer.np.tanh(x) @ weights
             return x
 
-    Python's `if`, `while`, `for`, `and`, `or`, `not` and `a if c else b` mean what they say: what
-    Python knows is done while tracing, what only a run knows becomes a branch or a loop of the
-    model, as `explorer.cond`, `while_loop` and `scan` make them. A traced loop with a `return` in
-    it, and in traced statements `raise`, `del`, `global`, `:=`, changes of elements and calls for
-    their effect, are refused with their line.
+    Python's `if`, `while`, `for`, `and`, `or`, `not` and `a if c else b` keep their meaning.
+    Conditions that Python knows are evaluated while tracing. Those known only at run time become
+    branches and loops of the model, like `explorer.cond`, `while_loop` and `scan`. A `return` in a
+    traced loop is refused with its line. So are `raise`, `del`, `global`, `:=`, changes of elements
+    and calls for their side effects in traced statements.
 
-    `model(array)` runs it in NumPy; `explorer.load(model)` and `explorer.compile(model)` take it,
-    and `model(x=explorer.tensor(...))` is the Model where the signature does not say it all.
+    `model(array)` runs it in NumPy. `explorer.load(model)` and `explorer.compile(model)` accept it.
+    `model(x=explorer.tensor(...))` is the Model if the signature lacks an annotation.
     """
     if isinstance(run, IsolatedFunction):
         return Traced(run.run)
@@ -103,45 +107,47 @@ def trace(run: Callable[..., Any]) -> Traced:
 
 
 def within_bounds(write: Callable[[Recorder], Written], env: ShapeEnv, name: str) -> Written:
-    """The program that is written, for extents at which it means something: of `x + table[:n]`
-    those up to the table's. Each try makes a bound tighter, so this ends.
+    """Return what `write` builds, at extents for which the model is valid.
+
+    `x + table[:n]` is valid up to the table's extent. Each attempt tightens a bound, so the loop
+    ends.
     """
     limits: dict[str, int] = {}
     while True:
         try:
-            return write(Recorder(_limited(env, limits), limits))
+            return write(Recorder(_limit_environment(env, limits), limits))
         except ImpliedBound as bound:
             if bound.high >= limits.get(bound.name, bound.high + 1):
                 raise BoundError(
-                    f"{name} means something only up to {bound}, which proves nothing",
+                    f"{name} is valid only up to {bound}, which is no tighter bound",
                     where=bound.name,
                 ) from None
             limits[bound.name] = bound.high
 
 
-def _limited(env: ShapeEnv, limits: Mapping[str, int]) -> ShapeEnv:
-    return ShapeEnv(tuple(_tight(s, limits.get(s.name)) for s in env.symbols))
+def _limit_environment(env: ShapeEnv, limits: Mapping[str, int]) -> ShapeEnv:
+    return ShapeEnv(tuple(_tighten(s, limits.get(s.name)) for s in env.symbols))
 
 
-def _tight(known: SymbolBound, high: int | None) -> SymbolBound:
-    """The bound as far as the model has a meaning; BoundError where nothing is left."""
+def _tighten(bound: SymbolBound, high: int | None) -> SymbolBound:
+    """Return the bound limited to `high`; raise BoundError if it becomes empty."""
     if high is None:
-        return known
-    if known.low > high:
+        return bound
+    if bound.low > high:
         raise BoundError(
-            f"the model takes {known.name} up to {high}; it was bounded from {known.low} on",
-            where=known.name,
+            f"the model takes {bound.name} up to {high}; it was bounded from {bound.low} on",
+            where=bound.name,
         )
-    return SymbolBound(known.name, known.low, high, min(known.hint, high))
+    return SymbolBound(bound.name, bound.low, high, min(bound.hint, high))
 
 
-def _program(
+def _trace_program(
     run: Callable[..., Any],
     declared: Mapping[str, Any],
     fixed: Mapping[str, Any],
     recorder: Recorder,
 ) -> tuple[Program, tuple[str, ...]]:
-    """The program, and the outputs that are complex."""
+    """Return the program, and the names of its complex outputs."""
     env = recorder.env
     frame = Frame(recorder, recorder.fresh("main"))
     frame.symbols.update({s.name: symbol(s.name) for s in env.symbols})
@@ -154,24 +160,24 @@ def _program(
                 where=param.name,
                 try_='explorer.tensor("float32", "rows", "columns")',
             )
-    with writing(frame):
+    with tracing_into(frame):
         values = rebuild(nesting, [TracedArray(p, frame) for p in params])
-        given = inspect.BoundArguments(inspect.signature(run), {**values, **fixed})
-        leaves, structure = flatten(staged(run)(*given.args, **given.kwargs))
+        arguments = inspect.BoundArguments(inspect.signature(run), {**values, **fixed})
+        leaves, structure = flatten(stage_function(run)(*arguments.args, **arguments.kwargs))
         if not leaves:
-            raise TraceError(f"{run.__name__} gives no array", where=run.__name__)
-        with source_of("result"):
+            raise TraceError(f"{run.__name__} returns no array", where=run.__name__)
+        with attributed_to_call("result"):
             outputs = own_results(frame, [traced(leaf) for leaf in leaves])
     nesting, prefix = structure, "output_"
     if isinstance(structure, Leaf) or structure.kind == COMPLEX:
-        nesting, prefix = Several("dict", (structure,), ("output",)), ""
+        nesting, prefix = Nest("dict", (structure,), ("output",)), ""
     names = _paths(nesting, prefix)
     main = Function("main", tuple(params), tuple(frame.body), outputs, names)
-    return finished(recorder, main, run.__name__), _complex_names(nesting, prefix)
+    return assemble_program(recorder, main, run.__name__), _complex_names(nesting, prefix)
 
 
-def finished(recorder: Recorder, main: Function, name: str) -> Program:
-    """The program with the constants that are read; lines that compute nothing are dropped."""
+def assemble_program(recorder: Recorder, main: Function, name: str) -> Program:
+    """Return the program without unread constants and without lines that compute nothing."""
     functions = (main, *recorder.functions)
     read = {v.name for f in functions for b in f.body for v in b.reads}
     standing = {o for f in functions for b in f.body for o in b.origin}
@@ -187,18 +193,18 @@ def finished(recorder: Recorder, main: Function, name: str) -> Program:
 
 
 def _complex_names(structure: Structure, prefix: str = "") -> tuple[str, ...]:
-    """The names of the complex arrays; those of their parts have `.real` and `.imag` behind."""
+    """Return the names of the complex arrays; their parts are called `.real` and `.imag`."""
     parts = {*_paths(structure, prefix)}
     return tuple(n for n in _paths(structure, prefix, is_leaf=COMPLEX) if n not in parts)
 
 
 def _paths(structure: Structure, prefix: str = "", is_leaf: str = "") -> tuple[str, ...]:
-    """A name for each value: keys and places, with dots between."""
+    """Return a name for each leaf: its keys and indices, joined by dots."""
     if isinstance(structure, Leaf) or structure.kind == is_leaf:
         return ("",)
     keys = structure.keys or range(len(structure.parts))
-    found: list[str] = []
+    paths: list[str] = []
     for key, part in zip(keys, structure.parts, strict=False):
         word = str(key) if structure.keys else f"{prefix}{key}"
-        found += [f"{word}.{p}" if p else word for p in _paths(part, is_leaf=is_leaf)]
-    return tuple(found)
+        paths += [f"{word}.{p}" if p else word for p in _paths(part, is_leaf=is_leaf)]
+    return tuple(paths)

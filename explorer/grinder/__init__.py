@@ -1,11 +1,12 @@
 """Control flow scheduled like data flow, at the lowest hardware level that can hold it.
 
 Cocktailer (Grinder): Zhang et al., OSDI 2023, "Cocktailer: analyzing and optimizing dynamic control
-flow in deep learning". Its nouns: uTask and uProgram (`model`). Levels here: "host", back to Python
-for each decision, and "device", all units in step; independent calls of a recursion may be made by
-units apart (`siblings`). Rows that a loop reads and stacks move with it (`rows`); a function that
-calls itself has a frame for each call (`calls.recursion`), and of several that call each other one
-stays (`calls.inline`); what only Python can do is told by `host`.
+flow in deep learning". Its nouns: uTask and uProgram (`model`). The levels here are "host" (return
+to Python for each decision) and "device" (all units run the control flow in step). Independent
+calls of a recursion may run on separate units (`independent_calls`). Views replace copies of rows
+that a loop reads and stacks (`row_views`). A recursive function has a frame for each call
+(`calls.recursion`); of mutually recursive functions one remains (`calls.inline`). `host` finds what
+only Python can run.
 """
 
 from explorer.grinder.if_conversion import IfConversion
@@ -23,8 +24,8 @@ from explorer.grinder.model import (
     UTask,
     Value,
 )
-from explorer.grinder.options import Options, ways_of
-from explorer.grinder.policy import SCHEDULES, LevelPolicy, Ways, lowest, on_host
+from explorer.grinder.options import Options, control_schedules_of
+from explorer.grinder.policy import SCHEDULES, ControlSchedules, LevelPolicy, lowest, on_host
 from explorer.grinder.transform.uprogram import uprogram
 from explorer.grinder.tree import Grind, task_tree
 
@@ -33,6 +34,7 @@ __all__ = [
     "BranchTask",
     "CallTask",
     "Carried",
+    "ControlSchedules",
     "Grind",
     "IfConversion",
     "LevelPolicy",
@@ -46,10 +48,9 @@ __all__ = [
     "UProgram",
     "UTask",
     "Value",
-    "Ways",
+    "control_schedules_of",
     "lowest",
     "on_host",
     "task_tree",
     "uprogram",
-    "ways_of",
 ]

@@ -1,5 +1,7 @@
-"""A loop's state begins where its first value was made, if nobody else reads that: it is not copied
-there, and the two take the memory of one.
+"""Aliasing of loop state with its initial value.
+
+The state takes the memory of its initial value if nothing else reads that value, so nothing is
+copied.
 
     c = zeros; for t: c = f(c, t)      ->   c is the memory that was filled with zeros
     for s: for t: c = f(c, s, t)       ->   the inner loop's state is that of the outer one
@@ -28,14 +30,17 @@ from explorer.grinder.row_views import relocate
 def alias_loop_state(
     parts: Sequence[UTask], values: dict[str, Value], outputs: Collection[str]
 ) -> None:
-    """After: the states of loops lie in the memory of their first values, where they can, and those
-    that need nothing of each other still do not. `values` is changed; `outputs` are the names that
-    are read once all parts are over.
+    """Place the state of loops in the memory of its initial values, where possible.
+
+    After: independent parts still share no memory that either writes. `values` is changed in place;
+    `outputs` are the names that are read after all parts.
     """
-    _Takers(values).body(parts, outputs, ())
+    _StateAliasing(values).body(parts, outputs, ())
 
 
-class _Takers:
+class _StateAliasing:
+    """State aliasing over the tree of tasks."""
+
     def __init__(self, values: dict[str, Value]) -> None:
         self.values = values
 
@@ -43,15 +48,16 @@ class _Takers:
         return {self.values[n].root for n in names if n}
 
     def body(self, parts: Sequence[UTask], behind: Collection[str], own: Sequence[Carried]) -> None:
-        """The loops of a sequence. `behind` is read when it is over; `own` are the states of the
-        loop whose body it is.
+        """Alias the states of the loops of a sequence.
+
+        `behind` is read after the sequence; `own` are the states of the loop whose body it is.
         """
-        free: set[str] = set()  # roots that were made in this sequence
+        free: set[str] = set()  # roots computed in this sequence
         for n, part in enumerate(parts):
             match part:
                 case Straight(operators):
-                    made = {name for o in operators for name in o.results}
-                    free |= {name for name in made if self.values[name].root == name}
+                    computed = {name for o in operators for name in o.results}
+                    free |= {name for name in computed if self.values[name].root == name}
                 case LoopTask(carried=carried) if part.level == "device":
                     others = [p for p in (*group_at(parts, n), *parts[n + 1 :]) if p is not part]
                     later = [*behind, *(name for p in others for name in accessed_names(p))]
@@ -77,22 +83,26 @@ class _Takers:
         free: Collection[str],
         own: Sequence[Carried],
     ) -> None:
-        """Lay a state into the memory of its first value, if that is whole, and nothing but this
-        state reads or writes it from here on.
+        """Place a state in the memory of its initial value if it is the only reader and writer.
+
+        The initial value must fill its buffer; `later` are the names that are accessed after the
+        loop.
         """
         if not state.initial:
             return
         first, param = self.values[state.initial], self.values[state.param]
         memory = self.values[first.root]
         outer = next((c for c in own if self.values[c.param].root == memory.name), None)
-        if outer is not None:  # the state of the loop around becomes what this one leaves
+        if outer is not None:  # the result becomes the outer loop's state
             if outer.staging or not self.values[outer.result].is_at(param):
                 return
         elif memory.name not in free:
             return
-        whole = first.is_at(memory) and not first.moves and first.type == memory.type == param.type
-        alone = param.root == param.name and not (param.moves or param.frame or memory.frame)
-        if not (whole and alone and memory.home == param.home == "buffer"):
+        fills_buffer = (
+            first.is_at(memory) and not first.moves and first.type == memory.type == param.type
+        )
+        owns_buffer = param.root == param.name and not (param.moves or param.frame or memory.frame)
+        if not (fills_buffer and owns_buffer and memory.home == param.home == "buffer"):
             return
         read = Counter(self.values[name].root for name in accessed_names(loop) if name)
         if read[memory.name] == 1 and memory.name not in self.roots(later):
@@ -104,7 +114,7 @@ def _counters(loop: LoopTask) -> tuple[str, ...]:
 
 
 def accessed_names(part: UTask) -> Iterator[str]:
-    """Every value that a part reads or writes, each time it is named; "" where it names none."""
+    """Yield each value that a part reads or writes, once per mention; "" where a field is empty."""
     match part:
         case Straight(operators):
             for o in operators:

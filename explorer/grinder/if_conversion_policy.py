@@ -1,6 +1,4 @@
-"""Whether both sides of a branch are computed and one is selected: what that would cost, or why it
-would not be the same.
-"""
+"""Cost and legality of if-conversion."""
 
 from __future__ import annotations
 
@@ -13,21 +11,22 @@ from explorer.grinder.host import is_static
 from explorer.ir.affine import Affine, affine
 from explorer.ir.calls import Branch, KernelCall, ShapeOf, Var, View
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.control import ControlWay
+from explorer.ir.decisions.control import ControlSchedule
 from explorer.ir.kernel import Apply, Compute, Kernel, Read, TensorSpec, at, axes, reads
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import ShapeEnv
 
-BOTH, ONE = ControlWay("both"), ControlWay("device")
-MOST_KERNELS = 16  # of a side: what is larger is not worth pricing; a bound on search time, chosen
-MEETINGS = 2  # of all units, counted: before they look at the condition, and after a side
+IF_CONVERT, KEEP_BRANCH = ControlSchedule("both"), ControlSchedule("device")
+MOST_KERNELS = 16  # of an arm; larger ones are not priced: a bound on search time, chosen
+BARRIERS = 2  # of all units, counted: before the condition is read, and after an arm
 Price: TypeAlias = Callable[[Kernel, ShapeEnv], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What branches are weighed by: Roller's price of a kernel, on all units of a device. Threads
-    that are asked for change nothing, so that they compile nothing.
+class BranchCosts:
+    """Costs of branches: Roller's price of a kernel on all units of a device.
+
+    A requested thread count does not change them, so that it compiles nothing anew.
     """
 
     price: Price
@@ -36,69 +35,77 @@ class Facts:
 
     @property
     def barrier_us(self) -> float:
-        """Until all units have met."""
+        """The time until all units have met at a barrier."""
         return self.device.barrier_us if self.device.units > 1 else self.device.task_ns / 1000
 
 
-def weigh_if_conversion(
-    binding: Binding, branch: Branch, functions: Mapping[str, Function], facts: Facts
-) -> tuple[Candidate[ControlWay], ...]:
-    """Both ways of a branch, the one to take first. Its cost by one side is the mean of its sides:
-    nothing says which is taken more often.
+def price_if_conversion(
+    binding: Binding, branch: Branch, functions: Mapping[str, Function], facts: BranchCosts
+) -> tuple[Candidate[ControlSchedule], ...]:
+    """Return both candidates of a branch, cheaper first.
+
+    The cost of taking the branch is the mean of its arms, because nothing tells which is taken more
+    often.
     """
-    sides = functions[branch.then], functions[branch.orelse]
-    why = refusal(binding, branch.cond, sides)
-    if why:
-        return (Candidate("both sides", BOTH, refused=why),)
-    work = [sum(facts.price(k, facts.env) for k in arm_kernels(side)) for side in sides]
-    selected = (select_kernel(branch.cond, v, binding.origin) for v in binding.vars)
-    chosen = sum(facts.price(kernel, facts.env) for kernel in selected)
-    depth = max(len(list(arm_kernels(side))) for side in sides)
-    both = Candidate(
+    arms = functions[branch.then], functions[branch.orelse]
+    reason = refusal(binding, branch.cond, arms)
+    if reason:
+        return (Candidate("both sides", IF_CONVERT, refused=reason),)
+    work = [sum(facts.price(k, facts.env) for k in arm_kernels(arm)) for arm in arms]
+    selects = (select_kernel(branch.cond, v, binding.origin) for v in binding.vars)
+    select_us = sum(facts.price(kernel, facts.env) for kernel in selects)
+    depth = max(len(list(arm_kernels(arm))) for arm in arms)
+    both_arms = Candidate(
         "both sides",
-        BOTH,
-        (("kernels", sum(work)), ("select", chosen), ("barriers", depth * facts.barrier_us)),
+        IF_CONVERT,
+        (("kernels", sum(work)), ("select", select_us), ("barriers", depth * facts.barrier_us)),
     )
-    meetings = (MEETINGS + depth - 1) * facts.barrier_us
-    one = Candidate("in the program", ONE, (("kernels", sum(work) / 2), ("barriers", meetings)))
-    return (both, one) if both.cost_us < one.cost_us else (one, both)
+    barriers = (BARRIERS + depth - 1) * facts.barrier_us
+    branch_cost = Candidate(
+        "in the program", KEEP_BRANCH, (("kernels", sum(work) / 2), ("barriers", barriers))
+    )
+    return (
+        (both_arms, branch_cost)
+        if both_arms.cost_us < branch_cost.cost_us
+        else (branch_cost, both_arms)
+    )
 
 
-def refusal(binding: Binding, cond: Var, sides: tuple[Function, Function]) -> str:
-    """Why both sides cannot be computed, or not with the same results; "" where they can.
+def refusal(binding: Binding, cond: Var, arms: tuple[Function, Function]) -> str:
+    """Return why both arms cannot be computed with the same results; "" if they can.
 
-    Kernels are total: they divide by nothing without a trap, and selecting keeps NaN out. But a
-    side may read where only its own condition says that there is something.
+    Kernels are total: division does not trap, and selecting keeps NaN out. But an arm may read an
+    element that exists only under its own condition.
     """
-    for side in sides:
-        if any(not is_static(v) for b in side.body for v in (*b.vars, *b.reads)):
-            return f"{side.name} has values of a shape that only a run tells"
-        pairs = (*zip(side.outputs, binding.vars, strict=True),)
+    for arm in arms:
+        if any(not is_static(v) for b in arm.body for v in (*b.vars, *b.reads)):
+            return f"{arm.name} has values whose shapes only a run knows"
+        pairs = (*zip(arm.outputs, binding.vars, strict=True),)
         if any(a.type != b.type for a, b in pairs):
-            return f"{side.name} gives another type than the branch"
-        for b in side.body:
+            return f"{arm.name} has another type than the branch"
+        for b in arm.body:
             if not isinstance(b.expr, KernelCall | View | ShapeOf):
-                return f"{b.vars[0].name} of {side.name} is no kernel"
-        found = list(arm_kernels(side))
-        if len(found) > MOST_KERNELS:
-            return f"{side.name} is {len(found)} kernels, more than {MOST_KERNELS}"
-        for kernel in found:
+                return f"{b.vars[0].name} of {arm.name} is not a kernel"
+        kernels = list(arm_kernels(arm))
+        if len(kernels) > MOST_KERNELS:
+            return f"{arm.name} is {len(kernels)} kernels, more than {MOST_KERNELS}"
+        for kernel in kernels:
             if kernel.updates:
-                return f"{kernel.name} of {side.name} writes over what it is given"
-            if any(_by_data(c) for c in kernel.computes):
-                return f"{kernel.name} of {side.name} reads where its data say"
+                return f"{kernel.name} of {arm.name} overwrites an argument"
+            if any(_is_data_dependent(c) for c in kernel.computes):
+                return f"{kernel.name} of {arm.name} has data-dependent reads"
     if not all(is_static(v) for v in (cond, *binding.vars)):
-        return "its shapes are of values of the run"
+        return "its shapes depend on values of the run"
     return ""
 
 
-def arm_kernels(side: Function) -> Iterator[Kernel]:
-    """The kernels of a side."""
-    return (b.expr.kernel for b in side.body if isinstance(b.expr, KernelCall))
+def arm_kernels(arm: Function) -> Iterator[Kernel]:
+    """Return the kernels of an arm."""
+    return (b.expr.kernel for b in arm.body if isinstance(b.expr, KernelCall))
 
 
 def select_kernel(cond: Var, result: Var, origin: frozenset[str]) -> Kernel:
-    """The kernel that takes each element from one of two tensors."""
+    """Return the kernel that takes each element from one of two tensors."""
     kind, flag = result.tensor, cond.tensor
     over = axes("i", kind.dims)
     first = Read("cond", tuple(affine({}, 0) for _ in flag.dims))
@@ -113,6 +120,6 @@ def select_kernel(cond: Var, result: Var, origin: frozenset[str]) -> Kernel:
     return Kernel("select", specs, (compute,), ("cond", "then", "orelse"), ("out",))
 
 
-def _by_data(compute: Compute) -> bool:
-    """Whether an index is no affine expression of the axes."""
+def _is_data_dependent(compute: Compute) -> bool:
+    """Return True if an index is not affine in the axes."""
     return any(not isinstance(i, Affine) for r in reads(compute.expr) for i in r.index)

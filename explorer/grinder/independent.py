@@ -1,4 +1,4 @@
-"""Loops and branches that need nothing of each other, which may run at the same time.
+"""Grouping of independent loops and branches, which may run at the same time.
 
 a = if p: f(x); t = k(x); b = if q: g(t)  ->  t = k(x); a = if p: f(x) beside b = if q: g(t)
 """
@@ -29,43 +29,48 @@ Control: TypeAlias = LoopTask | BranchTask
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """On which units groups run: of `several` members, and those of one that stands `alone`."""
+class UnitRequest:
+    """The requested units of groups with `several` members, and of a member that stands `alone`."""
 
     several: str = "auto"
     alone: str = "auto"
 
 
 def group_name(group: Sequence[UTask]) -> str:
-    """What decisions call it."""
-    return " beside ".join(p.binding for p in group if isinstance(p, Control) and not is_rest(p))
+    """Return the name of a group in decisions."""
+    return " beside ".join(
+        p.binding for p in group if isinstance(p, Control) and not is_remainder(p)
+    )
 
 
-def is_rest(part: UTask) -> bool:
-    """Whether it is what is left of a loop's turns, which counts on in the same register."""
-    return isinstance(part, LoopTask) and bool(part.rest)
+def is_remainder(part: UTask) -> bool:
+    """Return True if a loop runs the remainder of an unrolled loop, in the same count register."""
+    return isinstance(part, LoopTask) and bool(part.remainder_of)
 
 
 def is_lone(group: Sequence[UTask]) -> bool:
-    """Whether nothing stands beside a loop or branch, but what is left of its own turns."""
-    return sum(not is_rest(part) for part in group) == 1
+    """Return True if a group is one loop or branch, not counting the remainder of its unrolling."""
+    return sum(not is_remainder(part) for part in group) == 1
 
 
-def independent(parts: Sequence[UTask], values: Values, asked: Asked) -> tuple[UTask, ...]:
-    """The parts in an order in which such loops and branches stand next to each other, those inside
-    of others too, each with what was asked for. What a recursion does stays as it is.
+def group_independent(
+    parts: Sequence[UTask], values: Values, request: UnitRequest
+) -> tuple[UTask, ...]:
+    """Reorder parts so that independent loops and branches are adjacent, nested ones included.
+
+    Each gets the requested units. The body of a recursion is left as it is.
     """
-    parts = [_inside(part, values, asked) for part in parts]
+    parts = [_group_inside(part, values, request) for part in parts]
     out: list[UTask] = []
     at = 0
     while at < len(parts):
         part, at = parts[at], at + 1
-        member = _member(part, parts[at:])
+        member = _as_member(part, parts[at:])
         if not member:
             out.append(part)
             continue
-        group, count = _gathered(member, parts[at + len(member) - 1 :], values)
-        units = asked.several if count else asked.alone
+        group, count = _gather_group(member, parts[at + len(member) - 1 :], values)
+        units = request.several if count else request.alone
         at += len(member) - 1 + count
         out += [Straight(tuple(group.before))] if group.before else []
         out += [replace(p, beside=n > 0, units=units) for n, p in enumerate(group.members)]
@@ -73,97 +78,100 @@ def independent(parts: Sequence[UTask], values: Values, asked: Asked) -> tuple[U
     return tuple(merge_straight_runs(out))
 
 
-def _inside(part: UTask, values: Values, asked: Asked) -> UTask:
+def _group_inside(part: UTask, values: Values, request: UnitRequest) -> UTask:
     match part:
         case LoopTask(body=body):
-            return replace(part, body=independent(body, values, asked))
+            return replace(part, body=group_independent(body, values, request))
         case BranchTask(then=then, orelse=orelse):
-            arms = [independent(arm, values, asked) for arm in (then, orelse)]
+            arms = [group_independent(arm, values, request) for arm in (then, orelse)]
             return replace(part, then=arms[0], orelse=arms[1])
         case _:
             return part
 
 
 @dataclass(slots=True)
-class _Touched:
-    """The roots that something reads or writes, and those that it writes."""
+class _Accesses:
+    """The roots that a part reads or writes, and those that it writes."""
 
     all: set[str]
     written: set[str]
 
-    def meets(self, other: _Touched) -> bool:
-        """Whether one of two needs the other to be over."""
+    def conflicts(self, other: _Accesses) -> bool:
+        """Return True if two parts depend on each other."""
         return bool(self.written & other.all or other.written & self.all)
 
-    def __or__(self, other: _Touched) -> _Touched:
-        return _Touched(self.all | other.all, self.written | other.written)
+    def __or__(self, other: _Accesses) -> _Accesses:
+        """Return the union of two access sets."""
+        return _Accesses(self.all | other.all, self.written | other.written)
 
 
 @dataclass(slots=True)
 class _Group:
-    """Members that need nothing of each other; `before` are operators that later ones may need,
-    `behind` those that need an earlier one. What members and those behind touch.
+    """Independent members, the operators around them, and their accesses.
+
+    `before` are operators that members may need, `behind` those that need a member. `mine` are the
+    accesses of members, `later` those of `behind`.
     """
 
     members: list[Control]
     before: list[OperatorTask]
     behind: list[OperatorTask]
-    mine: _Touched
-    later: _Touched
+    mine: _Accesses
+    later: _Accesses
 
     def copy(self) -> _Group:
         lists = [*self.members], [*self.before], [*self.behind]
         return _Group(*lists, self.mine, self.later)
 
 
-def _gathered(
+def _gather_group(
     first: Sequence[Control], behind: Sequence[UTask], values: Values
 ) -> tuple[_Group, int]:
-    """The group that a member begins, and how many of the parts behind it are in that."""
-    mine = _touched(first, values)
-    whole = group = _Group([*first], [], [], mine, _Touched(set(), set()))
+    """Return the group that a member begins, and how many of the following parts belong to it."""
+    mine = _accesses_of(first, values)
+    complete = group = _Group([*first], [], [], mine, _Accesses(set(), set()))
     taken = 0
     for n, other in enumerate(behind):
-        if is_rest(other) and n < taken:
+        if is_remainder(other) and n < taken:
             continue
         group = group.copy()
         if isinstance(other, Straight):
             for operator in other.operators:
                 _add(group, operator, values)
-        elif member := _member(other, behind[n + 1 :]):
-            touched = _touched(member, values)
-            if touched.meets(group.mine | group.later):
+        elif member := _as_member(other, behind[n + 1 :]):
+            touched = _accesses_of(member, values)
+            if touched.conflicts(group.mine | group.later):
                 break
             group.members += member
             group.mine |= touched
-            whole, taken = group, n + len(member)
+            complete, taken = group, n + len(member)
         else:
             break
-    return whole, taken
+    return complete, taken
 
 
 def _add(group: _Group, operator: OperatorTask, values: Values) -> None:
-    """Before the members, where it needs none of them."""
-    touched = _touched((Straight((operator,)),), values)
-    if touched.meets(group.mine | group.later):
+    """Place an operator before the members unless it depends on them."""
+    touched = _accesses_of((Straight((operator,)),), values)
+    if touched.conflicts(group.mine | group.later):
         group.behind.append(operator)
         group.later |= touched
     else:
         group.before.append(operator)
 
 
-def _member(part: UTask, behind: Sequence[UTask]) -> Sequence[Control]:
-    """A loop or branch in the program, with what is left of its turns; nothing where it is none."""
-    if not isinstance(part, Control) or part.level != "device" or is_rest(part):
+def _as_member(part: UTask, behind: Sequence[UTask]) -> Sequence[Control]:
+    """Return a device loop or branch with the remainder of its unrolling; empty for other parts."""
+    if not isinstance(part, Control) or part.level != "device" or is_remainder(part):
         return ()
-    rest = behind[0] if behind and is_rest(behind[0]) else None
-    return (part, rest) if isinstance(rest, Control) else (part,)
+    remainder = behind[0] if behind and is_remainder(behind[0]) else None
+    return (part, remainder) if isinstance(remainder, Control) else (part,)
 
 
-def _touched(parts: Sequence[UTask], values: Values) -> _Touched:
+def _accesses_of(parts: Sequence[UTask], values: Values) -> _Accesses:
     named = {name for part in parts for name in (*accessed_names(part), *_awaited(part)) if name}
     written = {name for part in parts for name in _written(part) if name}
-    return _Touched(_roots(named, values), _roots(written, values))
+    return _Accesses(_roots(named, values), _roots(written, values))
 
 
 def _roots(names: Collection[str], values: Values) -> set[str]:
@@ -171,12 +179,12 @@ def _roots(names: Collection[str], values: Values) -> set[str]:
 
 
 def _awaited(part: UTask) -> Iterator[str]:
-    """What operators wait for without reading it."""
+    """Return the values that operators wait for without reading them."""
     return (operator.after for operator in operators_of((part,)))
 
 
 def _written(part: UTask) -> Iterator[str]:
-    """The values that a part writes."""
+    """Yield the values that a part writes."""
     match part:
         case Straight(operators):
             yield from (name for o in operators for name in o.results)

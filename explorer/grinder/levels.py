@@ -1,4 +1,4 @@
-"""What a policy says of a body, checked."""
+"""Validation of the level that a policy returns."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ from typing import Any
 
 from explorer.grinder.model import UTask
 from explorer.grinder.policy import LEVELS, LevelPolicy, lowest
-from explorer.passes.pipeline.own_policy import Asked, shown
+from explorer.passes.pipeline.policy_call import PolicyCall, shown
 
 
-def level_of(policy: LevelPolicy, body: Sequence[UTask], name: str) -> tuple[str, str]:
-    """The level and why; BadPolicy where the policy's answer is none, or cannot be."""
+def select_level(policy: LevelPolicy, body: Sequence[UTask], name: str) -> tuple[str, str]:
+    """Return the level of a body and its reason.
+
+    Raises:
+        BadPolicy: The policy's answer is invalid, or the body cannot run at that level.
+    """
     if policy is lowest:
         return lowest(body)
-    asked = Asked("Grinder", policy, f"{name!r}")
-    with asked.answering():
-        found: Any = policy(body)
-    pair = isinstance(found, tuple) and len(found) == 2
-    if not pair or not all(isinstance(part, str) for part in found):
-        raise asked.refused(
-            f"gave {shown(found)}, and must give a level and why", '("device", "asked for")'
+    query = PolicyCall("Grinder", policy, f"{name!r}")
+    with query.guarding():
+        answer: Any = policy(body)
+    pair = isinstance(answer, tuple) and len(answer) == 2
+    if not pair or not all(isinstance(part, str) for part in answer):
+        raise query.refused(
+            f"returned {shown(answer)}, and must return a level and a reason",
+            '("device", "requested")',
         )
-    if found[0] not in LEVELS:
-        raise asked.refused(f"gave the level {shown(found[0])}", " or ".join(LEVELS))
-    least, why = lowest(body)
-    if found[0] == "device" and least == "host":
-        raise asked.refused(f"put it on the device, and {why}", "host", "device")
-    return str(found[0]), str(found[1])
+    if answer[0] not in LEVELS:
+        raise query.refused(f"returned the level {shown(answer[0])}", " or ".join(LEVELS))
+    least, reason = lowest(body)
+    if answer[0] == "device" and least == "host":
+        raise query.refused(f"put it on the device, and {reason}", "host", "device")
+    return str(answer[0]), str(answer[1])

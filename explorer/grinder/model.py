@@ -1,4 +1,4 @@
-"""A program as a tree of uTasks, over values with names of their own in each function call."""
+"""uTasks of a program as a tree, over values whose names are unique to each function call."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from explorer.ir.types import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor. One whose `root` is another value is a view: its bytes begin `offset` elements in.
+    """A tensor; if its `root` is another value, a view that begins `offset` elements into it.
 
-    One that `moves` begins farther in by so many elements with each trip of a loop: (loop, step),
-    outer loops first; it has no place outside of them.
-    `home` of a root is "input", "constant", "shape" (its elements are `dims`), "buffer", or "host":
-    an object of Python's, such as a sequence.
-    `origin` names the source operators that made it. A root with a `frame` lies in the frame of
-    that recursion: every call has a value of its own.
+    With `moves`, it advances by that many elements with each trip of a loop: (loop, step), outer
+    loops first; it has no place outside of them. `home` of a root is "input", "constant", "shape"
+    (its elements are `dims`), "buffer", or "host": a Python object, such as a sequence. `origin`
+    names the source operators that computed it. A root with a `frame` lies in the frame of that
+    recursion: every call has a value of its own.
     """
 
     name: str
@@ -35,14 +34,15 @@ class Value:
     frame: str = ""
 
     def is_at(self, other: Value) -> bool:
-        """Whether both begin at the same byte."""
+        """Return True if both values begin at the same byte."""
         return (self.root, self.offset, self.moves) == (other.root, other.offset, other.moves)
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTask:
-    """A kernel call; `binding` is its name in the program, `name` that of this instance. It waits
-    for the value `after` too, where there is one.
+    """A kernel call; `binding` is its name in the program, `name` that of this instance.
+
+    It also waits for the value `after`, unless that is "".
     """
 
     name: str
@@ -54,7 +54,7 @@ class OperatorTask:
     after: str = ""
 
     def implementation(self, number: int) -> OperatorTask:
-        """With the tiling that the wall chose: 0 is the fastest, 1 the efficient one."""
+        """Return the task with the tiling that the wall chose: 0 fastest, 1 efficient."""
         if not number:
             return self
         call = replace(self.call, tiling=self.call.efficient, efficient=None)
@@ -63,7 +63,7 @@ class OperatorTask:
 
 @dataclass(frozen=True, slots=True)
 class LibraryTask:
-    """A call of a library, from Python."""
+    """A library call, made by Python."""
 
     name: str
     binding: str
@@ -75,16 +75,17 @@ class LibraryTask:
 
 @dataclass(frozen=True, slots=True)
 class Straight:
-    """Kernel calls without control flow between them: what Rammer schedules at once."""
+    """Kernel calls without control flow between them, which Rammer schedules together."""
 
     operators: tuple[OperatorTask, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A value of a loop: where it lives, where it comes from, and what the body makes of it.
+    """A loop-carried value: its place, its initial value, and the value that the body computes.
 
-    `initial` "" is the bool True. What lies in another carried value goes through `staging`.
+    `initial` "" is the bool True. A result that lies in another carried value goes through
+    `staging`.
     """
 
     param: str
@@ -95,10 +96,9 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Stacked:
-    """A value of a loop whose row t is what trip t makes: `value`, which is copied unless it is
-    `row` itself.
+    """A loop output whose row t is what trip t computes: `value`, copied unless it is `row`.
 
-    `row` moves with the loop; "" where the host follows it, which copies rows.
+    `row` moves with the loop; it is "" if the host runs the loop, which copies rows.
     """
 
     result: str
@@ -108,15 +108,16 @@ class Stacked:
 
 @dataclass(frozen=True, slots=True)
 class LoopTask:
-    """A loop over values that it carries from trip to trip, and that stacks what each makes.
+    """A loop with its loop-carried values and stacked outputs.
 
-    `going` is the bool that the body sees. Where the body can end the loop (`checked`), it is
-    carried and looked at before every trip; otherwise only `cond` is, once.
-    `later`, of an unrolled loop, are the counts of a turn's further trips, whose bodies follow each
-    other in `body`; it makes whole turns only. What is then left of turns of `rest` trips is a loop
-    of its own that counts on, in the same registers and memory.
-    One `beside` the loop or branch before it shares nothing with it that either writes, and may run
-    at the same time; `units` says whether on units apart: "auto", "together" or "apart".
+    `going` is the bool that the body sees. If the body can end the loop (`checked`), it is carried
+    and read before every trip; otherwise only `cond` is read, once. A turn is one iteration of the
+    unrolled loop. `later` are the counts of its trips after the first, whose bodies follow each
+    other in `body`; the loop makes complete turns only. A second loop makes the remaining trips;
+    its `remainder_of` is the number of trips of a turn, and it continues the count in the same
+    registers and memory. A loop `beside` the previous loop or branch shares no memory with it that
+    either writes, so both may run at the same time; `units` tells whether on separate units:
+    "auto", "together" or "apart".
     """
 
     name: str
@@ -133,13 +134,13 @@ class LoopTask:
     stacked: tuple[Stacked, ...]
     origin: frozenset[str]
     later: tuple[str, ...] = ()
-    rest: int = 0
+    remainder_of: int = 0
     beside: bool = False
     units: str = "auto"
 
     @property
     def turn(self) -> int:
-        """How many trips one turn makes."""
+        """The number of trips of one turn (the unroll factor)."""
         return 1 + len(self.later)
 
     @property
@@ -150,8 +151,9 @@ class LoopTask:
 
 @dataclass(frozen=True, slots=True)
 class BranchTask:
-    """A branch: `results` are (value, what `then` makes, what `orelse` makes); `beside` and `units`
-    are as a loop's.
+    """A branch: `results` are (value, value of `then`, value of `orelse`).
+
+    `beside` and `units` are as for a loop.
     """
 
     name: str
@@ -169,10 +171,12 @@ class BranchTask:
 
 @dataclass(frozen=True, slots=True)
 class RecursionTask:
-    """The outermost call of a function that calls itself. `args` are copied to `params`, and in the
-    end `outputs` to `results`; `params`, `outputs` and what `body` makes lie in a frame, of which
-    every open call has its own, at most `depth` (0: as many as usual). `units` says whether
-    independent calls may run on several units: "auto", "serial" or "parallel".
+    """The outermost call of a recursive function.
+
+    `args` are copied to `params`, and at the end `outputs` to `results`. `params`, `outputs` and
+    the values of `body` lie in a frame. Every open call has its own frame; at most `depth` calls
+    are open (0: the default limit). `units` tells whether independent calls may run on several
+    units: "auto", "serial" or "parallel".
     """
 
     name: str
@@ -192,9 +196,9 @@ class RecursionTask:
 
 @dataclass(frozen=True, slots=True)
 class CallTask:
-    """A call of the function in its own body: `args` are copied to the params of the next frame,
-    and its outputs to `results`. One `beside` the call before it reads nothing that this gives, and
-    may run at the same time.
+    """A recursive call: `args` are copied to the next frame's params, its outputs to `results`.
+
+    A call `beside` the previous one does not read its results, and may run at the same time.
     """
 
     name: str
@@ -212,10 +216,11 @@ UTask: TypeAlias = Straight | LibraryTask | LoopTask | BranchTask | RecursionTas
 
 @dataclass(frozen=True, slots=True)
 class UProgram:
-    """What runs, in order, and every value of it. Inputs and outputs are the model's. `apart`: each
-    straight run is a launch of its own. `hosted` are the functions that call themselves and that
-    the host shall follow, though the device could; `words` say what the symbols of those are that
-    the device runs.
+    """The uTasks of a program in order, and all of its values.
+
+    Inputs and outputs are the model's. `apart`: each straight run is a launch of its own. `hosted`
+    are the recursive functions that the host runs although the device could; `symbol_renaming` is
+    for those that the device runs.
     """
 
     parts: tuple[UTask, ...]
@@ -225,8 +230,8 @@ class UProgram:
     output_names: tuple[str, ...]
     apart: bool = False
     hosted: frozenset[str] = frozenset()
-    words: SymbolRenaming = field(default_factory=dict)
+    symbol_renaming: SymbolRenaming = field(default_factory=dict)
 
     def root(self, name: str) -> Value:
-        """The value whose bytes a value lies in."""
+        """Return the value whose bytes hold a value."""
         return self.values[self.values[name].root]

@@ -1,4 +1,4 @@
-"""At which level control flow runs: pure functions from what is inside to a level and why."""
+"""Level policies of control flow: pure functions from a body to a level and a reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVELS = ("host", "device")
 
 
 def lowest(body: Sequence[UTask]) -> tuple[str, str]:
-    """On the device wherever nothing inside needs Python."""
+    """Return "device" unless something inside needs Python."""
     for part in body:
         match part:
             case LibraryTask(name=name, call=call):
@@ -32,15 +32,16 @@ def lowest(body: Sequence[UTask]) -> tuple[str, str]:
 
 
 def on_host(body: Sequence[UTask]) -> tuple[str, str]:
-    """Always back to Python: the baseline."""
-    return "host", "asked for"
+    """Return "host" always: the baseline."""
+    return "host", "requested"
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """How loops and branches run: `level` is asked where, and innermost loops that stay on the
-    device make `turn` trips a turn. What was `chosen` for a binding goes before both. `apart`: each
-    kernel is a launch of its own.
+class ControlSchedules:
+    """The schedules of loops and branches.
+
+    `level` is the policy, and innermost loops that stay on the device make `turn` trips a turn. A
+    schedule `chosen` for a binding overrides both. `apart`: each kernel is a launch of its own.
     """
 
     level: LevelPolicy = lowest

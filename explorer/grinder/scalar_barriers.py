@@ -1,8 +1,8 @@
-"""Where units must meet between a look at a scalar and what they do by it.
+"""Barriers between the read of a control scalar and its next write.
 
-Each unit reads for itself what decides a loop or a branch, and none may overwrite it before all
-have. What comes first there seldom does, and all meet behind that anyway: then they need not before
-it (Cocktailer's barriers by what depends on what).
+Each unit reads for itself the scalar that decides a loop or a branch, and no unit may overwrite it
+before all have read it. The first kernels of a body seldom do, and a barrier follows them anyway;
+then no barrier is needed before them (Cocktailer's dependency-based barriers).
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ from collections.abc import Mapping, Sequence
 
 from explorer.grinder.model import BranchTask, LoopTask, Straight, UTask, Value
 
-Pair = tuple[str, str]  # what is copied to, and from where
+Pair = tuple[str, str]  # target and source of a copy
 
 
 def loop_needs_barrier(loop: LoopTask, values: Mapping[str, Value]) -> bool:
-    """Whether all units meet between the look at what ends a loop and its body."""
+    """Return True if a barrier must separate the loop's end condition from its body."""
     return loop.checked and needs_barrier(loop.going, loop.body, (), values)
 
 
-def arm_needs_barrier(branch: BranchTask, made: int, values: Mapping[str, Value]) -> bool:
-    """Whether all units meet before a branch's first side (1) or second one (2)."""
-    parts = branch.then if made == 1 else branch.orelse
-    return needs_barrier(
-        branch.cond, parts, [(row[0], row[made]) for row in branch.results], values
-    )
+def arm_needs_barrier(branch: BranchTask, arm: int, values: Mapping[str, Value]) -> bool:
+    """Return True if a barrier must precede a branch's first arm (`arm` 1) or second arm (2)."""
+    parts = branch.then if arm == 1 else branch.orelse
+    return needs_barrier(branch.cond, parts, [(row[0], row[arm]) for row in branch.results], values)
 
 
 def needs_barrier(
     scalar: str, parts: Sequence[UTask], copied: Sequence[Pair], values: Mapping[str, Value]
 ) -> bool:
-    """Whether what comes first may overwrite a scalar that is looked at, or nothing is known to
-    come before another thing does; `copied` comes behind the parts.
+    """Return True if the first part may overwrite the scalar, or if no first part is known.
+
+    `copied` follows the parts.
     """
     written = [to for to, source in copied if not values[to].is_at(values[source])]
     if parts:

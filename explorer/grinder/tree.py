@@ -1,12 +1,12 @@
-"""The tree of uTasks as pictures show it, and the pass that leaves it in the program."""
+"""Tree of uTasks for pictures, and the pass that stores it in the program."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from explorer.grinder.host import host_of
-from explorer.grinder.independent import is_rest
+from explorer.grinder.host import analyse_host
+from explorer.grinder.independent import is_remainder
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
@@ -18,47 +18,47 @@ from explorer.grinder.model import (
     Value,
 )
 from explorer.grinder.options import Options
-from explorer.grinder.policy import LevelPolicy, Ways, lowest
+from explorer.grinder.policy import ControlSchedules, LevelPolicy, lowest
 from explorer.grinder.scalar_barriers import arm_needs_barrier, loop_needs_barrier
 from explorer.grinder.transform.uprogram import uprogram
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 
-BESIDE = "; it needs nothing of the one before it, nor that of it"
-ALONE = "; one unit does it, which waits for nobody"
+BESIDE = "; independent of the previous one"
+ALONE = "; on one unit, without barriers"
 
 
 @dataclass(frozen=True, slots=True)
 class Grind:
-    """After: the tree of uTasks stands among the decisions, each loop and branch with its level."""
+    """After: the tree of uTasks is among the decisions, each loop and branch with its level."""
 
     options: Options = Options()
 
     @property
     def remembered(self) -> bool:
-        """Not with a function: what it answers today says nothing of tomorrow."""
+        """True unless the policy is a function, whose answer may change between runs."""
         return isinstance(self.options.schedule, str)
 
     def __call__(self, program: Program) -> Program:
-        """The program at stage TASKED."""
+        """Return the program at stage TASKED."""
         decisions = replace(
             program.decisions,
-            tasks=task_tree(program, self.options.ways),
+            tasks=task_tree(program, self.options.control_schedules),
             grinder=self.options,
         )
         return replace(program, stage=max(program.stage, Stage.TASKED), decisions=decisions)
 
 
-def task_tree(program: Program, ways: Ways | LevelPolicy = lowest) -> TaskTree:
-    """The tree for pictures: the whole program as a sequence of uTasks."""
-    found = uprogram(program, ways)
-    python = any(isinstance(p, LibraryTask) or _is_host(p) for p in found.parts)
-    dynamic = host_of(program, found.hosted).dynamic
+def task_tree(program: Program, schedules: ControlSchedules | LevelPolicy = lowest) -> TaskTree:
+    """Return the tree of a program as a sequence of uTasks."""
+    tasks = uprogram(program, schedules)
+    python = any(isinstance(p, LibraryTask) or _is_host(p) for p in tasks.parts)
+    dynamic = analyse_host(program, tasks.hosted).dynamic
     worst = "host" if python or program.main.name in dynamic else "device"
-    chosen = ways.chosen.values() if isinstance(ways, Ways) else ()
+    chosen = schedules.chosen.values() if isinstance(schedules, ControlSchedules) else ()
     alone = frozenset(d.binding for d in chosen if d.chosen.calls == "alone")
-    parts = tuple(t for part in found.parts for t in _trees(part, found.values, alone))
+    parts = tuple(t for part in tasks.parts for t in _trees(part, tasks.values, alone))
     return TaskTree("sequence", program.name, worst, parts, reason="the whole program")
 
 
@@ -67,7 +67,10 @@ def _is_host(part: UTask) -> bool:
 
 
 def _trees(part: UTask, values: Mapping[str, Value], alone: Collection[str]) -> list[TaskTree]:
-    """`alone` are the bindings that one unit does, at the sizes that tiles are chosen for."""
+    """Return the trees of a part.
+
+    `alone` are the bindings that one unit runs, at the sizes that tiles are chosen for.
+    """
     match part:
         case Straight(operators):
             return [
@@ -113,7 +116,7 @@ def _trees(part: UTask, values: Mapping[str, Value], alone: Collection[str]) -> 
                 for label, arm in (("then", part.then), ("else", part.orelse))
             )
             unmet = part.level == "host" or part.binding in alone
-            count = 0 if unmet else barriers_of(part, values)
+            count = 0 if unmet else branch_barriers(part, values)
             return [
                 TaskTree(
                     "branch",
@@ -129,18 +132,18 @@ def _trees(part: UTask, values: Mapping[str, Value], alone: Collection[str]) -> 
 
 
 def _reason(part: LoopTask | BranchTask, alone: Collection[str]) -> str:
-    """Why it runs at its level, and on which units."""
-    beside = BESIDE if part.beside and not is_rest(part) else ""
+    """Return why a part runs at its level, and on which units."""
+    beside = BESIDE if part.beside and not is_remainder(part) else ""
     return f"{part.reason}{ALONE if part.binding in alone else ''}{beside}"
 
 
-def barriers_of(branch: BranchTask, values: Mapping[str, Value]) -> int:
-    """How often all units meet at most for a look at what decides a branch."""
-    return 1 + any(arm_needs_barrier(branch, made, values) for made in (1, 2))
+def branch_barriers(branch: BranchTask, values: Mapping[str, Value]) -> int:
+    """Return the largest number of barriers that reads of a branch's condition need."""
+    return 1 + any(arm_needs_barrier(branch, arm, values) for arm in (1, 2))
 
 
 def barriers_per_trip(loop: LoopTask, values: Mapping[str, Value]) -> int:
-    """How often all units meet in one trip, the body's own control flow aside."""
+    """Return the number of barriers in one trip, without those of control flow in the body."""
     if loop.level == "host":
         return 0
     staged = any(c.staging for c in loop.carried) or any(s.value != s.row for s in loop.stacked)

@@ -1,10 +1,10 @@
-"""Loops of which a turn makes several trips, whose bodies then stand one after the other.
+"""Unrolling of loops: a turn makes several trips, whose bodies follow each other.
 
 for t in range(n): s = f(s, t)
 ->  for t in range(0, n - n % 2, 2): s = f(f(s, t), t + 1)
     for t in range(n - n % 2, n): s = f(s, t)
 
-Where a body is a straight run, Rammer lays those of a turn as one: waves go across trips.
+Where a body is a straight run, Rammer schedules those of a turn together: waves cross trips.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from explorer.grinder.model import (
 )
 from explorer.ir.shapes.dims import Dim
 
-MOST_OPERATORS = 8192  # of a turn: each has rows, waits and bricks; a bound on compile time, chosen
+MOST_OPERATORS = 8192  # of a turn: a bound on compile time, chosen
 
 
 def refusal(
@@ -33,39 +33,42 @@ def refusal(
     states: Mapping[str, str],
     values: Mapping[str, Value],
 ) -> str:
-    """Why a loop makes one trip a turn; "" where it may make more. `states`: what a trip makes of
-    each.
+    """Return why a loop cannot be unrolled; "" if it can.
+
+    `states` maps each loop-carried parameter to its value after a trip.
     """
     if checked:
         return "its data may end it before any iteration, so each keeps its guard"
     if not trip:
-        return "nothing says how many iterations it makes"
+        return "its number of iterations is unknown"
     operators = list(operators_of(body))
     if not operators:
         return "its body computes nothing"
-    if any(isinstance(part, LoopTask) for part in every(body)):
+    if any(isinstance(part, LoopTask) for part in nested_parts(body)):
         return "a loop is inside of it: only innermost loops are unrolled"
-    if any(isinstance(part, RecursionTask | CallTask) for part in every(body)):
-        return "a recursion is inside of it, of which nothing tells how long it takes"
-    over = (name for o in operators for name in _written_over(o))
-    roots = {values[name].root for name in over}
+    if any(isinstance(part, RecursionTask | CallTask) for part in nested_parts(body)):
+        return "a recursion of unknown duration is inside of it"
+    names = (name for o in operators for name in _overwritten(o))
+    roots = {values[name].root for name in names}
     moved = (s for s in states if s in roots and not values[states[s]].is_at(values[s]))
-    held = next(moved, "")
-    return f"its body writes over its state {held}, and goes on with another" if held else ""
+    overwritten = next(moved, "")
+    return (
+        f"its body overwrites its state {overwritten}, and continues with another value"
+        if overwritten
+        else ""
+    )
 
 
-def fitting(turn: int, body: Sequence[UTask], trips: Dim | None) -> int:
-    """How many trips a turn makes where so many are asked for: no more than there are, nor more
-    than are laid out in a moment.
-    """
+def fit_turn(turn: int, body: Sequence[UTask], trips: Dim | None) -> int:
+    """Return the number of trips of a turn: the least of `turn`, trip count and operator limit."""
     count = sum(1 for _ in operators_of(body))
-    most = max(1, MOST_OPERATORS // max(1, count))
-    known = max(1, trips) if isinstance(trips, int) else turn
-    return max(1, min(turn, most, known))
+    operator_limit = max(1, MOST_OPERATORS // max(1, count))
+    trip_limit = max(1, trips) if isinstance(trips, int) else turn
+    return max(1, min(turn, operator_limit, trip_limit))
 
 
-def joined(parts: Sequence[UTask]) -> tuple[UTask, ...]:
-    """The same parts, runs of kernels without control flow between them as one."""
+def join_straight_runs(parts: Sequence[UTask]) -> tuple[UTask, ...]:
+    """Merge adjacent runs of kernels."""
     out: list[UTask] = []
     for part in parts:
         last = out[-1] if out else None
@@ -76,28 +79,28 @@ def joined(parts: Sequence[UTask]) -> tuple[UTask, ...]:
     return tuple(out)
 
 
-def every(parts: Sequence[UTask]) -> Iterator[UTask]:
-    """Every part, the ones inside of loops and branches included."""
+def nested_parts(parts: Sequence[UTask]) -> Iterator[UTask]:
+    """Yield every part, those inside of loops and branches included."""
     for part in parts:
         yield part
         match part:
             case LoopTask(body=body):
-                yield from every(body)
+                yield from nested_parts(body)
             case BranchTask(then=then, orelse=orelse):
-                yield from every((*then, *orelse))
+                yield from nested_parts((*then, *orelse))
             case _:
                 continue
 
 
 def operators_of(parts: Sequence[UTask]) -> Iterator[OperatorTask]:
-    """Every kernel call."""
-    for part in every(parts):
+    """Yield every kernel call."""
+    for part in nested_parts(parts):
         if isinstance(part, Straight):
             yield from part.operators
 
 
-def _written_over(operator: OperatorTask) -> list[str]:
-    """The arguments that a kernel writes over."""
+def _overwritten(operator: OperatorTask) -> list[str]:
+    """Return the arguments that a kernel overwrites."""
     kernel = operator.call.kernel
-    given = dict(zip(kernel.inputs, operator.args, strict=True))
-    return [given[taken] for _, taken in kernel.updates]
+    arguments = dict(zip(kernel.inputs, operator.args, strict=True))
+    return [arguments[taken] for _, taken in kernel.updates]

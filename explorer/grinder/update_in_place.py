@@ -1,5 +1,6 @@
-"""A tensor of which a part is changed stays where it lies, where nothing reads the old one again:
-the state of a loop, such as the cache of keys and values of a decoder, is not copied every trip.
+"""In-place updates of tensors whose old value is dead.
+
+For example, the key and value cache of a decoder, a loop-carried value, is not copied every trip.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 
-from explorer.grinder.host import followed_functions, host_of
+from explorer.grinder.host import analyse_host, followed_functions
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -28,47 +29,50 @@ from explorer.passes.pipeline.registry import compiler_pass
 
 @compiler_pass("update in place", paper="Relax: Lai et al., ASPLOS 2025 (call_tir_inplace)")
 def update_in_place(program: Program) -> Program:
-    """After: a kernel that changes a part of a tensor writes over it, where that is a value of the
-    function's own, or the state of a loop, and nothing reads it behind.
+    """Let kernels that change a part of a tensor overwrite it, where its old value is dead.
 
-    `y = where(i = t, u, x)` becomes the same kernel with y in the memory of x.
+    The tensor must be a value of the function's own, or the state of a loop. `y = where(i = t, u,
+    x)` becomes the same kernel with y in the memory of x.
     """
-    return _Owners(program).done()
+    return _FunctionUpdates(program).run()
 
 
-class _Owners:
-    """Functions, callers first: whose memory each may write over."""
+class _FunctionUpdates:
+    """Update of functions, callers first, with the parameters that each may overwrite."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.dynamic = _by_the_host(program)
+        self.dynamic = _host_functions(program)
         self.callers = Counter(n for _, b in program.bindings() for n in b.calls)
-        self.given: dict[str, tuple[str, ...]] = {}  # for each result of a function, its root
+        self.result_roots: dict[str, tuple[str, ...]] = {}  # root of each result of a function
 
-    def done(self) -> Program:
+    def run(self) -> Program:
         self.function(self.program.main.name, frozenset())
         return self.program
 
     def function(self, name: str, owned: Collection[str]) -> None:
-        """The function, which may write over those parameters of it."""
-        if name in self.given:
+        """Update a function, which may overwrite the parameters `owned`."""
+        if name in self.result_roots:
             return
         function = self.program.function(name)
-        self.given[name] = tuple(v.name for v in function.outputs)  # of one that calls itself
-        mine = _Memory(self, function, owned if name not in self.dynamic else ())
+        # assumed while a recursive function is visited
+        self.result_roots[name] = tuple(v.name for v in function.outputs)
+        mine = _ValueRoots(self, function, owned if name not in self.dynamic else ())
         body = tuple(mine.binding(n, b) for n, b in enumerate(function.body))
-        self.given[name] = tuple(mine.root.get(v.name, v.name) for v in function.outputs)
+        self.result_roots[name] = tuple(mine.root.get(v.name, v.name) for v in function.outputs)
         if body != function.body:
             self.program = self.program.with_function(replace(function, body=body))
 
 
-class _Memory:
-    """Where the values of a function lie: in which of them, as its bindings are gone through."""
+class _ValueRoots:
+    """The roots of a function's values, while its bindings are visited in order."""
 
-    def __init__(self, owners: _Owners, function: Function, owned: Collection[str]) -> None:
+    def __init__(
+        self, owners: _FunctionUpdates, function: Function, owned: Collection[str]
+    ) -> None:
         self.owners, self.function = owners, function
         self.root: dict[str, str] = {}
-        self.free = set(owned)  # roots that may be written over
+        self.free = set(owned)  # roots that may be overwritten
         self.is_static = function.name not in owners.dynamic
         self.last: dict[str, int] = {}
         for n, b in enumerate(function.body):
@@ -79,7 +83,7 @@ class _Memory:
         return self.root.get(var.name, var.name)
 
     def binding(self, n: int, b: Binding) -> Binding:
-        """The binding, in place where it can be; where its values lie is noted."""
+        """Return the binding, in place where possible, and record the roots of its values."""
         match b.expr:
             case View(arg) | MatchCast(arg):
                 self.root[b.var.name] = self.root_of(arg)
@@ -100,34 +104,35 @@ class _Memory:
         return b
 
     def kernel(self, n: int, b: Binding) -> Binding:
-        found = self._patched(n, b)
-        call = b.kernel_call if found is None else found
+        in_place = self._update_in_place(n, b)
+        call = b.kernel_call if in_place is None else in_place
         over = {var.name: self.root_of(arg) for var, arg in updates_of(call, b.vars)}
         self.root |= over
         if self.is_static:
             self.free |= {v.name for v in b.vars if v.name not in over}
-        return b if found is None else replace(b, expr=found)
+        return b if in_place is None else replace(b, expr=in_place)
 
-    def _patched(self, n: int, b: Binding) -> KernelCall | None:
-        """The call with its result over the tensor that it changes a part of."""
+    def _update_in_place(self, n: int, b: Binding) -> KernelCall | None:
+        """Return the call with its result in the memory of the tensor that it changes a part of."""
         call = b.kernel_call
         kernel = call.kernel
         if kernel.updates or len(kernel.outputs) > 1 or kernel.computes[-1].out != kernel.output:
             return None
-        found = patched(kernel, kernel.computes[-1])
-        if found is None or [c.out for c in kernel.computes].count(kernel.output) > 1:
+        patch = patched(kernel, kernel.computes[-1])
+        if patch is None or [c.out for c in kernel.computes].count(kernel.output) > 1:
             return None
-        arg = call.args[kernel.inputs.index(found.kept)]
-        same = arg.type == b.var.type and found.kept not in kernel.constants
-        if not same or read_after(kernel, kernel.output, found.kept):
+        arg = call.args[kernel.inputs.index(patch.base)]
+        same = arg.type == b.var.type and patch.base not in kernel.constants
+        if not same or read_after(kernel, kernel.output, patch.base):
             return None
         if not self.is_last(n, arg, call.args):
             return None
-        return replace(call, kernel=replace(kernel, updates=((kernel.output, found.kept),)))
+        return replace(call, kernel=replace(kernel, updates=((kernel.output, patch.base),)))
 
     def is_last(self, n: int, arg: Var, args: tuple[Var, ...]) -> bool:
-        """Whether a binding may write over an argument: nothing else reads that memory then, nor
-        behind.
+        """Return True if a binding may overwrite an argument.
+
+        Nothing else may read its memory, then or later.
         """
         root = self.root_of(arg)
         names = {root, *(name for name, r in self.root.items() if r == root)}
@@ -136,32 +141,40 @@ class _Memory:
         return all(self.last.get(name, -1) <= n for name in names)
 
     def branch(self, n: int, b: Binding, e: Branch) -> None:
-        """Sides may write over what nothing reads behind; a result that is the same argument on
-        both sides is that argument.
+        """Update both arms, and record the roots of the results.
+
+        Arms may overwrite dead arguments; a result that is the same argument in both arms has that
+        argument's root.
         """
-        sides = [self.owners.program.function(name) for name in (e.then, e.orelse)]
-        for side in sides:
-            alone = self.owners.callers[side.name] == 1 and e.then != e.orelse
-            pairs = zip(side.params, e.args, strict=True)
+        arms = [self.owners.program.function(name) for name in (e.then, e.orelse)]
+        for arm in arms:
+            alone = self.owners.callers[arm.name] == 1 and e.then != e.orelse
+            pairs = zip(arm.params, e.args, strict=True)
             owned = {p.name for p, a in pairs if alone and self.is_last(n, a, e.args)}
-            self.owners.function(side.name, owned)
+            self.owners.function(arm.name, owned)
         for k, var in enumerate(b.vars):
-            one, two = (self.outside(s, self.owners.given[s.name][k], e.args) for s in sides)
-            if one == two:
-                self.root[var.name] = one
+            then_root, else_root = (
+                self.outer_root(
+                    arm_function, self.owners.result_roots[arm_function.name][k], e.args
+                )
+                for arm_function in arms
+            )
+            if then_root == else_root:
+                self.root[var.name] = then_root
             else:
                 self.free.add(var.name)
 
-    def outside(self, side: Function, root: str, args: tuple[Var, ...]) -> str:
-        """What a root of a side is outside of it: an argument's, or a constant itself."""
-        pairs = zip(side.params, args, strict=True)
+    def outer_root(self, arm: Function, root: str, args: tuple[Var, ...]) -> str:
+        """Return the root outside of an arm: that of an argument, or the constant itself."""
+        pairs = zip(arm.params, args, strict=True)
         return next((self.root_of(a) for p, a in pairs if p.name == root), root)
 
 
-def _by_the_host(program: Program) -> frozenset[str]:
-    """The functions that the host goes through: what lies between two of its steps is a value that
-    Python holds.
+def _host_functions(program: Program) -> frozenset[str]:
+    """Return the functions that the host steps through.
+
+    Python holds the values that lie between two of their steps.
     """
-    host = host_of(program)
-    found = followed_functions(program, host)
-    return found if program.main.name in host.dynamic else found - {program.main.name}
+    host = analyse_host(program)
+    followed = followed_functions(program, host)
+    return followed if program.main.name in host.dynamic else followed - {program.main.name}

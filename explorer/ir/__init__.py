@@ -1,3 +1,1 @@
-"""The one language: flat frozen programs from graph operators to tile programs (Relax, ASPLOS 2025,
-section 3).
-"""
+"""Flat frozen programs, from graph operators to tile programs (Relax, ASPLOS 2025, section 3)."""

@@ -1,4 +1,4 @@
-"""Affine values of loop variables: how kernels and tile programs say where an element lies."""
+"""Affine values of loop variables: the index expressions of kernels and tile programs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, simplify
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """`sum(coefficient * variable) + const`; sorted and never zero, so equal values are equal
-    objects.
+    """An affine value `sum(coefficient * variable) + const`.
 
+    The terms are sorted and have no zero coefficient, so equal values are equal objects.
     Coefficients and constant are dims: integers, or expressions over the symbols of the shapes.
     """
 
@@ -21,37 +21,41 @@ class Affine:
     const: Dim = 0
 
     def __add__(self, other: Affine | Dim) -> Affine:
+        """Return the sum with another affine value or a dim."""
         if not isinstance(other, Affine):
-            return self._moved(other)
+            return self._plus_constant(other)
         if not other.terms:
-            return self._moved(other.const)
+            return self._plus_constant(other.const)
         if not self.terms:
-            return other._moved(self.const)
+            return other._plus_constant(self.const)
         total = dict(self.terms)
         for name, factor in other.terms:
             total[name] = total[name] + factor if name in total else factor
         return affine(total, self.const + other.const)
 
-    def _moved(self, by: Dim) -> Affine:
+    def _plus_constant(self, by: Dim) -> Affine:
+        """Return the value plus a constant."""
         return self if by == 0 else Affine(self.terms, simplify(self.const + by))
 
     def __mul__(self, factor: Dim) -> Affine:
+        """Return the product with a dim."""
         if is_one(factor):
             return self
         return affine({name: times(c, factor) for name, c in self.terms}, self.const * factor)
 
     def __sub__(self, other: Affine | Dim) -> Affine:
+        """Return the difference from another affine value or a dim."""
         if not isinstance(other, Affine):
-            return self._moved(-other)
+            return self._plus_constant(-other)
         if not other.terms:
-            return self._moved(-other.const)
+            return self._plus_constant(-other.const)
         total = dict(self.terms)
         for name, factor in other.terms:
             total[name] = total[name] - factor if name in total else -factor
         return affine(total, self.const - other.const)
 
     def factor(self, name: str) -> Dim:
-        """The coefficient of a variable, 0 where it does not occur."""
+        """Return the coefficient of a variable, 0 where it does not occur."""
         return next((c for n, c in self.terms if n == name), 0)
 
     @property
@@ -61,18 +65,18 @@ class Affine:
 
     @property
     def bare(self) -> str | None:
-        """The variable's name, if this is one variable and nothing else."""
+        """The variable's name, if the value is one variable and nothing else."""
         if len(self.terms) != 1:
             return None
         name, factor = self.terms[0]
         return name if is_one(factor) and is_zero(self.const) else None
 
     def without(self, names: set[str] | frozenset[str]) -> Affine:
-        """The same with some variables at zero."""
+        """Return the value with some variables at zero."""
         return Affine(tuple(t for t in self.terms if t[0] not in names), self.const)
 
     def substitute(self, values: Mapping[str, Affine]) -> Affine:
-        """The same with variables replaced by affine values."""
+        """Return the value with variables replaced by affine values."""
         if not any(n in values for n, _ in self.terms):
             return self
         name = self.bare
@@ -90,35 +94,35 @@ class Affine:
         return affine(total, const)
 
     def bind(self, sizes: Sizes) -> Affine:
-        """The same with the symbols of the coefficients replaced by numbers."""
+        """Return the value with the symbols of its coefficients replaced by numbers."""
         return affine(
             {n: evaluate_dim(c, sizes) for n, c in self.terms}, evaluate_dim(self.const, sizes)
         )
 
 
 def affine(terms: Mapping[str, Dim], const: Dim = 0) -> Affine:
-    """An affine value in normal form."""
-    known = [(n, simplify(terms[n])) for n in sorted(terms)]
-    return Affine(tuple([t for t in known if not is_zero(t[1])]), simplify(const))
+    """Return an affine value in normal form."""
+    simplified = [(n, simplify(terms[n])) for n in sorted(terms)]
+    return Affine(tuple([t for t in simplified if not is_zero(t[1])]), simplify(const))
 
 
 def is_zero(dim: Dim) -> bool:
-    """Whether a dim in normal form is 0: asked of sympy, that takes long."""
+    """Return True if a dim in normal form is 0, without sympy's slow comparison."""
     return dim == 0 if isinstance(dim, int) or not is_symbolic(dim) else dim is sympy.S.Zero
 
 
 def is_one(dim: Dim) -> bool:
-    """Whether a dim in normal form is 1."""
+    """Return True if a dim in normal form is 1."""
     return dim == 1 if isinstance(dim, int) or not is_symbolic(dim) else dim is sympy.S.One
 
 
 def times(a: Dim, b: Dim) -> Dim:
-    """The product of two dims in normal form; a factor of 1 is not given to sympy."""
+    """Multiply two dims in normal form; a factor of 1 does not reach sympy."""
     if is_one(a):
         return b
     return a if is_one(b) else a * b
 
 
 def var(name: str) -> Affine:
-    """One variable."""
+    """Return the affine value of one variable."""
     return Affine(((name, 1),))

@@ -1,5 +1,7 @@
-"""Annotations and the calls between functions: a signature is all that a call sees of what it
-calls (Relax, section 3.2). The lattice itself is in `explorer.ir.lattice`.
+"""Signatures of functions, and the annotations that calls of them derive (Relax, section 3.2).
+
+A call sees no more of its callee than the signature. The lattice itself is in
+`explorer.ir.lattice`.
 """
 
 from __future__ import annotations
@@ -45,8 +47,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a unification table: what a parameter says, what the argument says, the symbol
-    that it binds (or ""), and how far the two agree. `argument` counts from 0.
+    """One row of a unification table: a part of a parameter beside that part of its argument.
+
+    It holds the symbol that the row binds (or "") and how far the two match. `argument` counts
+    from 0.
     """
 
     argument: int
@@ -60,8 +64,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a call gives: the annotation of its result, each symbol of the callee in the caller's
-    words, and the table that led there.
+    """The derived annotation of a call.
+
+    It holds the result's annotation, each symbol of the callee as a dim of the caller, and the
+    unification table.
     """
 
     result: Annotation
@@ -70,19 +76,20 @@ class Derived:
 
     @property
     def level(self) -> Match:
-        """The weakest of the rows."""
+        """The weakest match of the rows."""
         return min((r.level for r in self.rows), default=Match.PROVED)
 
 
-def signature_of(function: Function, given: Collection[str] = ()) -> Callable:
-    """What others see of a function: its parameters, and its result (a tuple unless it is one
-    value) without what only its body knows. `given` are the symbols that a branch or a loop body
-    shares with its caller.
+def signature_of(function: Function, shared: Collection[str] = ()) -> Callable:
+    """Return the signature of a function: its parameters and its result.
+
+    The result is a tuple unless it is one value. Dims of the result that only the body knows are
+    erased. `shared` are the symbols that a branch or a loop body shares with its caller.
     """
     params = tuple(p.type for p in function.params)
     outputs = tuple(v.type for v in function.outputs)
     result = outputs[0] if len(outputs) == 1 else TupleType(outputs)
-    return Callable(params, erase(result, {*defined_by(TupleType(params)), *given}))
+    return Callable(params, erase(result, {*defined_by(TupleType(params)), *shared}))
 
 
 def derive_call(
@@ -93,21 +100,24 @@ def derive_call(
     callee: str = "the function",
     names: tuple[str, ...] = (),
 ) -> Derived:
-    """What a call gives: `f: (n, m) -> (m + 1, n)` on `(10, 11)` gives `(12, 10)`.
+    """Derive the annotation of a call: `f: (n, m) -> (m + 1, n)` on `(10, 11)` is `(12, 10)`.
 
-    The result speaks of the caller's symbols alone: what no argument determines is erased. An
-    argument that cannot fit, or of which too little is known, raises DtypeError or ShapeError with
-    its name; what is left to check stands in the rows. Only the signature is read.
+    The result has symbols of the caller only: dims that no argument determines are erased. Checks
+    that are left to the run stand in the rows. Only the signature is read.
+
+    Raises:
+        DtypeError: an argument cannot have the parameter's dtype, or its dtype is not known.
+        ShapeError: the number of arguments is wrong, or one cannot have the parameter's shape.
     """
     if signature.params is None:
         return Derived(erase(signature.result, ()), (), ())
     if len(signature.params) != len(args):
-        wanted = len(signature.params)
+        arity = len(signature.params)
         raise ShapeError(
-            f"{callee} takes {wanted} arguments and is given {len(args)}",
+            f"{callee} takes {arity} arguments and is given {len(args)}",
             where=callee,
-            expected=wanted,
-            found=len(args),
+            expected=arity,
+            actual=len(args),
         )
     derived = unify(signature, args, env)
     for row in derived.rows:
@@ -120,60 +130,64 @@ def unify(
     signature: Callable,
     args: tuple[Annotation, ...],
     env: ShapeEnv,
-    given: Collection[str] = (),
+    shared: Collection[str] = (),
 ) -> Derived:
-    """The same for as many arguments as parameters, whatever they are: nothing is refused. The
-    symbols `given` mean to a branch or a loop body what they mean to its caller.
+    """Unify the parameters of a signature with as many arguments; no mismatch raises.
+
+    The symbols `shared` mean the same to a branch or a loop body as to its caller.
     """
     params = signature.params or ()
-    known: dict[str, Dim] = {name: symbol(name) for name in given}
+    bindings: dict[str, Dim] = {name: symbol(name) for name in shared}
     for param, arg in zip(params, args, strict=True):
-        _bind(param, arg, known)
-    rows = tuple(_rows(params, args, known, known.keys() - set(given), env))
-    return Derived(instantiate(signature.result, known), tuple(known.items()), rows)
+        _bind(param, arg, bindings)
+    rows = tuple(_rows(params, args, bindings, bindings.keys() - set(shared), env))
+    return Derived(instantiate(signature.result, bindings), tuple(bindings.items()), rows)
 
 
-def _bind(param: Annotation, arg: Annotation, known: dict[str, Dim]) -> None:
-    """A symbol that stands bare in a parameter is the argument's dim there: the first one wins."""
+def _bind(param: Annotation, arg: Annotation, bindings: dict[str, Dim]) -> None:
+    """Bind each symbol that stands bare in a parameter to the argument's dim; the first wins."""
     if isinstance(param, TupleType) and isinstance(arg, TupleType):
         for p, a in zip(param.items, arg.items, strict=False):
-            _bind(p, a, known)
+            _bind(p, a, bindings)
     elif type(param) is type(arg) and isinstance(param, Tensor | ShapeType):
-        for dim, given in zip(dims_of(param) or (), dims_of(arg) or (), strict=False):
+        for dim, arg_dim in zip(dims_of(param) or (), dims_of(arg) or (), strict=False):
             if is_symbol(dim):
-                known.setdefault(dim.name, given)
+                bindings.setdefault(dim.name, arg_dim)
 
 
 def _rows(
     params: tuple[Annotation, ...],
     args: tuple[Annotation, ...],
-    known: dict[str, Dim],
+    bindings: dict[str, Dim],
     unbound: set[str],
     env: ShapeEnv,
 ) -> Iterator[Row]:
-    def check(wanted: Dim, found: Dim) -> tuple[Match, str]:
-        missing = symbols_of(wanted) - known.keys()
+    """Yield the rows of a unification table."""
+
+    def check(required: Dim, actual: Dim) -> tuple[Match, str]:
+        missing = symbols_of(required) - bindings.keys()
         if missing:
             return Match.CHECKED, f"{', '.join(sorted(missing))} is not known; the run checks it"
-        return match_dims(replace_symbols(wanted, known), found, env)
+        return match_dims(replace_symbols(required, bindings), actual, env)
 
     for at, (param, arg) in enumerate(zip(params, args, strict=True)):
-        for wanted, found, dim, level, why, of in leaves_of(param, arg, check):
+        for param_part, arg_part, dim, level, why, of in leaves_of(param, arg, check):
             name = dim.name if is_symbol(dim) else ""
             if name in unbound:
                 unbound.remove(name)
-                yield Row(at, wanted, found, name, Match.PROVED, f"{name} is {found}", of)
+                yield Row(at, param_part, arg_part, name, Match.PROVED, f"{name} is {arg_part}", of)
             else:
-                yield Row(at, wanted, found, "", level, why, of)
+                yield Row(at, param_part, arg_part, "", level, why, of)
 
 
 def _refuse(row: Row, callee: str, names: tuple[str, ...]) -> None:
+    """Raise the error of a row that cannot match."""
     name = repr(names[row.argument]) if row.argument < len(names) else f"number {row.argument + 1}"
     error = DtypeError if row.of == "dtype" else ShapeError
     raise error(
         f"{callee}: the argument {name} must be {row.param} and is {row.arg}: {row.reason}",
         where=name.strip("'"),
         expected=row.param,
-        found=row.arg,
+        actual=row.arg,
         try_="a match_cast of it before the call" if row.level == Match.COARSE else "",
     )

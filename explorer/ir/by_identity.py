@@ -1,6 +1,7 @@
-"""What is said of a value again and again is found once: frozen values are known by where they lie.
+"""Memoisation by identity for functions of frozen values.
 
-Equality of deep values costs as much as what is asked of them; the same object is the same answer.
+Comparing or hashing deep values costs as much as computing the function. The same object has the
+same result.
 """
 
 from __future__ import annotations
@@ -13,45 +14,50 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
-MOST = 16384  # answers kept of one function; then all are forgotten
+MOST = 16384  # results cached per function; then the cache is cleared
 
 
 def by_identity(function: Callable[[T], R], most: int = MOST) -> Callable[[T], R]:
-    """The function of one frozen value, its answers kept with the values they are of, so that no
-    other value can lie there. Safe with threads: at worst an answer is found twice.
+    """Memoise a function of one frozen value by the value's identity.
+
+    Each result is stored with its argument, so that no other value can have its `id`. Threads are
+    safe: at worst a result is computed twice.
     """
-    kept: dict[int, tuple[T, R]] = {}
+    cache: dict[int, tuple[T, R]] = {}
 
     @wraps(function)
     def answer(value: T) -> R:
-        found = kept.get(id(value))
-        if found is not None:
-            return found[1]
-        made = function(value)
-        if len(kept) >= most:
-            kept.clear()
-        kept[id(value)] = (value, made)
-        return made
+        entry = cache.get(id(value))
+        if entry is not None:
+            return entry[1]
+        result = function(value)
+        if len(cache) >= most:
+            cache.clear()
+        cache[id(value)] = (value, result)
+        return result
 
     return answer
 
 
 def by_identity_at(most: int) -> Callable[[Callable[[T, K], R]], Callable[[T, K], R]]:
-    """The same of a function of a frozen value and a small key, `most` answers kept."""
+    """Return a decorator that memoises a function of a frozen value and a small key.
+
+    At most `most` results are stored.
+    """
 
     def decorate(function: Callable[[T, K], R]) -> Callable[[T, K], R]:
-        kept: dict[tuple[int, K], tuple[T, R]] = {}
+        cache: dict[tuple[int, K], tuple[T, R]] = {}
 
         @wraps(function)
         def answer(value: T, key: K) -> R:
-            found = kept.get((id(value), key))
-            if found is not None:
-                return found[1]
-            made = function(value, key)
-            if len(kept) >= most:
-                kept.clear()
-            kept[id(value), key] = (value, made)
-            return made
+            entry = cache.get((id(value), key))
+            if entry is not None:
+                return entry[1]
+            result = function(value, key)
+            if len(cache) >= most:
+                cache.clear()
+            cache[id(value), key] = (value, result)
+            return result
 
         return answer
 

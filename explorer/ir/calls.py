@@ -1,6 +1,4 @@
-"""What may stand at the right of a binding: a call at any level, from graph operators down to loops
-and libraries.
-"""
+"""Right-hand sides of bindings: calls of operators, kernels, functions, loops and libraries."""
 
 from __future__ import annotations
 
@@ -15,29 +13,30 @@ from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Annotation, Tensor
 
 AttrValue: TypeAlias = None | bool | int | float | str | Dim | tuple["AttrValue", ...]
-REMEMBERED_CALLS = 1 << 17  # as many as a large program has: they are small; chosen
+REMEMBERED_CALLS = 1 << 17  # as many as a large program has; chosen
 Attrs: TypeAlias = tuple[tuple[str, AttrValue], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """A name for one value, with what is known of it. A name is bound once in a function."""
+    """A named value with its annotation. A name is bound once in a function."""
 
     name: str
     type: Annotation
 
     @property
     def tensor(self) -> Tensor:
-        """What is known of a value that is a tensor; TypeError where it is none."""
+        """The annotation as a Tensor; TypeError if it is none."""
         if isinstance(self.type, Tensor):
             return self.type
-        raise TypeError(f"{self.name} is no tensor, but of type {type(self.type).__name__}")
+        raise TypeError(f"{self.name} is not a tensor: its type is {type(self.type).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
 class OpCall:
-    """A graph operator, by the name of its record in `explorer.ops` (ONNX's names); None is an
-    input left out.
+    """A graph operator, by the name of its record in `explorer.ops` (ONNX's names).
+
+    None in `args` is an omitted input.
     """
 
     op: str
@@ -45,21 +44,24 @@ class OpCall:
     attrs: Attrs = ()
 
     def attr(self, name: str, default: AttrValue = None) -> AttrValue:
-        """An attribute's value."""
+        """Return the value of an attribute."""
         return next((v for n, v in self.attrs if n == name), default)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A loop-level kernel in destination-passing style: `args` are the kernel's inputs in order; it
-    writes the binding's values, its outputs in order.
+    """A loop-level kernel in destination-passing style.
 
-    `tiling` is what Roller decided, None before: with it the call alone ends first. `efficient` is
-    the one that takes less of all units, where there is such a one: the wall has the choice.
-    On a GPU it decided on `block` instead, of those that a wall may take the one that is done first
-    alone; None of a call without a program for thread blocks.
-    It runs behind what makes `after`, of which it reads nothing: so a value that is computed again
-    waits until it is needed again.
+    `args` are the kernel's inputs in order. The call writes the binding's values, its outputs in
+    order.
+
+    `tiling` is Roller's decision, None before it: the tiling with which the call alone finishes
+    first. `efficient` is a tiling with less total work, if there is one; the wall chooses between
+    them. On a GPU `block` holds the thread block instead: of those that a wall may take, the one
+    that finishes first alone. It is None for a call without a tile program for thread blocks.
+
+    The call is ordered after the definition of `after` without reading it: this delays the
+    recomputation of a value until it is needed.
     """
 
     kernel: Kernel
@@ -74,26 +76,27 @@ EFFICIENT = "\0efficient"
 
 
 def efficient_binding(binding: str) -> str:
-    """The name under which there is code for a call's efficient tiling, which no binding has."""
+    """Return the key of the code of a call's efficient tiling; no binding has this name."""
     return f"{binding}{EFFICIENT}"
 
 
 def code_text(name: str) -> str:
-    """Return what a reader is told of the code that has this name: of which binding it is."""
+    """Return the display name of generated code: the binding that it belongs to."""
     return name.replace(EFFICIENT, ", for few units")
 
 
 def updates_of(call: KernelCall, results: tuple[Var, ...]) -> tuple[tuple[Var, Var], ...]:
-    """The results that a call writes over arguments, each with that argument."""
-    made = dict(zip(call.kernel.outputs, results, strict=True))
-    given = dict(zip(call.kernel.inputs, call.args, strict=True))
-    return tuple((made[output], given[taken]) for output, taken in call.kernel.updates)
+    """Return the results that a call writes over arguments, each with that argument."""
+    by_output = dict(zip(call.kernel.outputs, results, strict=True))
+    by_input = dict(zip(call.kernel.inputs, call.args, strict=True))
+    return tuple((by_output[output], by_input[taken]) for output, taken in call.kernel.updates)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The same bytes under another shape, `offset` elements in; nothing is computed. The binding's
-    type is the shape.
+    """The same bytes under another shape, from element `offset` on; nothing is computed.
+
+    The shape is the binding's type.
     """
 
     arg: Var
@@ -102,8 +105,9 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A call of last resort into a library, such as the onnx package's reference implementation of
-    an operator.
+    """A call of last resort into a library.
+
+    An example is the onnx package's reference implementation of an operator.
     """
 
     library: str
@@ -122,8 +126,9 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class MatchCast:
-    """The same value, checked at run time to be of the binding's type, whose bare symbols it
-    defines.
+    """A value that is checked at run time to have the binding's type.
+
+    The bare symbols of the type are defined by it.
     """
 
     arg: Var
@@ -131,9 +136,7 @@ class MatchCast:
 
 @dataclass(frozen=True, slots=True)
 class ShapeOf:
-    """A small int64 tensor whose elements are dims: the shape of something, or what was computed
-    from it.
-    """
+    """A small int64 tensor whose elements are dims: a shape, or arithmetic on shapes."""
 
     dims: Shape
     rank: int = 1  # 0: a scalar
@@ -141,8 +144,9 @@ class ShapeOf:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """`then(*args)` if the bool scalar `cond` holds, else `orelse(*args)`: two functions of one
-    signature.
+    """`then(*args)` if the bool scalar `cond` holds, else `orelse(*args)`.
+
+    The two functions have one signature.
     """
 
     cond: Var
@@ -153,15 +157,16 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """ONNX's Loop: `body(iteration, cond, *state, *args) -> (cond, *state, *scanned)` while `cond`
-    and below `trip`.
+    """A loop with the semantics of ONNX's Loop.
 
-    `trip` and `cond` may be None: no limit, always true. Binding's values: the state after the last
-    iteration, then for each of the `scans` last outputs of the body those of all iterations,
-    stacked along a new first dim. `rows` are the types that the model declares for these outputs,
-    0 for a dim that it leaves open, a symbol that no input may have: without an iteration nothing
-    else may tell. A `padded` loop stacks as many as `trip` says; those after its last are not
-    specified.
+    It runs `body(iteration, cond, *state, *args) -> (cond, *state, *scanned)` while `cond` holds
+    and the iteration is below `trip`. `trip` and `cond` may be None: no limit, always true.
+
+    The binding's values are the state after the last iteration, then the stacked outputs: each of
+    the body's last `scans` outputs of all iterations, along a new first dim. `rows` are the types
+    that the model declares for these outputs. Their dims are 0 where the model leaves one open; a
+    symbol there is one that no input has. Without an iteration nothing else determines them.
+    A `padded` loop always stacks `trip` rows; those after its last iteration are unspecified.
     """
 
     body: str
@@ -176,9 +181,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """What `function(*args)` gives, and then its derivative by each argument that `wrt` counts: of
-    its results times the `seeds`, one for each of the first results, summed up; without seeds of
-    its first result, which is a scalar.
+    """The results of `function(*args)`, then its derivative by each argument listed in `wrt`.
+
+    The derivative is that of the sum of the first results times the `seeds`, one each. Without
+    seeds it is that of the first result, which is a scalar.
     """
 
     function: str
@@ -203,7 +209,7 @@ Expr: TypeAlias = (
 
 @partial(by_identity, most=REMEMBERED_CALLS)
 def reads_of(expr: Expr) -> tuple[Var, ...]:
-    """Every value that an expression reads, or waits for, in order."""
+    """Return every value that an expression reads or waits for, in order."""
     match expr:
         case OpCall(_, args, _) | LibraryCall(_, _, args, _):
             return tuple([a for a in args if a is not None])

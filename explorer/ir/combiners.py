@@ -1,6 +1,4 @@
-"""How values are reduced into one: the combiners of reductions and running reductions, one record
-each. A new one is a line of `RECORDS`.
-"""
+"""The combiners of reductions and running reductions, one record each in `RECORDS`."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 class Combiner:
     """One combiner: associative and commutative, so that elements may be reduced in any order.
 
-    `step` is the scalar function that takes one more element in, `numpy` the same on arrays.
-    `identity(dtype)` is what a reduction begins with, and what one of nothing is. `picks`: the
-    result is one of the elements, NaN where one of them is.
+    `step` is the scalar function that combines one more element, `numpy` the same on arrays.
+    `identity(dtype)` is the initial value, and the result of an empty reduction. `picks`: the
+    result is one of the elements, NaN if any of them is NaN.
     """
 
     name: str
@@ -29,7 +27,7 @@ class Combiner:
     picks: bool = False
 
     def has_vectors_of(self, dtype: DType) -> bool:
-        """Whether the CPU reduces vectors of a dtype, as it is computed with."""
+        """Return True if the CPU reduces vectors of a dtype, in the type that it is computed in."""
         return dtype != "bool" and SCALAR_FUNCTIONS[self.step].has_vectors_of(dtype)
 
 

@@ -1,4 +1,4 @@
-"""Element types: how many bytes one takes, and in what type kernels compute with it.
+"""Element types: their size in bytes, and the type in which kernels compute with them.
 
 Narrow floats are computed in float32 and rounded where they are stored, as onnxruntime does on a
 CPU; integers of less than a byte take a byte each, and wrap where they are stored.
@@ -58,7 +58,7 @@ SMALL_INTEGERS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4}  # their bits
 
 
 def computed(dtype: DType) -> DType:
-    """The type in which kernels compute with elements of a dtype."""
+    """Return the type in which kernels compute with elements of a dtype."""
     if dtype in NARROW_FLOATS:
         return "float32"
     if dtype in SMALL_INTEGERS:
@@ -67,22 +67,22 @@ def computed(dtype: DType) -> DType:
 
 
 def is_stored_otherwise(dtype: DType) -> bool:
-    """Whether an element in memory is not what kernels compute with."""
+    """Return True if elements have another type in memory than in kernels."""
     return dtype in NARROW_FLOATS or dtype in SMALL_INTEGERS
 
 
 def is_float(dtype: DType) -> bool:
-    """Whether elements are real numbers with a fraction."""
+    """Return True if a dtype is a floating-point type."""
     return dtype.startswith("float") or dtype == "bfloat16"
 
 
 def is_integer(dtype: DType) -> bool:
-    """Whether elements are whole numbers; bool is none."""
+    """Return True if a dtype is an integer type; bool is none."""
     return dtype.startswith(("int", "uint"))
 
 
 def integer_limits(dtype: DType) -> tuple[int, int]:
-    """The least and the largest element of an integer dtype, or of bool."""
+    """Return the least and the largest element of an integer dtype, or of bool."""
     if dtype == "bool":
         return 0, 1
     bits = SMALL_INTEGERS.get(dtype, 8 * ITEM_BYTES[dtype])
@@ -92,22 +92,22 @@ def integer_limits(dtype: DType) -> tuple[int, int]:
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
-    """NumPy's dtype of that name; strings are objects to it."""
+    """Return NumPy's dtype of that name; strings are objects in NumPy."""
     return np.dtype(object) if dtype == "string" else np.dtype(dtype)
 
 
 def dtype_of(array: Any) -> DType:
-    """The name of an array's or a scalar's dtype."""
+    """Return the name of an array's or a scalar's dtype."""
     return _name(array.dtype)
 
 
 @lru_cache(256)
 def _name(dtype: np.dtype[Any]) -> DType:
-    """NumPy makes a dtype's name anew each time, which takes longer than a small operation."""
+    """Return the name of a dtype, cached: NumPy builds the name anew each time, which is slow."""
     return "string" if dtype.kind in "OUS" else str(dtype.name)
 
 
 def as_computed(array: Any) -> Any:
-    """An array or a scalar in the type in which kernels compute with it."""
+    """Convert an array or a scalar to the type in which kernels compute with it."""
     name = _name(array.dtype)
     return array.astype(computed(name)) if is_stored_otherwise(name) else array

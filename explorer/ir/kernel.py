@@ -1,7 +1,7 @@
 """Loop-level kernels as data: axes, loads at affine indices, a scalar expression, a combiner.
 
-A kernel is a list of computes (softmax is four, attention seven), so an operator and a welded group
-have one type.
+A kernel is a list of computes (softmax is four, attention seven), so an operator and a fused
+group have one type.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from explorer.ir.types import DType
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A number; a dim where it depends on the shapes. 0.0 and -0.0 are different numbers."""
+    """A number, or a dim where it depends on the shapes. 0.0 and -0.0 are different numbers."""
 
     value: float | int | bool | Dim
     dtype: DType = "float32"
 
     @property
     def number(self) -> float:
-        """The value; TypeError where it depends on the shapes."""
+        """The value; TypeError if it depends on the shapes."""
         if isinstance(self.value, (int, float)):
             return self.value
-        raise TypeError(f"{self.value} is no number")
+        raise TypeError(f"{self.value} is not a number")
 
     def __eq__(self, other: object) -> bool:
+        """Return True if dtype and value are equal, the sign of a zero included."""
         if not isinstance(other, Const):
             return NotImplemented
         a, b = self.value, other.value
@@ -41,7 +42,7 @@ class Const:
 
 
 def is_same(a: float | Dim | None, b: float | Dim | None) -> bool:
-    """Whether two numbers are equal, the sign of a zero included."""
+    """Return True if two numbers are equal, the sign of a zero included."""
     if a is None or b is None or a != b:
         return a is b
     return a != 0 or copysign(1.0, a) == copysign(1.0, b)
@@ -56,9 +57,9 @@ class IndexValue:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One element of a tensor; outside the tensor the value is `fill` (None: never outside).
+    """A load of one tensor element; outside the tensor the value is `fill` (None: never outside).
 
-    An index is affine in the axes, or a scalar int64 expression (Gather), which is clamped into the
+    An index is affine in the axes, or a scalar int64 expression (Gather), which is clamped to the
     tensor.
     """
 
@@ -67,6 +68,7 @@ class Read:
     fill: float | None = None
 
     def __eq__(self, other: object) -> bool:
+        """Return True if tensor, index and fill are equal, the sign of a zero fill included."""
         if not isinstance(other, Read):
             return NotImplemented
         a, b = self.fill, other.fill
@@ -76,8 +78,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A function of scalars, one of `SCALAR_FUNCTIONS`, `cast_<dtype>`, or `bits_<dtype>`: the same
-    bytes as another dtype of as many.
+    """A call of a scalar function.
+
+    It is one of `SCALAR_FUNCTIONS`, `cast_<dtype>`, or `bits_<dtype>`, which reinterprets the same
+    bytes as another dtype of the same size.
     """
 
     op: str
@@ -119,7 +123,7 @@ class Compute:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the axes are the dims of what is written, in order."""
+        """Return True if the axes are the dims of the tensor written, in order."""
         if not self.store:
             return True
         return [i.bare for i in self.store] == [a.name for a in self.axes]
@@ -136,13 +140,15 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Computes in order. `inputs` are the tensors passed in, in order; `outputs` those that are
-    written for others; every other tensor is made and used inside. `constants` (a part of `inputs`)
-    have values known at compile time. `updates` are pairs of an output and an input whose memory it
-    takes over: what is not written keeps that input's elements (Relax's call_tir_inplace).
+    """A loop-level kernel: computes in order over named tensors.
 
-    Several outputs have one shape, and are written by one compute each, all over the same axes: one
-    grid of tiles cuts them all, and the task that has written an element may read it.
+    `inputs` are the tensors passed in, in order, and `outputs` those that it writes for others.
+    Every other tensor is internal. `constants` (a part of `inputs`) have values known at compile
+    time. `updates` are pairs of an output and an input whose memory it overwrites: elements that
+    are not written keep that input's values (Relax's call_tir_inplace).
+
+    Several outputs have one shape, and are written by one compute each, all over the same axes. One
+    grid of tiles partitions them all, and the task that has written an element may read it.
     """
 
     name: str
@@ -155,24 +161,24 @@ class Kernel:
 
     @property
     def output(self) -> str:
-        """The one output."""
+        """The only output."""
         assert len(self.outputs) == 1, "this kernel has several outputs"
         return self.outputs[0]
 
     def updated(self, output: str) -> str | None:
-        """The input whose memory an output takes over."""
+        """Return the input whose memory an output overwrites."""
         return next((i for o, i in self.updates if o == output), None)
 
     def spec(self, name: str) -> TensorSpec:
-        """The tensor of that name."""
+        """Return the tensor of that name."""
         return _specs(self)[name]
 
     def shape(self, name: str) -> Shape:
-        """The shape of a tensor."""
+        """Return the shape of a tensor."""
         return self.spec(name).shape
 
     def dtype(self, name: str) -> DType:
-        """The dtype of a tensor."""
+        """Return the dtype of a tensor."""
         return self.spec(name).dtype
 
     @property
@@ -188,21 +194,21 @@ def _specs(kernel: Kernel) -> Mapping[str, TensorSpec]:
 
 @by_identity
 def reads(expr: Expr) -> tuple[Read, ...]:
-    """Every load of an expression, the loads inside of data-dependent indices included."""
-    found: list[Read] = []
+    """Return every load of an expression, including those inside data-dependent indices."""
+    loads: list[Read] = []
     todo: list[Expr] = [expr]
     while todo:
         match todo.pop():
             case Apply(_, args):
                 todo += reversed(args)
             case Read(_, index, _) as read:
-                found.append(read)
+                loads.append(read)
                 todo += [i for i in reversed(index) if not isinstance(i, Affine)]
-    return tuple(found)
+    return tuple(loads)
 
 
 def variables(expr: Expr) -> frozenset[str]:
-    """The axes that an expression depends on."""
+    """Return the axes that an expression depends on."""
     match expr:
         case Const():
             return frozenset()
@@ -216,8 +222,9 @@ def variables(expr: Expr) -> frozenset[str]:
 
 
 def rewrite(expr: Expr, leaf: Callable[[Read], Expr]) -> Expr:
-    """The expression with every load replaced by `leaf(load)`; data-dependent indices are rewritten
-    first. What stays as it was is the same object.
+    """Replace every load of an expression by `leaf(load)`.
+
+    Data-dependent indices are rewritten first. Unchanged parts are the same objects.
     """
     match expr:
         case Apply(op, args):
@@ -233,8 +240,9 @@ def rewrite(expr: Expr, leaf: Callable[[Read], Expr]) -> Expr:
 
 
 def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
-    """The expression with axis variables replaced by affine values. What stays as it was is the
-    same object.
+    """Replace axis variables of an expression by affine values.
+
+    Unchanged parts are the same objects.
     """
     match expr:
         case Apply(op, args):
@@ -250,12 +258,12 @@ def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
 
 
 def substitute_index(index: Affine | Expr, values: Mapping[str, Affine]) -> Affine | Expr:
-    """One entry of an index with axis variables replaced."""
+    """Replace axis variables in one entry of an index."""
     return index.substitute(values) if isinstance(index, Affine) else substitute(index, values)
 
 
 def rename_tensors(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
-    """The kernel with its tensors renamed; names that are not given stay."""
+    """Rename tensors of a kernel; names that are not in `names` stay."""
 
     def new(name: str) -> str:
         return names.get(name, name)
@@ -280,8 +288,10 @@ def rename_tensors(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
 
 
 def result_dtype(expr: Expr, kernel: Kernel) -> DType:
-    """The dtype of a scalar expression: comparisons are bool, `where` is its second argument's, the
-    rest its first's.
+    """Return the dtype of a scalar expression.
+
+    Comparisons are bool, `where` has the dtype of its second argument, other functions that of
+    their first.
     """
     match expr:
         case Const(_, dtype):
@@ -295,15 +305,15 @@ def result_dtype(expr: Expr, kernel: Kernel) -> DType:
 
 
 def axes(prefix: str, shape: Shape) -> tuple[Axis, ...]:
-    """One axis a dim, named `<prefix>0`, `<prefix>1`, ..."""
+    """Return one axis a dim, named `<prefix>0`, `<prefix>1`, ..."""
     return tuple(Axis(f"{prefix}{i}", n) for i, n in enumerate(shape))
 
 
 def at(tensor: str, over: tuple[Axis, ...], fill: float | None = None) -> Read:
-    """The load of a tensor at these axes."""
+    """Return the load of a tensor at these axes."""
     return Read(tensor, tuple(var(a.name) for a in over), fill)
 
 
 def apply(name: str, *args: Expr | float) -> Apply:
-    """A scalar function; numbers become float32 constants."""
+    """Apply a scalar function; plain numbers become float32 constants."""
     return Apply(name, tuple(Const(a) if isinstance(a, (int, float)) else a for a in args))

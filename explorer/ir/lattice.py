@@ -1,5 +1,6 @@
-"""The annotation lattice: what two values have in common, and whether one annotation holds where
-another is wanted (Relax, section 3.2).
+"""The annotation lattice: least common annotations, and matching of annotations.
+
+From Relax, section 3.2.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from explorer.ir.types import Annotation, Callable, Object, ShapeType, Tensor, T
 
 
 class Match(IntEnum):
-    """How far it is known that a value fits where another annotation is wanted."""
+    """How far a value is known to match an annotation."""
 
-    DISJOINT = 0  # no value is of both: always an error
-    COARSE = 1  # kind, dtype or rank is not known: an error at a call
-    CHECKED = 2  # what is known fits; the run checks the rest
+    DISJOINT = 0  # no value matches both: always an error
+    COARSE = 1  # kind, dtype or rank is unknown: an error at a call
+    CHECKED = 2  # the known parts match; the run checks the others
     PROVED = 3
 
 
@@ -28,14 +29,14 @@ Leaf = tuple[str, str, Dim | None, Match, str, str]  # param, arg, dim of the pa
 
 
 def rank_of(annotation: ShapeType | Tensor) -> int | None:
-    """The number of dims, where known."""
+    """Return the number of dims, None if it is not known."""
     if isinstance(annotation, Tensor):
         return annotation.rank
     return annotation.rank if annotation.dims is None else len(annotation.dims)
 
 
 def dims_of(annotation: Annotation) -> Shape | None:
-    """The dims that a Tensor or a Shape states."""
+    """Return the dims that a Tensor or a Shape states."""
     match annotation:
         case Tensor(shape, _, _):
             return shape
@@ -45,48 +46,48 @@ def dims_of(annotation: Annotation) -> Shape | None:
 
 
 def symbols_in(annotation: Annotation) -> frozenset[str]:
-    """The symbols that an annotation speaks of; a Callable's are its own."""
+    """Return the symbols of an annotation; the symbols of a Callable are local to it."""
     if isinstance(annotation, TupleType):
         return frozenset().union(*map(symbols_in, annotation.items))
     return frozenset().union(*(symbols_of(d) for d in dims_of(annotation) or ()))
 
 
 def defined_by(annotation: Annotation) -> tuple[str, ...]:
-    """The symbols that stand bare, in order: the ones that a parameter or a match_cast defines."""
+    """Return the bare symbols in order: the ones that a parameter or a match_cast defines."""
     if isinstance(annotation, TupleType):
-        found = [name for item in annotation.items for name in defined_by(item)]
+        names = [name for item in annotation.items for name in defined_by(item)]
     else:
         bare = (d for d in dims_of(annotation) or () if is_symbol(d))
-        found = [d.name for d in bare]
-    return tuple(dict.fromkeys(found))
+        names = [d.name for d in bare]
+    return tuple(dict.fromkeys(names))
 
 
-def replace_symbols(dim: Dim, known: Mapping[str, Dim]) -> Dim:
-    """A dim with symbols replaced, all at once, in normal form."""
+def replace_symbols(dim: Dim, values: Mapping[str, Dim]) -> Dim:
+    """Replace symbols in a dim, all at once, and return its normal form."""
     if isinstance(dim, int):
         return dim
-    swap = {s: sympy.sympify(known[s.name]) for s in dim.free_symbols if s.name in known}
+    swap = {s: sympy.sympify(values[s.name]) for s in dim.free_symbols if s.name in values}
     return simplify(dim.xreplace(swap)) if swap else dim
 
 
-def instantiate(annotation: Annotation, known: Mapping[str, Dim]) -> Annotation:
-    """An annotation with every symbol replaced; without its dims where one is not known."""
-    return _with_dims(erase(annotation, known.keys()), known)
+def instantiate(annotation: Annotation, values: Mapping[str, Dim]) -> Annotation:
+    """Replace every symbol of an annotation; erase its dims where a symbol has no value."""
+    return _with_dims(erase(annotation, values.keys()), values)
 
 
-def _with_dims(annotation: Annotation, known: Mapping[str, Dim]) -> Annotation:
+def _with_dims(annotation: Annotation, values: Mapping[str, Dim]) -> Annotation:
     match annotation:
         case Tensor(tuple(shape), dtype, ndim):
-            return Tensor(tuple(replace_symbols(d, known) for d in shape), dtype, ndim)
+            return Tensor(tuple(replace_symbols(d, values) for d in shape), dtype, ndim)
         case ShapeType(tuple(dims), rank):
-            return ShapeType(tuple(replace_symbols(d, known) for d in dims), rank)
+            return ShapeType(tuple(replace_symbols(d, values) for d in dims), rank)
         case TupleType(items):
-            return TupleType(tuple(_with_dims(i, known) for i in items))
+            return TupleType(tuple(_with_dims(i, values) for i in items))
     return annotation
 
 
 def erase(annotation: Annotation, defined: Collection[str]) -> Annotation:
-    """The annotation without the dims that speak of other symbols than those defined."""
+    """Erase the dims of an annotation that have symbols other than those in `defined`."""
     match annotation:
         case TupleType(items):
             return TupleType(tuple(erase(i, defined) for i in items))
@@ -98,17 +99,17 @@ def erase(annotation: Annotation, defined: Collection[str]) -> Annotation:
 
 
 def lca(a: Annotation, b: Annotation, env: ShapeEnv) -> Annotation:
-    """The least coarse annotation that holds for values of both."""
+    """Return the least coarse annotation that holds for values of both."""
     if a == b:
         return a
     match a, b:
         case Tensor(), Tensor():
             dtype = a.dtype if a.dtype == b.dtype else None
-            shape = _common(a.shape, b.shape, env)
-            return Tensor(shape, dtype, _one(a.rank, b.rank) if shape is None else None)
+            shape = _common_shape(a.shape, b.shape, env)
+            return Tensor(shape, dtype, _common_rank(a.rank, b.rank) if shape is None else None)
         case ShapeType(), ShapeType():
-            dims = _common(a.dims, b.dims, env)
-            return ShapeType(dims, _one(rank_of(a), rank_of(b)) if dims is None else None)
+            dims = _common_shape(a.dims, b.dims, env)
+            return ShapeType(dims, _common_rank(rank_of(a), rank_of(b)) if dims is None else None)
         case TupleType(xs), TupleType(ys) if len(xs) == len(ys):
             return TupleType(tuple(lca(x, y, env) for x, y in zip(xs, ys, strict=True)))
         case Callable(), Callable():
@@ -117,11 +118,11 @@ def lca(a: Annotation, b: Annotation, env: ShapeEnv) -> Annotation:
     return Object()
 
 
-def _one(a: int | None, b: int | None) -> int | None:
+def _common_rank(a: int | None, b: int | None) -> int | None:
     return a if a == b else None
 
 
-def _common(a: Shape | None, b: Shape | None, env: ShapeEnv) -> Shape | None:
+def _common_shape(a: Shape | None, b: Shape | None, env: ShapeEnv) -> Shape | None:
     if a is None or b is None or len(a) != len(b):
         return None
     if not all(env.equal(x, y) for x, y in zip(a, b, strict=True)):
@@ -130,19 +131,24 @@ def _common(a: Shape | None, b: Shape | None, env: ShapeEnv) -> Shape | None:
 
 
 def match(base: Annotation, derived: Annotation, env: ShapeEnv) -> tuple[Match, str]:
-    """How far a value of `derived` is known to be of `base`, both in the same symbols, and why."""
+    """Return how far a value of `derived` is known to match `base`, and why.
 
-    def check(wanted: Dim, found: Dim) -> tuple[Match, str]:
-        return match_dims(wanted, found, env)
+    Both annotations are over the same symbols.
+    """
+
+    def check(required: Dim, actual: Dim) -> tuple[Match, str]:
+        return match_dims(required, actual, env)
 
     leaves = ((level, why) for _, _, _, level, why, _ in leaves_of(base, derived, check))
-    return min(leaves, key=lambda leaf: leaf[0], default=(Match.PROVED, "there is nothing to fit"))
+    return min(
+        leaves, key=lambda leaf: leaf[0], default=(Match.PROVED, "there is nothing to match")
+    )
 
 
-def match_dims(wanted: Dim, found: Dim, env: ShapeEnv) -> tuple[Match, str]:
-    """How far two extents are known to be equal, and why."""
-    equal = env.equal(wanted, found)
-    a, b = print_dim(wanted), print_dim(found)
+def match_dims(required: Dim, actual: Dim, env: ShapeEnv) -> tuple[Match, str]:
+    """Return how far two extents are known to be equal, and why."""
+    equal = env.equal(required, actual)
+    a, b = print_dim(required), print_dim(actual)
     if equal:
         return Match.PROVED, f"{b} is {a}" if a == b else f"{b} == {a} for every binding"
     if equal is None:
@@ -151,13 +157,13 @@ def match_dims(wanted: Dim, found: Dim, env: ShapeEnv) -> tuple[Match, str]:
 
 
 def leaves_of(base: Annotation, derived: Annotation, check: Check) -> Iterator[Leaf]:
-    """Each thing that must agree: kind, dtype, rank, then dim by dim."""
+    """Yield each comparison of two annotations: kind, dtype, rank, then dim by dim."""
     a, b = print_type(base), print_type(derived)
     match base, derived:
         case Object(), _:
-            yield a, b, None, Match.PROVED, "anything is taken", "shape"
+            yield a, b, None, Match.PROVED, "any value is accepted", "shape"
         case _, Object():
-            yield a, b, None, Match.COARSE, "nothing is known of it", "shape"
+            yield a, b, None, Match.COARSE, "nothing is known about it", "shape"
         case Tensor(_, str(dtype), _), Tensor(_, other, _) if other != dtype:
             level = Match.COARSE if other is None else Match.DISJOINT
             why = "its dtype is not known" if other is None else f"{other} is never {dtype}"
@@ -176,25 +182,32 @@ def leaves_of(base: Annotation, derived: Annotation, check: Check) -> Iterator[L
 
 
 def _dims(base: Tensor | ShapeType, derived: Tensor | ShapeType, check: Check) -> Iterator[Leaf]:
-    a, b, rank, found = print_type(base), print_type(derived), rank_of(base), rank_of(derived)
-    wanted, given = dims_of(base), dims_of(derived)
+    a, b, rank, actual_rank = print_type(base), print_type(derived), rank_of(base), rank_of(derived)
+    required, actual = dims_of(base), dims_of(derived)
     if rank is None:
-        yield a, b, None, Match.PROVED, "any rank is taken", "shape"
-    elif found is None:
+        yield a, b, None, Match.PROVED, "any rank is accepted", "shape"
+    elif actual_rank is None:
         yield a, b, None, Match.COARSE, "its rank is not known", "shape"
-    elif rank != found:
-        yield a, b, None, Match.DISJOINT, f"it has {found} dims where {rank} are wanted", "shape"
-    elif not wanted:
-        yield a, b, None, Match.PROVED, f"it has {found} dims", "shape"
-    elif given is None:
+    elif rank != actual_rank:
+        yield (
+            a,
+            b,
+            None,
+            Match.DISJOINT,
+            f"it has {actual_rank} dims where {rank} are wanted",
+            "shape",
+        )
+    elif not required:
+        yield a, b, None, Match.PROVED, f"it has {actual_rank} dims", "shape"
+    elif actual is None:
         yield a, b, None, Match.CHECKED, "its dims are not known; the run checks them", "shape"
     else:
-        for x, y in zip(wanted, given, strict=True):
+        for x, y in zip(required, actual, strict=True):
             yield print_dim(x), print_dim(y), x, *check(x, y), "shape"
 
 
 def _signatures(base: Callable, derived: Callable, check: Check) -> tuple[Match, str]:
-    """A function fits where it takes all that is given to it and gives no more than is wanted."""
+    """Match two signatures: parameters are contravariant, results covariant."""
     base, derived = _own_names(base), _own_names(derived)
     if base == derived:
         return Match.PROVED, "the signatures are equal"
@@ -210,12 +223,12 @@ def _signatures(base: Callable, derived: Callable, check: Check) -> tuple[Match,
     if level == Match.DISJOINT:
         return level, next(leaf[4] for leaf in leaves if leaf[3] == level)
     if level == Match.PROVED and (base.params is None or derived.params is not None):
-        return level, "it takes all that is given and gives what is wanted"
-    return Match.CHECKED, "the signatures are not proved to fit; its calls are checked"
+        return level, "it accepts the arguments and its result matches"
+    return Match.CHECKED, "the signatures are not proved to match; its calls are checked"
 
 
 def _own_names(signature: Callable) -> Callable:
-    """The signature with its symbols named by their order: what they are called is its own."""
+    """Rename the symbols of a signature by their order, as their names are local to it."""
     params = TupleType(signature.params or ())
     names = dict.fromkeys((*defined_by(params), *sorted(symbols_in(params))))
     own = {name: symbol(f"{at}") for at, name in enumerate(names)}

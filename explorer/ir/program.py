@@ -1,4 +1,4 @@
-"""A program: flat functions of bindings over named values, and the constants they share."""
+"""Programs: flat functions of bindings over named values, and the constants they share."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from explorer.ir.types import Tensor, dtype_of
 from explorer.plain_text import counted
 from explorer.printed import Printed
 
-PART_BYTES = 16 << 20  # of a large constant that one thread hashes at a time; chosen
+CHUNK_BYTES = 16 << 20  # of a large constant that one thread hashes at a time; chosen
 
 
-def _parts(data: memoryview) -> Sequence[memoryview | bytes]:
-    return [data[n : n + PART_BYTES] for n in range(0, len(data), PART_BYTES)]
+def _chunks(data: memoryview) -> Sequence[memoryview | bytes]:
+    return [data[n : n + CHUNK_BYTES] for n in range(0, len(data), CHUNK_BYTES)]
 
 
 def _digest(part: memoryview | bytes) -> bytes:
@@ -48,34 +48,35 @@ class Constant:
     """A tensor whose value is known; equal where the bytes are equal. The array is read-only."""
 
     def __init__(self, array: np.ndarray) -> None:
+        """Take the array over and make it contiguous and read-only."""
         self.array = np.ascontiguousarray(array).reshape(array.shape)
         self.array.flags.writeable = False
         self._layouts: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
 
     def laid_out(self, layout: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """The value in another layout, made once for as long as anybody holds it."""
-        found = self._layouts.get(layout)
-        if found is None:
-            found = self._layouts[layout] = make(self.array)
-        return found
+        """Return the value in another layout, cached while the result is referenced elsewhere."""
+        array = self._layouts.get(layout)
+        if array is None:
+            array = self._layouts[layout] = make(self.array)
+        return array
 
     @cached_property
     def digest(self) -> str:
-        """A hash of dtype, shape and bytes; of many bytes, of the hashes of their parts."""
-        found = hashlib.blake2b(
+        """Return a hash of dtype, shape and bytes; large constants hash their chunks' digests."""
+        digest = hashlib.blake2b(
             f"{dtype_of(self.array)}{self.array.shape};".encode(), digest_size=16
         )
         if self.array.dtype == object:
             for text in map(str, self.array.reshape(-1)):
-                found.update(f"{len(text)}:{text}".encode())
+                digest.update(f"{len(text)}:{text}".encode())
         else:
-            parts = _parts(self.array.reshape(-1).view(np.uint8).data)
+            parts = _chunks(self.array.reshape(-1).view(np.uint8).data)
             if len(parts) > 1:
                 with ThreadPoolExecutor(cores()) as threads:
                     parts = list(threads.map(_digest, parts))
             for part in parts:
-                found.update(part)
-        return found.hexdigest()
+                digest.update(part)
+        return digest.hexdigest()
 
     @property
     def type(self) -> Tensor:
@@ -83,22 +84,25 @@ class Constant:
         return Tensor(tuple(self.array.shape), dtype_of(self.array))
 
     def __eq__(self, other: object) -> bool:
+        """Return True if both have the same dtype, shape and bytes."""
         return isinstance(other, Constant) and (self is other or self.digest == other.digest)
 
     def __hash__(self) -> int:
+        """Return a hash of the digest."""
         return hash(self.digest)
 
     def __repr__(self) -> str:
+        """Return the annotation in place of the elements."""
         return f"Constant({self.type})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the value alone: layouts are made again."""
+        """Pickle the value alone: layouts are computed again."""
         return Constant, (self.array,)
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """`vars = expr`. `origin` names the source operators it comes from; passes must keep it."""
+    """`vars = expr`. `origin` names the source operators it comes from; passes must preserve it."""
 
     vars: tuple[Var, ...]
     expr: Expr
@@ -106,39 +110,45 @@ class Binding:
 
     @property
     def name(self) -> str:
-        """The first value's name, under which what is decided of the binding is kept."""
+        """The name of the first value, the key of the decisions about the binding."""
         return self.vars[0].name
 
     @property
     def var(self) -> Var:
-        """The one value that is bound."""
+        """The value that is bound, if there is exactly one."""
         assert len(self.vars) == 1, "this binding has several values"
         return self.vars[0]
 
     @property
     def kernel_call(self) -> KernelCall:
-        """The call of a kernel that this is; TypeError where it is none."""
+        """The expression as a kernel call; TypeError if it is none."""
         if isinstance(self.expr, KernelCall):
             return self.expr
-        raise TypeError(f"{self.vars[0].name} calls no kernel: it is a {type(self.expr).__name__}")
+        raise TypeError(
+            f"{self.vars[0].name} is not a kernel call: it is a {type(self.expr).__name__}"
+        )
 
     @property
     def library_call(self) -> LibraryCall:
-        """The call of a library that this is; TypeError where it is none."""
+        """The expression as a library call; TypeError if it is none."""
         if isinstance(self.expr, LibraryCall):
             return self.expr
-        raise TypeError(f"{self.vars[0].name} calls no library: {type(self.expr).__name__}")
+        raise TypeError(
+            f"{self.vars[0].name} is not a library call: it is a {type(self.expr).__name__}"
+        )
 
     @property
     def op_call(self) -> OpCall:
-        """The call of a graph operator that this is; TypeError where it is none."""
+        """The expression as a graph operator; TypeError if it is none."""
         if isinstance(self.expr, OpCall):
             return self.expr
-        raise TypeError(f"{self.vars[0].name} is no operator, but a {type(self.expr).__name__}")
+        raise TypeError(
+            f"{self.vars[0].name} is not an operator: it is a {type(self.expr).__name__}"
+        )
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """The functions of the program that it runs."""
+        """The functions of the program that it calls."""
         match self.expr:
             case Branch(_, then, orelse, _):
                 return (then, orelse)
@@ -156,8 +166,9 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """Parameters, bindings in order, outputs. It sees its parameters, its bindings, and the
-    program's constants.
+    """Parameters, bindings in order, and outputs.
+
+    In scope are its parameters, its bindings, and the program's constants.
     """
 
     name: str
@@ -178,9 +189,9 @@ class SourceOp:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Program(Printed):
-    """The one value that passes take and give. `functions[0]` is the one that runs.
+    """The value that passes map to a new one. `functions[0]` is the entry function.
 
-    `dropped` says of each source operator that is in no kernel why: ((name, reason), ...).
+    `dropped` gives for each source operator that is in no kernel the reason: ((name, reason), ...).
     """
 
     functions: tuple[Function, ...]
@@ -193,35 +204,36 @@ class Program(Printed):
     name: str = "model"
 
     def __str__(self) -> str:
-        printer = import_module("explorer.ir.text.printer")  # which imports this file
+        """Return the program's text, as `explorer.parse` reads it."""
+        printer = import_module("explorer.ir.text.printer")  # an import at the top would be cyclic
         return str(printer.print_program(self))
 
     @property
     def first_line(self) -> str:
-        """The name, the stage, and how long the program is."""
+        """The name, the stage, and the number of bindings."""
         bindings = counted(sum(len(f.body) for f in self.functions), "binding")
         return f"{self.name} at {self.stage.name}: {bindings}"
 
     @property
     def main(self) -> Function:
-        """The function that runs."""
+        """The entry function."""
         return self.functions[0]
 
     def function(self, name: str) -> Function:
-        """The function of that name."""
+        """Return the function of that name."""
         return next(f for f in self.functions if f.name == name)
 
     def with_body(self, body: tuple[Binding, ...]) -> Program:
-        """The same with another main body."""
+        """Return the program with another body of the entry function."""
         return self.with_function(replace(self.main, body=body))
 
     def with_function(self, function: Function) -> Program:
-        """The same with the function of that name replaced."""
+        """Return the program with the function of that name replaced."""
         new = tuple(function if f.name == function.name else f for f in self.functions)
         return replace(self, functions=new)
 
     def bindings(self) -> Iterator[tuple[Function, Binding]]:
-        """Every binding of every function."""
+        """Yield every binding of every function."""
         for f in self.functions:
             for b in f.body:
                 yield f, b
@@ -233,9 +245,7 @@ class Program(Printed):
 
     @property
     def library_calls(self) -> tuple[Binding, ...]:
-        """Every binding in which a library does an operator's work; arithmetic on shapes is not
-        counted.
-        """
+        """Every binding that calls a library for an operator, without arithmetic on shapes."""
         return tuple(
             b
             for _, b in self.bindings()

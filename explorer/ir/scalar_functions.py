@@ -1,6 +1,7 @@
-"""The scalar functions of kernels, one record each: what a function takes, what it means, its
-derivative, what it costs. A new one is a line of `RECORDS`; one that is no composition of others
-has its form in `codegen.cpu.math.elementary.ELEMENTARY`, and its names in `vector_math`, as well.
+"""The scalar functions of kernels, one record each in `RECORDS`: meaning, derivative and cost.
+
+A function that is no composition of others also needs its form in
+`codegen.cpu.math.elementary.ELEMENTARY`, and its names in `vector_math`.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ class ScalarFunction:
     """One scalar function.
 
     `takes` are the dtypes of its arguments, all the same: "number" (any that is computed with as it
-    is stored), "signed" (the same without bool), "float", "integer", "bool" or "any"; `gives` is
-    "same" or "bool". `numpy` is its meaning on arrays. `derivative(f, y, *x)` has the partial
-    derivatives by each argument, in plain arithmetic and `f(name, ...)`, where `y` is the result;
-    None where it is flat or has none. `made_of(f, *x)` is the function in others, where code has no
-    form of its own of it; there, too, `f(name, ...)` takes plain numbers beside values.
+    is stored), "signed" (the same without bool), "float", "integer", "bool" or "any". `gives` is
+    "same" or "bool".
 
-    `cycles` are those of a vector of sixteen float32, 0 where it is one instruction. `vectors` says
-    like `takes` on what the CPU has a vector form of it. `ulp` are the largest errors of our own
-    form in float32 and float64, in units in the last place; 0 where the processor's is used.
+    `numpy` is its meaning on arrays. `derivative(f, y, *x)` returns the partial derivatives by each
+    argument, in plain arithmetic and `f(name, ...)`, where `y` is the result; None where it is
+    flat or has none. `made_of(f, *x)` is the function composed of others, for code generators
+    without a form of their own; there `f(name, ...)` takes plain numbers beside values.
+
+    `cycles` is the cost of a vector of sixteen float32, 0 where it is one instruction. `vectors`
+    are the dtypes, as in `takes`, for which the CPU has a vector form. `ulp` are the largest
+    errors of our own form in float32 and float64, in units in the last place; 0 where the
+    processor's is used.
     """
 
     name: str
@@ -41,17 +45,17 @@ class ScalarFunction:
     numpy: Callable[..., Value]
     gives: str = "same"
     derivative: Rule | None = None
-    made_of: Callable[..., Any] | None = None
+    decompose: Callable[..., Any] | None = None
     cycles: float = 0.0
     vectors: str = ""
     ulp: tuple[float, float] = (0.0, 0.0)
 
     def is_defined_on(self, dtype: DType) -> bool:
-        """Whether its arguments may be of a dtype."""
+        """Return True if the arguments may have a dtype."""
         return _is_one_of(self.takes, dtype)
 
     def has_vectors_of(self, dtype: DType) -> bool:
-        """Whether the CPU computes vectors of a dtype with it."""
+        """Return True if the CPU computes it on vectors of a dtype."""
         return dtype in VECTOR_DTYPES and _is_one_of(self.vectors, dtype)
 
 
@@ -70,26 +74,26 @@ def _is_one_of(kind: str, dtype: DType) -> bool:
     return dtype == kind
 
 
-# Meanings that NumPy has no function for.
+# Reference implementations that NumPy lacks.
 
 _erf_each = np.frompyfunc(math.erf, 1, 1)
 
 
 def erf(x: Value) -> Value:
-    """The error function, rounded once from double precision."""
+    """Return the error function, rounded once from double precision."""
     x = np.asarray(x)
     return np.asarray(_erf_each(x.astype(np.float64)), np.float64).astype(x.dtype)
 
 
 def sigmoid(x: Value) -> Value:
-    """`1 / (1 + exp(-x))`, which overflows on neither side."""
+    """Return `1 / (1 + exp(-x))` without overflow for large |x|."""
     x = np.asarray(x)
     small = np.exp(-np.abs(x))
     return (np.where(x >= 0, x.dtype.type(1), small) / (1 + small)).astype(x.dtype, copy=False)
 
 
 def divide(a: Value, b: Value) -> Value:
-    """`a / b`; on integers rounded towards zero, as ONNX and C do, and 0 where `b` is 0."""
+    """Return `a / b`; on integers rounded towards zero, as in ONNX and C, and 0 where `b` is 0."""
     kind = np.result_type(a, b)
     if not np.issubdtype(kind, np.integer):
         return np.divide(a, b)
@@ -99,7 +103,7 @@ def divide(a: Value, b: Value) -> Value:
 
 
 def power(x: Value, by: Value) -> Value:
-    """`x ** by`; on integers 1 / x ** -by, rounded towards zero, where `by` is negative."""
+    """Return `x ** by`; on integers 1 / x ** -by, rounded towards zero, for a negative `by`."""
     if np.result_type(x).kind not in "iu":
         return np.power(x, by)
     down = np.where(np.abs(x) == 1, np.where(np.asarray(by) % 2 == 0, 1, x), 0)
@@ -107,7 +111,7 @@ def power(x: Value, by: Value) -> Value:
 
 
 def shift_left(x: Value, by: Value) -> Value:
-    """Bits moved up; all are gone where the distance is negative or the width or more."""
+    """Shift bits up; the result is 0 if the distance is negative or at least the width."""
     width = 8 * np.asarray(x).dtype.itemsize
     inside = (by >= 0) & (by < width)
     return np.where(inside, np.left_shift(x, np.where(inside, by, 0).astype(x.dtype)), 0).astype(
@@ -116,7 +120,7 @@ def shift_left(x: Value, by: Value) -> Value:
 
 
 def shift_right(x: Value, by: Value) -> Value:
-    """Bits moved down; copies of the sign are left where the distance is too large."""
+    """Shift bits down; the sign bit fills the result if the distance is too large."""
     width = 8 * np.asarray(x).dtype.itemsize
     inside = (by >= 0) & (by < width)
     gone = np.where(x < 0, -1, 0) if np.issubdtype(x.dtype, np.signedinteger) else 0
@@ -124,17 +128,20 @@ def shift_right(x: Value, by: Value) -> Value:
     return np.where(inside, moved, gone).astype(x.dtype)
 
 
-# Derivatives that take more than a line. Ties of max and min are shared, as PyTorch does.
+# Longer derivatives. Ties of max and min share the gradient, as in PyTorch.
 
 
 def _by_power(f: Any, y: Any, x: Any, by: Any) -> tuple[Any, ...]:
-    flat = f("and", f("eq", x, 0.0), f("ge", by, 0.0))  # 0 ** by is, along by
+    flat = f("and", f("eq", x, 0.0), f("ge", by, 0.0))  # 0 ** by is constant in by
     logarithm = f("where", flat, 0.0, f("log", x))
     return f("where", f("eq", by, 0.0), 0.0, by * f("pow", x, by - 1.0)), y * logarithm
 
 
-def _share(passes: str) -> Rule:
-    """By `passes(a, b)` another argument is the result."""
+def _extremum_derivative(passes: str) -> Rule:
+    """Return the derivative rule of max or min.
+
+    `passes(a, b)` is true where the result is the other argument.
+    """
 
     def rule(f: Any, y: Any, a: Any, b: Any) -> tuple[Any, ...]:
         share = f("where", f("eq", a, b), 0.5, 1.0)
@@ -173,8 +180,8 @@ RECORDS: tuple[ScalarFunction, ...] = (
     _pair("floordiv", np.floor_divide),
     _pair("mod", np.mod, derivative=lambda f, y, a, b: (1.0, -f("floor", a / b))),
     _pair("pow", power, derivative=_by_power, cycles=30.0, vectors="float32"),
-    _pair("max", np.maximum, derivative=_share("lt"), vectors="signed"),
-    _pair("min", np.minimum, derivative=_share("gt"), vectors="signed"),
+    _pair("max", np.maximum, derivative=_extremum_derivative("lt"), vectors="signed"),
+    _pair("min", np.minimum, derivative=_extremum_derivative("gt"), vectors="signed"),
     ScalarFunction(
         "neg", "number", 1, np.negative, derivative=lambda f, y, x: (-1.0,), vectors="signed"
     ),
@@ -244,7 +251,7 @@ RECORDS: tuple[ScalarFunction, ...] = (
         2,
         np.equal,
         "bool",
-        made_of=lambda f, place, here: f("eq", place, here),
+        decompose=lambda f, place, here: f("eq", place, here),
     ),
     _ordered("lt", np.less),
     _ordered("le", np.less_equal),
@@ -257,7 +264,7 @@ RECORDS: tuple[ScalarFunction, ...] = (
         1,
         np.isinf,
         "bool",
-        made_of=lambda f, x: f("eq", f("abs", x), math.inf),
+        decompose=lambda f, x: f("eq", f("abs", x), math.inf),
         vectors="float",
     ),
     ScalarFunction("and", "bool", 2, np.logical_and, "bool", vectors="any"),
@@ -280,11 +287,11 @@ RECORDS: tuple[ScalarFunction, ...] = (
     _bits("shr", shift_right),
 )
 SCALAR_FUNCTIONS: dict[str, ScalarFunction] = {r.name: r for r in RECORDS}
-CONVERSIONS = ("cast_", "bits_")  # and the dtype of the result
+CONVERSIONS = ("cast_", "bits_")  # followed by the dtype of the result
 
 
 def dtype_of_result(op: str, dtype_of: Callable[[int], DType]) -> DType:
-    """The dtype of a scalar function's result, where `dtype_of(n)` is that of an argument."""
+    """Return the dtype of a scalar function's result; `dtype_of(n)` is that of argument n."""
     if op.startswith(CONVERSIONS):
         return op[5:]
     if SCALAR_FUNCTIONS[op].gives == "bool":
@@ -293,12 +300,13 @@ def dtype_of_result(op: str, dtype_of: Callable[[int], DType]) -> DType:
 
 
 def cycles_of(op: str) -> float:
-    """What a function costs beyond an instruction, of a vector of sixteen float32; conversions are
-    one.
+    """Return the cycles beyond one instruction, for a vector of sixteen float32.
+
+    Conversions are one instruction.
     """
     return 0.0 if op.startswith(CONVERSIONS) else SCALAR_FUNCTIONS[op].cycles
 
 
-def gives_truth(op: str) -> bool:
-    """Whether the result is true or false, of whatever is asked."""
+def returns_bool(op: str) -> bool:
+    """Return True if the result is a bool, whatever the dtype of the arguments."""
     return not op.startswith(CONVERSIONS) and SCALAR_FUNCTIONS[op].gives == "bool"

@@ -1,4 +1,4 @@
-"""The ordered stages, and what a program of each stage promises."""
+"""The ordered stages of compilation, and the invariant that holds for a program of each stage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Stage(IntEnum):
-    """How far a program has come; each stage keeps what the earlier ones promise."""
+    """The stage that a program has reached; each keeps the invariants of the earlier ones."""
 
     IMPORTED = 0
     TYPED = 1
@@ -20,7 +20,7 @@ class Stage(IntEnum):
     EMITTED = 9
 
 
-SYSTEMS: dict[str, Stage] = {  # by the name of a system, the stage that it makes
+SYSTEMS: dict[str, Stage] = {  # by system, the stage that it produces
     "relax": Stage.LEGALIZED,
     "grinder": Stage.TASKED,
     "welder": Stage.WELDED,

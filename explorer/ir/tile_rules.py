@@ -1,4 +1,4 @@
-"""What a tile must be before anybody computes with it: axes that there are, sizes that fit them."""
+"""Validation of tiles: pairs of an axis that exists and a size within its extent."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 from explorer.ir.shapes.dims import Dim
 
 
-def whole(value: object) -> int | None:
-    """A whole number as Python's own, NumPy's taken along; None for all else, True among it."""
+def as_integer(value: object) -> int | None:
+    """Convert an integer of Python or NumPy to int; return None for anything else, also bool."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         return None
     return int(value)
 
 
 def tile_problem(tile: Any, axes: Mapping[str, Dim]) -> str:
-    """The first rule that sizes by axis break, with the number; empty where they keep all.
+    """Return the first rule that a tile breaks, with the number; "" if it is valid.
 
-    `axes` are those that may be cut, with their extents. An axis of unknown extent may have a tile
-    of any size: how much room that takes is asked elsewhere.
+    `axes` are those that may be tiled, with their extents. An axis of unknown extent may have a
+    tile of any size: capacity is checked elsewhere.
     """
-    wrong = form_problem(tile, axes)
-    if wrong:
-        return wrong
-    for axis, given in tile:
-        size, extent = int(given), axes[axis]
+    problem = form_problem(tile, axes)
+    if problem:
+        return problem
+    for axis, value in tile:
+        size, extent = int(value), axes[axis]
         most = max(1, extent) if isinstance(extent, int) else None
         if size < 1 or (most is not None and size > most):
             upto = "1 or more" if most is None else f"1 to {most}"
@@ -36,8 +36,10 @@ def tile_problem(tile: Any, axes: Mapping[str, Dim]) -> str:
 
 
 def form_problem(tile: Any, axes: Mapping[str, Dim] | None = None) -> str:
-    """The first rule of form that sizes by axis break: pairs, of an axis that there is where `axes`
-    are given, each once, and a whole number; empty where they keep all.
+    """Return the first rule of form that a tile breaks; "" if it is well formed.
+
+    A tile is a sequence of (axis, size) pairs. Each axis occurs once, is in `axes` if they are
+    given, and its size is an integer.
     """
     if not isinstance(tile, Sequence) or isinstance(tile, str):
         return f"a tile is pairs of an axis and its size, found {type(tile).__name__}"
@@ -45,14 +47,14 @@ def form_problem(tile: Any, axes: Mapping[str, Dim] | None = None) -> str:
     for pair in tile:
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
             return f"a tile is pairs of an axis and its size, found {str(pair)[:60]}"
-        axis, given = pair
+        axis, value = pair
         if axes is not None and axis not in axes:
             there = ", ".join(axes) or "none"
             return f"there is no axis {axis[:60]} to tile: there are {there}"
         if axis in seen:
             return f"the tile names {axis} twice"
         seen.add(axis)
-        if whole(given) is None:
-            kind = type(given).__name__
-            return f"the tile of {axis} is {str(given)[:60]} ({kind}), and must be a whole number"
+        if as_integer(value) is None:
+            kind = type(value).__name__
+            return f"the tile of {axis} is {str(value)[:60]} ({kind}), and must be a whole number"
     return ""

@@ -1,6 +1,4 @@
-"""Annotations: what is known of a value before the program runs (Relax, section 3.1: structural
-information).
-"""
+"""Annotations: static types and shapes of values (structural information, Relax, section 3.1)."""
 
 from __future__ import annotations
 
@@ -31,7 +29,10 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class ShapeType:
-    """A shape as a value; `dims` is None where only the rank is known, both where nothing is."""
+    """A shape as a value.
+
+    `dims` is None if only the rank is known; both are None if nothing is known.
+    """
 
     dims: Shape | None = None
     rank: int | None = None
@@ -49,13 +50,13 @@ class Tensor:
         printer.text(str(self))
 
     def __str__(self) -> str:
-        """As in `int64[batch, seq]`; a question mark for what is not known."""
+        """Return a text such as `int64[batch, seq]`, with a question mark for unknown parts."""
         dims = "?" if self.shape is None else ", ".join(map(str, self.shape))
         return f"{self.dtype or '?'}[{dims}]"
 
     @property
     def rank(self) -> int | None:
-        """The number of dims, where known."""
+        """The number of dims, None if it is not known."""
         return self.ndim if self.shape is None else len(self.shape)
 
     @property
@@ -72,17 +73,17 @@ class Tensor:
 
     @property
     def is_known(self) -> bool:
-        """Whether shape and dtype are both known, if only as symbols."""
+        """Return True if shape and dtype are both known, also with symbolic dims."""
         return self.shape is not None and self.dtype is not None
 
     @property
     def elements(self) -> Dim:
-        """How many elements there are."""
+        """The number of elements."""
         return product(self.dims)
 
     @property
     def bytes(self) -> Dim:
-        """How many bytes the elements take."""
+        """The size of the elements in bytes."""
         return product((*self.dims, ITEM_BYTES[self.element]))
 
 

@@ -1,1 +1,1 @@
-"""Honest timing, and this machine as it was measured."""
+"""Measurements: timing with intervals, and the properties of this machine."""

@@ -1,4 +1,4 @@
-"""Honest timing: medians with intervals, in turns, and a verdict that may be that there is none."""
+"""Timing in turns: medians with intervals, and a verdict that may be "not distinguishable"."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ RESOLUTION_SHARE = 0.01  # by where code and buffers lie in memory; no measureme
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Measurement(Printed):
-    """The median time of n calls in microseconds, with its 99 % interval; `machine` is the card in
-    one line.
-    """
+    """Median time of n calls in microseconds with its 99 % interval, and the machine."""
 
     median_us: float
     low_us: float
@@ -34,6 +32,7 @@ class Measurement(Printed):
     machine: str = ""
 
     def __str__(self) -> str:
+        """Return median, interval, number of calls and machine."""
         interval = f"99 %: {duration(self.low_us)} to {duration(self.high_us)}, n = {self.n:,}"
         machine = f", on {self.machine}" if self.machine else ""
         return f"{duration(self.median_us)} per run ({interval}){machine}"
@@ -41,11 +40,11 @@ class Measurement(Printed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison(Printed):
-    """The first against the second: `ratio` is the second's time over the first's, with its 99 %
-    interval.
+    """The first function against the second.
 
-    `verdict` speaks of the first: "faster", "slower", or "not distinguishable" where the interval
-    holds 1 or the ratio is within 1 % of it. `n` counts the rounds.
+    `ratio` is the second's time over the first's, with its 99 % interval. `verdict` describes the
+    first: "faster", "slower", or "not distinguishable" if the interval contains 1 or the ratio is
+    within 1 % of it. `n` counts the rounds.
     """
 
     ratio: float
@@ -63,26 +62,26 @@ class Comparison(Printed):
 
     @property
     def factor(self) -> tuple[float, float, float]:
-        """How many times faster the first is, or slower where the verdict is so, with the ends."""
+        """How many times faster, or slower, the first is, as the verdict says, with the ends."""
         return self.times if self.verdict == "slower" else (self.ratio, self.low, self.high)
 
     @property
     def wide(self) -> bool:
-        """Whether the ends of the interval lie more than a tenth apart."""
+        """True if the ends of the interval are more than a tenth apart."""
         return self.high > WIDE_RATIO * self.low
 
     def __str__(self) -> str:
+        """Return verdict, factor and interval."""
         wide = ", wide" if self.wide else ""
         ratio, low, high = self.factor
         return f"{self.verdict}: {ratio:.3g}× ({low:.3g} to {high:.3g}, n = {self.n}{wide})"
 
 
 def measure(work: Work, seconds: float = 1.0, clock: Clock = perf_counter_ns) -> Measurement:
-    """How long a call takes, warmed up; at least 8 calls, also where the seconds do not reach so
-    far.
+    """Measure the time of a call after warming up, with at least 8 calls.
 
-    The interval holds what a series of this length can see; a machine that is slower for minutes is
-    not in it. Two functions are therefore compared in turns, never by two measurements.
+    The interval covers what a series of this length can see, but not a machine that is slower for
+    minutes. To compare two functions, use `compare`, which takes turns.
     """
     return measurement(take_turns((work,), checked_seconds(seconds), clock)[0])
 
@@ -90,32 +89,32 @@ def measure(work: Work, seconds: float = 1.0, clock: Clock = perf_counter_ns) ->
 def compare(
     first: Work, second: Work, seconds: float = 2.0, clock: Clock = perf_counter_ns
 ) -> Comparison:
-    """Which of two functions is faster, taking turns: at least 20 turns each."""
+    """Compare the times of two functions that take turns, at least 20 each."""
     return comparison(*take_turns((first, second), checked_seconds(seconds), clock))
 
 
 def measurement(series: Series) -> Measurement:
-    """What the turns of one function say of its time."""
-    found = median_interval([float(np.median(turn)) for turn in series.turns])
+    """Return the time of one function from its turns."""
+    interval = median_interval([float(np.median(turn)) for turn in series.turns])
     calls = [time for turn in series.turns for time in turn]
     middle = float(np.median(calls))
     return Measurement(
         middle / 1e3,
-        min(found.low, middle) / 1e3,
-        max(found.high, middle) / 1e3,
+        min(interval.low, middle) / 1e3,
+        max(interval.high, middle) / 1e3,
         len(calls) * series.calls,
         machine().line,
     )
 
 
 def comparison(first: Series, second: Series) -> Comparison:
-    """What the turns of two functions say, round by round: what slows a round slows both.
+    """Compare two functions round by round: a disturbance of a round affects both.
 
-    Rounds that only one of them took part in say nothing.
+    Rounds with only one of the functions are ignored.
     """
     logs = [log(_turn(b) / _turn(a)) for a, b in zip(first.turns, second.turns)]
-    found = median_interval(logs)
-    ratio, low, high = exp(found.median), exp(found.low), exp(found.high)
+    interval = median_interval(logs)
+    ratio, low, high = exp(interval.median), exp(interval.low), exp(interval.high)
     return Comparison(
         ratio,
         low,
@@ -128,7 +127,7 @@ def comparison(first: Series, second: Series) -> Comparison:
 
 
 def verdict(ratio: float, low: float, high: float) -> str:
-    """In words, what a ratio of times with its interval says of the one in the denominator."""
+    """Return the verdict on the function in the denominator of a ratio of times."""
     if low > 1 and ratio > 1 + RESOLUTION_SHARE:
         return "faster"
     if high < 1 and ratio < 1 / (1 + RESOLUTION_SHARE):
@@ -137,11 +136,12 @@ def verdict(ratio: float, low: float, high: float) -> str:
 
 
 def checked_seconds(seconds: float) -> float:
-    """A time to measure for; BadOption where it is none."""
+    """Return a time to measure for; raise BadOption if it is invalid."""
     if not isfinite(seconds) or seconds < 0:
-        raise BadOption(f"seconds must be a time, not {seconds}", found=seconds)
+        raise BadOption(f"seconds must be a time, not {seconds}", actual=seconds)
     return seconds
 
 
 def _turn(times: Sequence[float]) -> float:
+    """Return the median of a turn."""
     return max(1e-3, float(np.median(times)))

@@ -1,8 +1,8 @@
-"""The ways of a loop timed on this machine, with fewer and with as many trips as its inputs make.
+"""Measured times of a loop's control-flow schedules, for several trip counts.
 
-Whole runs are timed in turns, without stamps, which cost a launch more than it takes. What stands
-around the loop is the same in all of them: a run in the program says how long that takes, by the
-span of the loop's own bricks in one with stamps.
+Complete runs are timed in turns, without time stamps, which cost more than a launch. The rest of
+the program is the same in all of them; its time is that of a run in the device program minus the
+span of the loop's own bricks in a stamped run.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import symbols_of
 from explorer.ir.types import Tensor
 from explorer.measure.interval import median_interval
-from explorer.measure.this_machine.overheads_seen import trips_of
+from explorer.measure.this_machine.measured_overheads import trips_of
 from explorer.ops.reference.bind import bind_sizes
-from explorer.runtime.control.way_times import Crossing, Timed, WayTime
+from explorer.runtime.control.schedule_times import Crossing, ScheduleTime, TimedSchedule
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.allocations import calls_of
 
@@ -48,35 +48,40 @@ def timed_crossing(
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Crossing:
-    """The crossing with the times of every way that it can go; runs that should take more than 0.2
-    s are left out.
+    """Return the crossing with measured times of every possible schedule.
 
-    Raises BadOption for a loop inside of another one, which is entered many times, and for one
-    that does nothing with these inputs; Cancelled where `cancelled()` says so.
+    Runs that would take more than 0.2 s are left out.
+
+    Raises:
+        BadOption: The loop is inside another one, which enters it many times, or does nothing with these inputs.
+        Cancelled: `cancelled()` returned True.
     """
-    given = [*fewer(program, crossing, inputs), inputs]
-    ways = sorted(crossing.open, key=lambda way: (way.way.level, way.way.turn) != IN_PROGRAM)
-    ran = [(way, _going(program, codes, device, crossing, way)) for way in ways]
-    found: list[Timed] = []
-    for done, one in enumerate(given):
+    input_sets = [*fewer(program, crossing, inputs), inputs]
+    schedules = sorted(
+        crossing.open, key=lambda way: (way.schedule.level, way.schedule.unroll) != IN_PROGRAM
+    )
+    ran = [(way, _with_schedule(program, codes, device, crossing, way)) for way in schedules]
+    times: list[TimedSchedule] = []
+    for done, each_inputs in enumerate(input_sets):
         if progress is not None:
-            progress(f"{crossing.loop}, inputs {done + 1}", done, len(given))
-        found += _timed(ran, crossing, one, cancelled or (lambda: False))
-    if not found:
+            progress(f"{crossing.loop}, inputs {done + 1}", done, len(input_sets))
+        times += _timed(ran, crossing, each_inputs, cancelled or (lambda: False))
+    if not times:
         raise BadOption(
             f"{crossing.loop} makes no iteration with these inputs, or more than can be timed",
             where=crossing.loop,
             try_="inputs with which it makes some",
         )
     order = [w.label for w in crossing.open]
-    found.sort(key=lambda t: (order.index(t.label), t.trips))
-    return replace(crossing, timed=tuple(found))
+    times.sort(key=lambda t: (order.index(t.label), t.trips))
+    return replace(crossing, timed=tuple(times))
 
 
 def fewer(program: Program, crossing: Crossing, inputs: Inputs) -> Iterator[Inputs]:
-    """The same inputs for powers of ten of trips below theirs: so many rows of what the loop walks
-    through, or a smaller number where one is an input. It does nothing then that it does not do
-    with all.
+    """Yield inputs that cause fewer trips, for powers of ten below those of the given inputs.
+
+    They have fewer rows of the value that the loop scans, or a smaller number if one is an input.
+    The loop then does nothing that it does not do with all.
     """
     kinds = {p.name: p.type for p in program.main.params}
     if crossing.symbol:
@@ -95,50 +100,52 @@ def fewer(program: Program, crossing: Crossing, inputs: Inputs) -> Iterator[Inpu
 
 
 def _powers(most: int) -> list[int]:
+    """Return the powers of ten below a number."""
     return [10**n for n in range(7) if 10**n < most]
 
 
 def _rows(array: np.ndarray, kind: object, symbol: str, count: int) -> np.ndarray:
+    """Return the first `count` elements along a symbol's dims."""
     if not isinstance(kind, Tensor):
         return array
     cut = tuple(slice(count) if str(d) == symbol else slice(None) for d in kind.dims)
     return np.array(array[cut])
 
 
-def _going(
+def _with_schedule(
     program: Program,
     codes: Mapping[str, KernelCode],
     device: Device,
     crossing: Crossing,
-    way: WayTime,
+    way: ScheduleTime,
 ) -> Executable:
-    """The program with the loop going one way, and all else as it was decided."""
+    """Return an executable in which the loop has one schedule and all else is unchanged."""
     others = [d for d in program.decisions.control if d.binding != crossing.loop]
-    mine = ControlDecision(crossing.loop, "loop", way.way, ())
+    mine = ControlDecision(crossing.loop, "loop", way.schedule, ())
     decisions = replace(program.decisions, control=(*others, mine))
-    found = Executable(replace(program, decisions=decisions), codes, device)
-    if not any(crossing.loop == loop.binding for loop in _outermost(found)):
+    executable = Executable(replace(program, decisions=decisions), codes, device)
+    if not any(crossing.loop == loop.binding for loop in _outermost(executable)):
         raise BadOption(
             f"{crossing.loop} stands inside of another loop, or of a call: its iterations cannot "
             "be told apart",
             where=crossing.loop,
             try_="the loop around it",
         )
-    return found
+    return executable
 
 
 def _outermost(executable: Executable) -> list[LoopTask]:
-    """Loops that are entered once in a run."""
+    """Return the loops that are entered once in a run."""
     return [part for part in executable.tasks.parts if isinstance(part, LoopTask)]
 
 
 def _timed(
-    ran: Sequence[tuple[WayTime, Executable]],
+    ran: Sequence[tuple[ScheduleTime, Executable]],
     crossing: Crossing,
     inputs: Inputs,
     cancelled: Callable[[], bool],
-) -> Iterator[Timed]:
-    """Each way with these inputs, in turns."""
+) -> Iterator[TimedSchedule]:
+    """Time each schedule with these inputs, in turns."""
     cache.finish()
     first = ran[0][1]
     walls = sorted((first.measured_wall(inputs) for _ in range(FEWEST)), key=lambda w: w.total_us)
@@ -162,12 +169,14 @@ def _timed(
             times.append((perf_counter_ns() - begin) / 1e3)
     around_us = max(0.0, median(taken[0]) - span_us)
     for (way, _), times in zip(mine, taken):
-        found = median_interval(times)
-        us, low, high = (max(0.0, t - around_us) for t in (found.median, found.low, found.high))
-        yield Timed(way.label, trips, us, low, high, len(times))
+        interval = median_interval(times)
+        us, low, high = (
+            max(0.0, t - around_us) for t in (interval.median, interval.low, interval.high)
+        )
+        yield TimedSchedule(way.label, trips, us, low, high, len(times))
 
 
 def _span(wall: Wall, names: frozenset[str]) -> float:
-    """From the beginning of the first of these calls' bricks to the end of the last."""
+    """Return the time from the first start to the last end of these calls' bricks."""
     bricks = [b for b in wall.everything if b.call in names]
     return max(b.end_us for b in bricks) - min(b.start_us for b in bricks)

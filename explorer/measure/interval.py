@@ -1,4 +1,4 @@
-"""The median of a series in time, and an interval that holds the true one 99 times in 100."""
+"""Median of a time series, and an interval that contains the true median 99 times in 100."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_VALUES = 8  # fewer cannot say anything 99 times in 100: 2 * 0.5**7 > 0.01
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median between its bounds."""
+    """A median and its bounds."""
 
     median: float
     low: float
@@ -24,11 +24,11 @@ class Interval:
 
 
 def median_interval(series: Sequence[float]) -> Interval:
-    """The median and its 99 % interval, from order statistics: nothing is assumed of the noise's
-    shape.
+    """Return the median and its 99 % interval from order statistics.
 
-    What disturbs one value of a machine disturbs the next ones too, so a long series counts as 16
-    values: the medians of its consecutive parts. Fewer than 8 values: least and greatest.
+    No distribution of the noise is assumed. A disturbance affects consecutive values, so a long
+    series counts as 16 values: the medians of its consecutive parts. For fewer than 8 values the
+    bounds are the least and the greatest.
     """
     values = np.asarray(series, float)
     middle = float(np.median(values))
@@ -42,7 +42,7 @@ def median_interval(series: Sequence[float]) -> Interval:
 
 @cache
 def _rank(n: int) -> int:
-    """How many values may lie outside on either side, 99 times in 100 (the sign test's bound)."""
+    """Return how many values may lie outside on either side (the sign test's bound)."""
     allowed = int((1 - CONFIDENCE) / 2 * 2.0**n)  # of the 2**n ways; n stays below 32
     below, rank = 0, 0
     while (below := below + comb(n, rank)) <= allowed:

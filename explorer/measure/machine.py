@@ -1,4 +1,4 @@
-"""The machine's card: what a time was measured on. No host name, no user, no path."""
+"""Description of the machine that a time was measured on, without host name, user or path."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ PACKAGES = ("ironworks", "numpy", "numba", "llvmlite", "onnx", "onnxruntime", "t
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Machine(Printed):
-    """CPU, the cores that this process may use, float32 lanes, cache sizes, and versions that
-    matter.
-    """
+    """CPU, usable cores, float32 lanes, cache sizes, and versions that matter."""
 
     cpu: str
     cores: int
@@ -30,19 +28,20 @@ class Machine(Printed):
 
     @property
     def line(self) -> str:
-        """The card in one line."""
+        """The description in one line."""
         cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
         caches = ", ".join(f"{name} {_size(size)}" for name, size in self.caches)
         return f"{self.cpu}, {cores}, {caches}"
 
     def __str__(self) -> str:
+        """Return the description with system and versions."""
         versions = ", ".join(f"{name} {number}" for name, number in self.versions)
         return f"{self.line}; {self.lanes} float32 lanes; {self.system}; {versions}"
 
 
 @cache
 def machine() -> Machine:
-    """The card of this machine."""
+    """Return the description of this machine."""
     return Machine(
         cpu_name(),
         cores(),
@@ -54,16 +53,18 @@ def machine() -> Machine:
 
 
 def _versions() -> tuple[tuple[str, str], ...]:
-    found = []
+    """Return the versions of installed packages that matter."""
+    versions = []
     for name in PACKAGES:
         try:
-            found.append((name, version(name)))
+            versions.append((name, version(name)))
         except PackageNotFoundError:
             continue
-    return tuple(found)
+    return tuple(versions)
 
 
 def _size(count: int) -> str:
+    """Format a number of bytes."""
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"

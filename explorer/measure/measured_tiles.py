@@ -1,7 +1,7 @@
-"""Roller's best candidates compiled and timed on this machine; the fastest measured one is taken.
+"""Measurement of Roller's best candidates on this machine; the fastest one is used.
 
-Roller (OSDI 2022), section 4.3: the model constructs a few candidates, and the device has the last
-word. Times are kept on disk under the kernel, its tiling, the device and the machine's card.
+Roller (OSDI 2022), section 4.3: the model constructs a few candidates, and the device decides.
+Times are stored on disk under the kernel, its tiling, the device and the machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.measure.machine import machine
 from explorer.measure.this_machine.one_kernel import Operands, prepare
 from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.passes.pipeline.progress import told
+from explorer.passes.pipeline.progress import report_progress
 
 FORMAT = "measured-tile-3"
 FOLDERS = ("codegen", "tile", "runtime", "ir", "ops")
@@ -41,23 +41,23 @@ Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Question:
-    """How long a kernel takes under a tiling; `given` are the arrays that choose rows."""
+    """A kernel whose tilings are to be timed; `given` are the arrays that choose rows."""
 
     kernel: Kernel
     device: Device
     env: ShapeEnv
-    given: Arrays
+    row_indices: Arrays
 
     @cached_property
     def operands(self) -> Operands:
-        """The arrays that all tilings run on, made for the first that is not known."""
-        return Operands(self.kernel, self.env.hints, self.given)
+        """The arrays that all tilings run on, made for the first that needs measuring."""
+        return Operands(self.kernel, self.env.hints, self.row_indices)
 
     def key(self, tiling: Tiling) -> str:
-        """What a time is kept under: the same for every name that the kernel can have."""
+        """Return the key of a stored time, the same for all names that the kernel can have."""
         named, axes = canonical(self.kernel)
         parts = (text_of(named), repr(renamed_tiling(tiling, axes)), repr(self.env))
-        rows = [store.content_key(a.tobytes()) for a in self.given.values()]
+        rows = [store.content_key(a.tobytes()) for a in self.row_indices.values()]
         where = (repr(self.device), str(machine()), str(cores()), *rows)
         return store.content_key(FORMAT, store.code_key(*FOLDERS), *parts, *where)
 
@@ -65,32 +65,37 @@ class Question:
 Timer: TypeAlias = Callable[[Question, Sequence[Tiling]], Sequence[float]]
 
 
-def time_here(asked: Question, tilings: Sequence[Tiling]) -> list[float]:
-    """Microseconds of a run under each tiling on this machine, on as many threads as the device has
-    units here. They take turns, so that what else goes on here meets them all.
+def time_here(question: Question, tilings: Sequence[Tiling]) -> list[float]:
+    """Measure a run under each tiling on this machine, in microseconds.
+
+    It uses as many threads as the device has units here. Tilings take turns, so that disturbances
+    affect all of them.
     """
-    threads = max(1, min(asked.device.units, cores()))
+    threads = max(1, min(question.device.units, cores()))
     ready = []
     for n, tiling in enumerate(tilings):
-        told(f"measure tiles: compile for {asked.kernel.name}", n, len(tilings))
+        report_progress(f"measure tiles: compile for {question.kernel.name}", n, len(tilings))
         ready.append(
-            prepare(asked.kernel, tiling, asked.operands, asked.device, threads, asked.env)
+            prepare(
+                question.kernel, tiling, question.operands, question.device, threads, question.env
+            )
         )
     best = [float("inf")] * len(ready)
     for turn in range(TURNS):
-        told(f"measure tiles: time {asked.kernel.name}", turn, TURNS)
-        best = [min(us, made.best_us(TURN_US)) for us, made in zip(best, ready, strict=True)]
+        report_progress(f"measure tiles: time {question.kernel.name}", turn, TURNS)
+        best = [
+            min(us, prepared.best_us(TURN_US)) for us, prepared in zip(best, ready, strict=True)
+        ]
     return best
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureTiles:
-    """After: every kernel that can be timed alone has the fastest of its `count` best candidates,
-    where that is clearly faster than the model's first.
+    """Pass that gives every kernel the fastest of its `count` best candidates.
 
-    Left to the model are kernels pinned by hand, those with one candidate, and those that read
-    integers which are no constants: what they hold is not known before a run. Raises BadOption for
-    a device that cannot run here.
+    It replaces the model's first only if the gain is clear. Kernels that are pinned by hand, that
+    have one candidate, or that read integers which are not constants keep the model's choice: the
+    values of the last are unknown before a run. Raises BadOption for a device that cannot run here.
     """
 
     device: Device
@@ -98,6 +103,7 @@ class MeasureTiles:
     timer: Timer | None = None
 
     def __post_init__(self) -> None:
+        """Raise BadOption if the device cannot run here."""
         if not runs_on(self.device, this_cpu()):
             name = self.device.name
             raise BadOption(
@@ -107,20 +113,25 @@ class MeasureTiles:
             )
 
     def __call__(self, program: Program) -> Program:
-        """The program with measured tilings; the decisions tell every time."""
+        """Return the program with measured tilings; the decisions list every time."""
         decided = {t.binding: t for t in program.decisions.tilings}
         calls = program.kernel_calls
         for n, binding in enumerate(calls):
-            told(f"measure tiles: {binding.name}", n, len(calls))
-            found = decided.get(binding.name)
-            if found is not None:
-                decided[binding.name] = self._measured(program, binding, found)
+            report_progress(f"measure tiles: {binding.name}", n, len(calls))
+            decision = decided.get(binding.name)
+            if decision is not None:
+                decided[binding.name] = self._measured(program, binding, decision)
 
         def chosen(binding: Binding) -> Binding:
-            found = decided.get(binding.name)
-            if not isinstance(binding.expr, KernelCall) or found is None or not found.measured:
+            """Return a binding with its measured tiling."""
+            decision = decided.get(binding.name)
+            if (
+                not isinstance(binding.expr, KernelCall)
+                or decision is None
+                or not decision.measured
+            ):
                 return binding
-            timed = replace(binding.expr, tiling=found.chosen, efficient=found.efficient)
+            timed = replace(binding.expr, tiling=decision.chosen, efficient=decision.efficient)
             return replace(binding, expr=timed)
 
         functions = tuple(
@@ -130,15 +141,21 @@ class MeasureTiles:
         return replace(program, functions=functions, decisions=left)
 
     def _measured(
-        self, program: Program, binding: Binding, found: TilingDecision
+        self, program: Program, binding: Binding, decision: TilingDecision
     ) -> TilingDecision:
+        """Return a decision with measured candidates first."""
         call = binding.kernel_call
-        legal = [c for c in found.candidates if not c.refused][: self.count]
-        given = _chooses_rows(program, call)
-        if found.pinned or call.tiling != found.chosen or len(legal) < 2 or given is None:
-            return found
-        asked = Question(call.kernel, self.device, program.env, given)
-        times = self._times(asked, [c.value for c in legal if isinstance(c.value, Tiling)])
+        legal = [c for c in decision.candidates if not c.refused][: self.count]
+        row_indices = _row_indices(program, call)
+        if (
+            decision.pinned
+            or call.tiling != decision.chosen
+            or len(legal) < 2
+            or row_indices is None
+        ):
+            return decision
+        question = Question(call.kernel, self.device, program.env, row_indices)
+        times = self._times(question, [c.value for c in legal if isinstance(c.value, Tiling)])
         rows = [
             MeasuredTile(rank, c.value, c.cost_us, times[c.value])
             for rank, c in enumerate(legal, 1)
@@ -148,35 +165,39 @@ class MeasureTiles:
         if rows[0].measured_us < LEAST_GAIN_RATIO * rows[ranked[0]].measured_us:
             ranked = [0, *(n for n in ranked if n)]
         first = [legal[n] for n in ranked]
-        rest = [c for c in found.candidates if c not in first]
+        others = [c for c in decision.candidates if c not in first]
         best = rows[ranked[0]].tiling
         measured = tuple(rows[n] for n in ranked)
-        kept = found.efficient if best == found.chosen else None  # whose work the clock did not see
-        ordered = (*first, *rest)
-        return replace(found, chosen=best, candidates=ordered, measured=measured, efficient=kept)
+        efficient = (
+            decision.efficient if best == decision.chosen else None
+        )  # whose work the clock did not see
+        ordered = (*first, *others)
+        return replace(
+            decision, chosen=best, candidates=ordered, measured=measured, efficient=efficient
+        )
 
-    def _times(self, asked: Question, tilings: Sequence[Tiling]) -> dict[Tiling, float]:
-        """Microseconds of each; only those that are not known from before are timed."""
-        keys = {tiling: asked.key(tiling) for tiling in tilings}
-        known = {t: data for t, key in keys.items() if (data := store.get(key)) is not None}
-        missing = [t for t in tilings if t not in known]
-        fresh = (self.timer or time_here)(asked, missing) if missing else ()
-        found = {t: float(json.loads(data)) for t, data in known.items()}
+    def _times(self, question: Question, tilings: Sequence[Tiling]) -> dict[Tiling, float]:
+        """Return microseconds of each tiling, measuring those without a stored time."""
+        keys = {tiling: question.key(tiling) for tiling in tilings}
+        stored = {t: data for t, key in keys.items() if (data := store.get(key)) is not None}
+        missing = [t for t in tilings if t not in stored]
+        fresh = (self.timer or time_here)(question, missing) if missing else ()
+        times = {t: float(json.loads(data)) for t, data in stored.items()}
         for tiling, us in zip(missing, fresh, strict=True):
             counters.add("tilings_measured")
             store.put(keys[tiling], json.dumps(us).encode(), "measurement")
-            found[tiling] = us
-        return {t: found[t] for t in tilings}
+            times[tiling] = us
+        return {t: times[t] for t in tilings}
 
 
-def _chooses_rows(program: Program, call: KernelCall) -> Arrays | None:
-    """The integers that a call reads, which are constants; None where some are not."""
-    given = {}
+def _row_indices(program: Program, call: KernelCall) -> Arrays | None:
+    """Return the constant integers that a call reads, or None if some are not constants."""
+    indices = {}
     for name, arg in zip(call.kernel.inputs, call.args, strict=True):
         dtype = call.kernel.dtype(name)
         if is_float(dtype) or dtype == "bool":
             continue
         if arg.name not in program.constants:
             return None
-        given[name] = program.constants[arg.name].array
-    return given
+        indices[name] = program.constants[arg.name].array
+    return indices

@@ -1,10 +1,9 @@
-"""A turn begins when the machine is quiet, and what it had to bear all the same is counted.
+"""Waiting for a quiet machine before each turn, and counting of disturbances during it.
 
-Threads of other runtimes, and ours, hold their cores for a while after their last call, so that the
-next one finds them awake: OpenMP's for 7 to 10 ms of processor time, onnxruntime's for 45, ours for
-1. Within its own turn that is each one's good right. So nobody is told to do without it: before any
-turn, whoever's it is, one waits until the processor time of all other threads of the process stands
-still.
+Threads of runtimes keep spinning after their last call, so that the next one finds them awake:
+OpenMP's for 7 to 10 ms of processor time, onnxruntime's for 45 ms, ours for 1 ms. Within a
+runtime's own turn this is legitimate. So before any turn, one waits until the processor time of all
+other threads of the process stands still.
 """
 
 from __future__ import annotations
@@ -28,9 +27,11 @@ DISTURBED_SHARE = 0.05  # of a turn's time; chosen
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What a turn bore: how long it waited for the machine, whether that became quiet, how often a
-    thread of the process lost its core to another, and for which part of the turn threads that
-    could run stood in line (more than 1 where several did; 0 where the system does not tell).
+    """Disturbance of a turn.
+
+    `waited_us`: wait for a quiet machine; `quiet`: it became quiet. `switches`: involuntary context
+    switches of the process. `in_line`: share of the turn during which runnable threads waited for a
+    core (more than 1 if several did; 0 if the system does not report it).
     """
 
     waited_us: float
@@ -40,20 +41,21 @@ class Disturbance:
 
     @property
     def disturbed(self) -> bool:
-        """Whether others had a part in the time of the turn."""
+        """True if others affected the time of the turn."""
         return not self.quiet or self.in_line > DISTURBED_SHARE
 
 
 class Watch:
-    """Waits before a turn, and counts during it."""
+    """Waits before a turn, and counts disturbances during it."""
 
     def __init__(self, most_wait_s: float = MOST_WAIT_S) -> None:
+        """Wait at most `most_wait_s` seconds before a turn."""
         self.most_wait_s = most_wait_s
         self._waited_s, self._quiet = 0.0, True
         self._at, self._switches, self._in_line_ns = 0.0, 0, 0
 
     def begin(self) -> None:
-        """Returns when the other threads of the process are at rest, or patience is over."""
+        """Wait until the other threads of the process are idle, or patience is over."""
         before = time.perf_counter()
         self._quiet = wait_until_quiet(self.most_wait_s)
         self._switches, self._in_line_ns = _switches(), in_line_ns()
@@ -61,7 +63,7 @@ class Watch:
         self._waited_s = self._at - before
 
     def end(self) -> Disturbance:
-        """What there was since."""
+        """Return what disturbed the turn."""
         seconds = max(1e-9, time.perf_counter() - self._at)
         stood = max(0, in_line_ns() - self._in_line_ns) / 1e9
         switches = max(0, _switches() - self._switches)
@@ -74,7 +76,7 @@ def wait_until_quiet(
     others: Seconds | None = None,
     sleep: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Whether the processor time of the process's other threads came to stand still in time."""
+    """Wait for the process's other threads to stop computing; return False if they do not."""
     used = others or _used_by_others
     begin = clock()
     at, before, still = begin, used(), 0
@@ -89,15 +91,17 @@ def wait_until_quiet(
 
 
 def _used_by_others() -> float:
+    """Return the processor time of the process's other threads."""
     return time.process_time() - time.thread_time()
 
 
 def _switches() -> int:
+    """Return the number of involuntary context switches."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def in_line_ns() -> int:
-    """How long threads of this process that could run have waited for a core, all together."""
+    """Return how long runnable threads of this process have waited for a core, in total."""
     total = 0
     try:
         for name in os.listdir(TASKS):

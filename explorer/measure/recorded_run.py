@@ -1,7 +1,7 @@
-"""A measured wall in a file, with the card of the machine that it was measured on: what others can
-open beside a prediction of the same program. It is always named as a recording.
+"""File of a measured wall and its machine, to compare with a prediction elsewhere.
 
-A file is hostile until it is checked: plain JSON, of which every number is looked at.
+A recording is always shown as one. A file is hostile until it is checked: plain JSON, every number
+of which is validated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_BLOCKS = 16  # of a call, whose runs seldom have different ones: a bound on
 
 @dataclass(frozen=True, slots=True)
 class CallTime:
-    """What a call took of all units in a recording, and what it is predicted with."""
+    """Time of a call on all units: recorded and predicted."""
 
     call: str
     recorded_us: float
@@ -47,10 +47,11 @@ class CallTime:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RecordedRun(Printed):
-    """One run of a model under one binding of its `sizes`. `digest` is that of the model, whatever
-    it is compiled for; `machine` is a card in words, `day` as in "2026-11-28", or "" where a file
-    has none. `blocks`: on a GPU the thread blocks of each kernel call that ran, none in a file that
-    is older than they are in files.
+    """One run of a model under one binding of its `sizes`.
+
+    `digest` is that of the model, whatever it is compiled for. `machine` is a description in words,
+    `day` a date such as "2026-11-28", or "" if the file has none. `blocks` are the thread blocks of
+    each kernel call that ran on a GPU; older files have none.
     """
 
     model: str
@@ -62,53 +63,54 @@ class RecordedRun(Printed):
     blocks: tuple[tuple[str, tuple[Block, ...]], ...] = ()
 
     def __str__(self) -> str:
+        """Return the recording in one line."""
         return self.words
 
     def of(self, digest: str) -> RecordedRun:
-        """The same, where it is of that model; BadOption else."""
+        """Return the recording if it is of that model; raise BadOption otherwise."""
         if digest != self.digest:
             raise BadOption(
                 f"the recording is of another model than this one: of {self.model} as it was "
                 f"then, with the digest {self.digest[:12]}",
                 where=self.model,
                 expected=digest[:12],
-                found=self.digest[:12],
+                actual=self.digest[:12],
             )
         return self
 
     def with_sizes_of(self, symbols: Collection[str]) -> RecordedRun:
-        """The same, where it says what each symbol was; SnapshotError else."""
+        """Return the recording if it has a size for each symbol; raise SnapshotError otherwise."""
         sizes = dict(self.sizes)
         if missing := [name for name in symbols if name not in sizes]:
             raise SnapshotError(
                 f"the recording of {self.model} does not say what {missing[0]} was",
                 where=missing[0],
                 expected=", ".join(symbols),
-                found=_text(sizes),
+                actual=_text(sizes),
             )
         return self
 
     def under(self, sizes: Mapping[str, int]) -> RecordedRun:
-        """The same, where it ran with these; BadOption else."""
+        """Return the recording if it ran with these sizes; raise BadOption otherwise."""
         ran = dict(self.sizes)
         if other := {name: n for name, n in sizes.items() if ran.get(name, n) != n}:
             raise BadOption(
                 f"the recording is of a run with {_text(ran)}, not with {_text(other)}",
                 where=self.model,
                 expected=_text(ran),
-                found=_text(other),
+                actual=_text(other),
             )
         return self
 
     @property
     def words(self) -> str:
-        """In one line."""
+        """The recording in one line."""
         when = f", {self.day}" if self.day else ""
         return f"recording: {self.model} on {self.machine}{when}, {self.wall.total_us:,.1f} us"
 
     @property
-    def said(self) -> str:
-        """What its wall is called wherever it is shown: never "measured"."""
+    def title(self) -> str:
+        """Name of its wall wherever it is shown: never "measured"."""
         return f"recorded on {self.wall.device}" + (f", {self.day}" if self.day else "")
 
     def is_of(self, device: Device) -> bool:
@@ -120,26 +122,29 @@ class RecordedRun(Printed):
         return device.name in "".join(filter(str.isalnum, self.wall.device)).lower()
 
     def beside(self, predicted: Wall) -> tuple[CallTime, ...]:
-        """The calls of both walls by what the recording has of them, the longest first; 0 where
-        one has none, since another device may have other kernels.
+        """Return the calls of both walls with their times, the longest recorded one first.
+
+        A time is 0 if a wall lacks the call, since another device may have other kernels.
         """
         recorded, planned = _by_call(self.wall), _by_call(predicted)
-        found = (
+        rows = (
             CallTime(n, recorded.get(n, 0.0), planned.get(n, 0.0))
             for n in dict.fromkeys([*recorded, *planned])
         )
-        return tuple(sorted(found, key=lambda c: (-c.recorded_us, -c.predicted_us)))
+        return tuple(sorted(rows, key=lambda c: (-c.recorded_us, -c.predicted_us)))
 
 
 def _text(sizes: Mapping[str, int]) -> str:
+    """Format sizes."""
     return ", ".join(f"{name} = {n}" for name, n in sorted(sizes.items())) or "no sizes"
 
 
 def _by_call(wall: Wall) -> dict[str, float]:
-    found: dict[str, float] = {}
+    """Return the time of each call."""
+    times: dict[str, float] = {}
     for b in wall.everything:
-        found[b.call] = found.get(b.call, 0.0) + b.end_us - b.start_us
-    return found
+        times[b.call] = times.get(b.call, 0.0) + b.end_us - b.start_us
+    return times
 
 
 def recording(
@@ -150,18 +155,22 @@ def recording(
     wall: Wall,
     blocks: Chosen = MappingProxyType({}),
 ) -> RecordedRun:
-    """A wall that was measured today as a recording; what its control flow did is left out."""
-    kept, ran = replace(wall, kind=RECORDED, ran=(), trips=()), tuple(sorted(blocks.items()))
-    return RecordedRun(model, digest, machine, sizes, kept, date.today().isoformat(), ran)
+    """Return a wall that was measured today as a recording, without its control-flow trace."""
+    recorded_wall, ran = (
+        replace(wall, kind=RECORDED, ran=(), trips=()),
+        tuple(sorted(blocks.items())),
+    )
+    return RecordedRun(model, digest, machine, sizes, recorded_wall, date.today().isoformat(), ran)
 
 
 def write(run: RecordedRun, path: Path) -> None:
-    """The file, in the place of what was there; equal runs have equal files."""
+    """Write a recording to a file atomically; equal recordings have equal files."""
     wall = run.wall
     names = list(dict.fromkeys((b.call, b.origin) for b in wall.everything))
     number = {key: n for n, key in enumerate(names)}
 
     def rows(bricks: tuple[Brick, ...]) -> list[list[float]]:
+        """Return bricks as rows of numbers."""
         return [
             [b.unit, b.start_us, b.end_us, number[b.call, b.origin], *_numbers(b)] for b in bricks
         ]
@@ -181,7 +190,9 @@ def write(run: RecordedRun, path: Path) -> None:
         "calls": [[name, sorted(origin)] for name, origin in names],
         "bricks": rows(wall.bricks),
         "host": rows(wall.host),
-        "blocks": [[name, [_block_text(b) for b in found]] for name, found in run.blocks],
+        "blocks": [
+            [name, [_block_text(b) for b in blocks_of_call]] for name, blocks_of_call in run.blocks
+        ],
         "gaps": [[g.unit, g.start_us, g.end_us, CAUSES.index(g.cause)] for g in wall.gaps],
     }
     beside = path.with_name(f"{path.name}.part")  # who reads finds all of it or what was there
@@ -190,108 +201,116 @@ def write(run: RecordedRun, path: Path) -> None:
 
 
 def _block_text(b: Block) -> dict[str, Any]:
+    """Return a thread block as JSON values."""
     by_axis = {name: [list(pair) for pair in getattr(b, name)] for name in AXES}
     matrix = {MATRIX: list(b.matrix)} if b.matrix else {}  # as in files that know no other blocks
     return {"threads": b.threads, **by_axis, **matrix}
 
 
 def _numbers(b: Brick) -> tuple[int, int, int, int]:
+    """Return the integer fields of a brick."""
     return b.first, b.last, b.program, b.iteration
 
 
 def shipped(model: str) -> dict[str, Path]:
-    """The recordings of a model that come with Ironworks, by the name of their device."""
-    found = sorted(SHIPPED.glob("*.run.json"))
-    return {p.name.split(".")[1]: p for p in found if p.name.split(".")[0] == model}
+    """Return the recordings of a model that come with Ironworks, by device name."""
+    files = sorted(SHIPPED.glob("*.run.json"))
+    return {p.name.split(".")[1]: p for p in files if p.name.split(".")[0] == model}
 
 
 def read(path: Path) -> RecordedRun:
-    """What a file holds. Raises SnapshotError, which names the file, where it is no recording."""
+    """Read a recording; raise SnapshotError, which names the file, if it is invalid."""
     reader = _Reader(path.name)
     try:
         if path.exists() and not path.is_file():  # what is no file may have no end
             reader.wrong("it is no file")
         if path.stat().st_size > LARGEST_BYTES:
             reader.wrong("it is too large")
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
         reader.wrong(f"it cannot be read: {type(problem).__name__}")
-    return reader.run(found)
+    return reader.run(content)
 
 
 class _Reader:
-    """Takes nothing for granted."""
+    """Validating reader of a recording."""
 
     def __init__(self, name: str) -> None:
+        """Read for a file of that name."""
         self.name = name
 
     def wrong(self, why: str) -> NoReturn:
+        """Raise SnapshotError."""
         raise SnapshotError(f"{self.name} is no recording of a run: {why}", where=self.name)
 
-    def run(self, found: Any) -> RecordedRun:
-        if not isinstance(found, dict) or found.get("ironworks_recording") != VERSION:
+    def run(self, content: Any) -> RecordedRun:
+        """Read the recording."""
+        if not isinstance(content, dict) or content.get("ironworks_recording") != VERSION:
             self.wrong(f"it is not of version {VERSION}")
         for name in TEXTS:
-            value = found.get(name)
+            value = content.get(name)
             if not isinstance(value, str) or not value.isprintable() or len(value) > LONGEST:
                 self.wrong(f"{name} is a text of at most {LONGEST} printable characters")
-        units = self.whole(found.get("units"), 1, MOST_UNITS, "units")
-        total = self.time(found.get("total_us"), "total_us")
-        calls = [self.call(c) for c in self.rows(found, "calls", 2)]
-        cuts = found.get("cuts_us")
+        units = self.integer(content.get("units"), 1, MOST_UNITS, "units")
+        total = self.time(content.get("total_us"), "total_us")
+        calls = [self.call(c) for c in self.rows(content, "calls", 2)]
+        cuts = content.get("cuts_us")
         sizes = [
-            (str(name), self.whole(n, 0, 1 << 62, "a size"))
-            for name, n in self.rows(found, "sizes", 2)
+            (str(name), self.integer(n, 0, 1 << 62, "a size"))
+            for name, n in self.rows(content, "sizes", 2)
         ]
         wall = Wall(
             RECORDED,
-            tuple(self.bricks(found, "bricks", calls, units, total)),
-            tuple(self.gaps(found, units, total)),
+            tuple(self.bricks(content, "bricks", calls, units, total)),
+            tuple(self.gaps(content, units, total)),
             units,
             total,
-            found["policy"],
-            found["device"],
+            content["policy"],
+            content["device"],
             tuple(self.time(c, "cuts_us") for c in (cuts if isinstance(cuts, list) else ())),
-            tuple(self.bricks(found, "host", calls, units + 1, total)),
+            tuple(self.bricks(content, "host", calls, units + 1, total)),
         )
-        names = (found["model"], found["digest"], found["machine"])
-        day, blocks = self.day(found.get("day", "")), tuple(self.blocks(found))
+        names = (content["model"], content["digest"], content["machine"])
+        day, blocks = self.day(content.get("day", "")), tuple(self.blocks(content))
         return RecordedRun(*names, tuple(sizes), wall, day, blocks)
 
-    def blocks(self, found: dict[str, Any]) -> Iterator[tuple[str, tuple[Block, ...]]]:
-        """Those of a file that has any; whether a kernel can have such a one is not known here."""
-        for name, each in self.rows(found, "blocks", 2) if "blocks" in found else ():
+    def blocks(self, content: dict[str, Any]) -> Iterator[tuple[str, tuple[Block, ...]]]:
+        """Yield the thread blocks; if a kernel can have such a block is checked elsewhere."""
+        for name, each in self.rows(content, "blocks", 2) if "blocks" in content else ():
             if not isinstance(name, str) or not isinstance(each, list):
                 self.wrong("blocks have the name of a call")
             if len(each) > MOST_BLOCKS:
                 self.wrong(f"a call has at most {MOST_BLOCKS} blocks")
             yield name, tuple(self.block(b) for b in each)
 
-    def block(self, found: Any) -> Block:
-        if not isinstance(found, dict) or found.keys() - {MATRIX} != {"threads", *AXES}:
+    def block(self, content: Any) -> Block:
+        """Read one thread block."""
+        if not isinstance(content, dict) or content.keys() - {MATRIX} != {"threads", *AXES}:
             self.wrong(f"a block has threads, {', '.join(AXES)}")
-        matrix = found.get(MATRIX, [])
+        matrix = content.get(MATRIX, [])
         names = isinstance(matrix, list) and all(isinstance(a, str) for a in matrix)
         if not names or len(matrix) not in (0, 3):
             self.wrong(f"{MATRIX} is three axes, or none")
         by_axis = {
             part: tuple(
-                (str(axis), self.whole(n, 1, 1 << 62, "a size of a block"))
-                for axis, n in self.rows(found, part, 2)
+                (str(axis), self.integer(n, 1, 1 << 62, "a size of a block"))
+                for axis, n in self.rows(content, part, 2)
             )
             for part in AXES
         }
-        threads = self.whole(found["threads"], 1, 1 << 16, "threads")
+        threads = self.integer(content["threads"], 1, 1 << 16, "threads")
         return Block(threads=threads, matrix=tuple(matrix), **by_axis)
 
     def day(self, text: Any) -> str:
+        """Read the date."""
         try:
             return date.fromisoformat(text).isoformat() if text != "" else ""
         except (TypeError, ValueError):
             self.wrong("day is a date as in 2026-11-28")
 
-    def rows(self, found: dict[str, Any], name: str, length: int) -> Iterator[list[Any]]:
-        rows = found.get(name)
+    def rows(self, content: dict[str, Any], name: str, length: int) -> Iterator[list[Any]]:
+        """Yield the rows of a list after checking their length."""
+        rows = content.get(name)
         if not isinstance(rows, list):
             self.wrong(f"{name} is a list")
         for row in rows:
@@ -300,46 +319,52 @@ class _Reader:
             yield row
 
     def call(self, row: list[Any]) -> tuple[str, frozenset[str]]:
+        """Read a call's name and operators."""
         name, origin = row
-        known = isinstance(origin, list) and all(_is_name(o) for o in origin)
-        if not _is_name(name) or not known:
+        is_valid = isinstance(origin, list) and all(_is_name(o) for o in origin)
+        if not _is_name(name) or not is_valid:
             self.wrong("calls have a name and operators")
         return name, frozenset(origin)
 
     def bricks(
         self,
-        found: dict[str, Any],
+        content: dict[str, Any],
         name: str,
         calls: list[tuple[str, frozenset[str]]],
         units: int,
         total: float,
     ) -> Iterator[Brick]:
-        for unit, start, end, call, *rest in self.rows(found, name, 8):
-            which, origin = calls[self.whole(call, 0, len(calls) - 1, "a task's call")]
-            unit = self.whole(unit, 0, units - 1, "a task's unit")
-            numbers = [self.whole(n, 0, 1 << 62, "a task") for n in rest]
+        """Yield the bricks."""
+        for unit, start, end, call, *integers in self.rows(content, name, 8):
+            which, origin = calls[self.integer(call, 0, len(calls) - 1, "a task's call")]
+            unit = self.integer(unit, 0, units - 1, "a task's unit")
+            numbers = [self.integer(n, 0, 1 << 62, "a task") for n in integers]
             first, last, program, iteration = numbers
             times = self.span(start, end, total)
             yield Brick(unit, *times, which, first, last, origin, program, iteration)
 
-    def gaps(self, found: dict[str, Any], units: int, total: float) -> Iterator[Gap]:
-        for unit, start, end, cause in self.rows(found, "gaps", 4):
-            unit = self.whole(unit, 0, units - 1, "a gap's unit")
-            words = CAUSES[self.whole(cause, 0, len(CAUSES) - 1, "a gap's cause")]
+    def gaps(self, content: dict[str, Any], units: int, total: float) -> Iterator[Gap]:
+        """Yield the gaps."""
+        for unit, start, end, cause in self.rows(content, "gaps", 4):
+            unit = self.integer(unit, 0, units - 1, "a gap's unit")
+            words = CAUSES[self.integer(cause, 0, len(CAUSES) - 1, "a gap's cause")]
             yield Gap(unit, *self.span(start, end, total), words)
 
     def span(self, start: Any, end: Any, total: float) -> tuple[float, float]:
+        """Read a start and an end."""
         a, b = self.time(start, "a beginning"), self.time(end, "an end")
         if not a <= b <= total * (1 + 1e-9):
             self.wrong("something ends before it begins, or after the run")
         return a, b
 
-    def whole(self, n: Any, low: int, high: int, what: str) -> int:
+    def integer(self, n: Any, low: int, high: int, what: str) -> int:
+        """Read an integer within bounds."""
         if not isinstance(n, int) or isinstance(n, bool) or not low <= n <= high:
             self.wrong(f"{what} is a whole number from {low} to {high}")
         return n
 
     def time(self, us: Any, what: str) -> float:
+        """Read a time."""
         if isinstance(us, bool) or not isinstance(us, int | float) or not 0 <= us < 1e15:
             self.wrong(f"{what} is a time in microseconds")
         if not isfinite(us):
@@ -348,5 +373,5 @@ class _Reader:
 
 
 def _is_name(value: Any) -> bool:
-    """Whether it is a text that can be written: half of a surrogate pair cannot."""
+    """Return True for a text that can be encoded: half of a surrogate pair cannot."""
     return isinstance(value, str) and not any("\ud800" <= x <= "\udfff" for x in value)

@@ -1,9 +1,9 @@
-"""Task times measured once: from the stamps of a few runs, kept on disk for other plans.
+"""Task times from the stamps of a few runs, stored on disk for other plans.
 
-A brick's time is its mean over the middle half of the runs, by makespan: what others did with the
-machine meanwhile counts little. An operator's time is then a task's mean over its bricks; where the
-part of a constant that a brick reads was still in its unit's cache, by the rule that plans go by,
-it counts as a kept one.
+A brick's time is its mean over the middle half of the runs, by makespan, which limits the effect of
+disturbances. An operator's time is a task's mean over its bricks. If the part of a constant that a
+brick reads was still in its unit's cache, by the rule that plans use, the brick counts as a cached
+one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from explorer.errors import Cancelled
 from explorer.grinder import LibraryTask, OperatorTask
 from explorer.ir.shapes.dims import Sizes
 from explorer.measure.machine import machine
-from explorer.measure.this_machine.overheads_seen import overheads_of, trips_of
+from explorer.measure.this_machine.measured_overheads import overheads_of, trips_of
 from explorer.ops.reference.bind import bind_sizes
 from explorer.rammer import Overheads, ROperator, TaskProfile, TaskTime
-from explorer.rammer.cache_model import Kept
-from explorer.runtime.binding.recording import Traced
+from explorer.rammer.cache_model import UnitCache
+from explorer.runtime.binding.recording import RunTrace
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.allocations import calls_of
 from explorer.runtime.planning.plan import Plan
@@ -49,35 +49,37 @@ def task_profile(
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TaskProfile:
-    """The times of every call of a program under the sizes of these inputs, from `runs` runs, or
-    more where they are short.
+    """Return the times of every call of a program under the sizes of these inputs.
 
-    Nothing runs where all are known from before: those of this program, else those of its kernels
-    in others. `fresh` measures again. Raises Cancelled where `cancelled()` says so.
+    They come from `runs` runs, or more if these are short. Nothing runs if all are stored: those of
+    this program, else those of its kernels in other programs. `fresh` measures again.
+
+    Raises:
+        Cancelled: `cancelled()` returned True.
     """
     sizes = bind_sizes(executable.program, inputs)
     plan = executable.plan({**executable.program.env.hints, **sizes})
     keys = dict(_keys(executable, plan, sizes))
-    about = _About(machine().line, executable.units, keys)
-    found = None if fresh else about.kept()
-    if found is None:
+    about = _StoredTimes(machine().line, executable.units, keys)
+    profile = None if fresh else about.stored()
+    if profile is None:
         more = _patience(runs, progress, cancelled)
         store.finish()
         traced = executable.traced(inputs, max(runs, MOST_RUNS), more)
-        found = _profile(executable, plan, about, traced)
-        about.keep(found)
-    return found
+        profile = _profile(executable, plan, about, traced)
+        about.store(profile)
+    return profile
 
 
 def _profile(
-    executable: Executable, plan: Plan, about: _About, traced: list[Traced]
+    executable: Executable, plan: Plan, about: _StoredTimes, traced: list[RunTrace]
 ) -> TaskProfile:
-    """What the stamps of these runs say, without the fastest and the slowest quarter."""
-    ordered, quarter = sorted(traced, key=lambda one: one.cycles), len(traced) // 4
+    """Return the times from the stamps of these runs, without the fastest and slowest quarter."""
+    ordered, quarter = sorted(traced, key=lambda trace: trace.cycles), len(traced) // 4
     middle = ordered[quarter : len(ordered) - quarter]
     times = tuple(_times(executable, plan, about.keys, middle))
     nearest = (len(middle) - MIDDLE_RUNS) // 2
-    walls = [executable.wall_of(one) for one in middle[max(0, nearest) :][:MIDDLE_RUNS]]
+    walls = [executable.wall_of(trace) for trace in middle[max(0, nearest) :][:MIDDLE_RUNS]]
     trips = tuple(trips_of(executable.tasks.parts, walls[0]))
     return TaskProfile(about.device, about.threads, times, overheads_of(walls), trips)
 
@@ -85,10 +87,11 @@ def _profile(
 def _patience(
     runs: int, progress: Progress | None, cancelled: Callable[[], bool] | None
 ) -> Callable[[int, int], bool]:
-    """Tells how far it is; whether another run is wanted, and there is time for it."""
+    """Return a function that reports progress and tells if another run is wanted."""
     begin = perf_counter()
 
-    def told(done: int, most: int) -> bool:
+    def wants_more(done: int, most: int) -> bool:
+        """Report progress; return True if another run is wanted and time remains."""
         if cancelled is not None and cancelled():
             raise Cancelled(f"stopped after {done} runs", where="profile")
         seconds = perf_counter() - begin
@@ -97,11 +100,11 @@ def _patience(
         wanted = done < runs or seconds < LEAST_SECONDS
         return wanted and (done < FEWEST or seconds < PATIENCE_SECONDS)
 
-    return told
+    return wants_more
 
 
 def _keys(executable: Executable, plan: Plan, sizes: Sizes) -> Iterator[tuple[str, Key]]:
-    """What each call's time is kept under, by its name; where its sizes are known before a run."""
+    """Yield each call's name and key, for calls whose sizes are known before a run."""
     times = executable.task_times
     for task in calls_of(executable.tasks.parts):
         if isinstance(task, LibraryTask):
@@ -111,120 +114,127 @@ def _keys(executable: Executable, plan: Plan, sizes: Sizes) -> Iterator[tuple[st
 
 
 @dataclass(frozen=True, slots=True)
-class _About:
-    """What times belong to, and where they are kept: those of a program together, and each kernel's
-    by itself, for other programs.
+class _StoredTimes:
+    """Owner of times, and their place in the cache.
+
+    Times of a program are stored together, and each kernel's alone for other programs.
     """
 
     device: str
     threads: int
     keys: Mapping[str, Key]
 
-    def kept(self) -> TaskProfile | None:
-        """All times; None where one is not known."""
-        whole = store.get(self._of_program())
-        if whole is not None:
-            rows, overheads, trips = json.loads(whole)
+    def stored(self) -> TaskProfile | None:
+        """Return all stored times, or None if one is missing."""
+        stored = store.get(self._of_program())
+        if stored is not None:
+            rows, overheads, trips = json.loads(stored)
             times = tuple(map(_read, rows))
             pairs = tuple((str(name), int(count)) for name, count in trips)
             return TaskProfile(self.device, self.threads, times, Overheads(*overheads), pairs)
-        found = []
+        kernel_times = []
         for key in dict.fromkeys(self.keys.values()):
-            one = store.get(self._of_kernel(key))
-            if one is None:
+            stored_time = store.get(self._of_kernel(key))
+            if stored_time is None:
                 return None
-            found.append(_read(json.loads(one)))
-        return TaskProfile(self.device, self.threads, tuple(found))
+            kernel_times.append(_read(json.loads(stored_time)))
+        return TaskProfile(self.device, self.threads, tuple(kernel_times))
 
-    def keep(self, found: TaskProfile) -> None:
-        """Let other processes find it."""
-        assert found.overheads is not None
-        rows = list(map(_written, found.times))
-        whole = [rows, astuple(found.overheads), found.trips]
-        store.put(self._of_program(), json.dumps(whole).encode(), "measurement")
-        for t, row in zip(found.times, rows):
+    def store(self, profile: TaskProfile) -> None:
+        """Store times for other processes."""
+        assert profile.overheads is not None
+        rows = list(map(_written, profile.times))
+        content = [rows, astuple(profile.overheads), profile.trips]
+        store.put(self._of_program(), json.dumps(content).encode(), "measurement")
+        for t, row in zip(profile.times, rows):
             if not t.place:
                 store.put(
                     self._of_kernel((t.kernel, t.sizes)), json.dumps(row).encode(), "measurement"
                 )
 
     def _of_program(self) -> str:
+        """Return the key of a program's times."""
         return self._key("program", repr(sorted(self.keys.items())))
 
     def _of_kernel(self, key: Key) -> str:
+        """Return the key of a kernel's time."""
         return self._key("kernel", repr(key))
 
     def _key(self, kind: str, text: str) -> str:
+        """Return a key for the cache."""
         return store.content_key(FORMAT, kind, self.device, str(self.threads), text)
 
 
 def _written(t: TaskTime) -> list[object]:
-    return [t.kernel, t.sizes, t.place, t.us, t.kept_us, t.runs]
+    """Return a time as JSON values."""
+    return [t.kernel, t.sizes, t.place, t.us, t.cached_us, t.runs]
 
 
 def _read(row: list[object]) -> TaskTime:
-    kernel, sizes, place, us, kept_us, runs = row
+    """Read a time from JSON values."""
+    kernel, sizes, place, us, cached_us, runs = row
     assert isinstance(sizes, list)
     pairs = tuple((str(n), int(size)) for n, size in sizes)
     return TaskTime(
-        str(kernel), pairs, str(place), float(str(us)), float(str(kept_us)), int(str(runs))
+        str(kernel), pairs, str(place), float(str(us)), float(str(cached_us)), int(str(runs))
     )
 
 
 @dataclass(slots=True)
 class _Spent:
-    """The bricks of one call: tasks and microseconds; apart, those that found their constant."""
+    """Tasks and microseconds of one call's bricks, with cold and with cached constants."""
 
     cold: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    kept: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    cached: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
     def add(self, tasks: int, hits: int, us: float) -> None:
-        """A brick; one that is kept in part counts as what most of it is."""
-        mine = self.kept if 2 * hits > tasks else self.cold
+        """Add a brick; one with a partly cached constant counts as the larger part."""
+        mine = self.cached if 2 * hits > tasks else self.cold
         mine[0] += tasks
         mine[1] += us
 
     def us(self, ratio: float) -> tuple[float, float]:
-        """(of a task whose constants were not kept, of one whose were, 0 where none was seen).
+        """Return the time of a task with cold, and with cached constants (0 if none was seen).
 
-        `ratio`: of the two by the model, for what was seen only kept.
+        `ratio` is that of the two by the model, used if only cached ones were seen.
         """
-        cold, kept = (us / tasks if tasks else 0.0 for tasks, us in (self.cold, self.kept))
+        cold, kept = (us / tasks if tasks else 0.0 for tasks, us in (self.cold, self.cached))
         return (cold or kept / ratio), kept
 
 
 def _times(
-    executable: Executable, plan: Plan, keys: Mapping[str, Key], traced: list[Traced]
+    executable: Executable, plan: Plan, keys: Mapping[str, Key], traced: list[RunTrace]
 ) -> Iterator[TaskTime]:
+    """Yield the times of calls, then those of kernels."""
     operators = {o.name: o for s in plan.schedules.values() for o in s.facts.operators}
     spent = _spent(traced, operators, executable)
     by_kernel: dict[Key, list[TaskTime]] = defaultdict(list)
     tasks = {t.name: t for t in calls_of(executable.tasks.parts)}
-    for name, one in spent.items():
+    for name, bricks in spent.items():
         task, key = tasks.get(name), keys.get(name)
         if key is None or task is None:
             continue
         ratio = 1.0
         if isinstance(task, OperatorTask):
             fact = executable.task_times.modelled(plan.implementation(task), plan.sizes)
-            ratio = fact.kept_us / fact.us if fact.kept_us else 1.0
-        time = TaskTime(*key, name, *one.us(ratio), len(traced))
+            ratio = fact.cached_us / fact.us if fact.cached_us else 1.0
+        time = TaskTime(*key, name, *bricks.us(ratio), len(traced))
         by_kernel[key].append(time)
         yield time
     for key, times in by_kernel.items():
-        kept = [t.kept_us for t in times if t.kept_us]
+        cached = [t.cached_us for t in times if t.cached_us]
         us = median(t.us for t in times)
-        yield TaskTime(*key, "", us, min(us, median(kept)) if kept else 0.0, len(traced))
+        yield TaskTime(*key, "", us, min(us, median(cached)) if cached else 0.0, len(traced))
 
 
 def _spent(
-    traced: list[Traced], operators: Mapping[str, ROperator], executable: Executable
+    traced: list[RunTrace], operators: Mapping[str, ROperator], executable: Executable
 ) -> dict[str, _Spent]:
-    """The time of every call; its bricks' are means over the runs."""
+    """Return the time of every call; brick times are means over the runs."""
     rate = clock.cycles_per_us()
     spent: dict[str, _Spent] = defaultdict(_Spent)
     size = executable.planner.units.cache_bytes
-    caches = [Kept(size) for _ in range(executable.units)]
+    caches = [UnitCache(size) for _ in range(executable.units)]
     for number, (code, stamps) in enumerate(traced[0].launches):
         path = traced[0].paths[number]
         for place, unit in enumerate(code.units):
@@ -237,10 +247,14 @@ def _spent(
                 operator = operators.get(name)
                 tasks, hits = run.last - run.first, 0
                 if operator is not None and operator.constant:
-                    of = operator.tasks
-                    hits = caches[unit].hits(operator.constant, of, run.first, run.last)
+                    operator_tasks = operator.tasks
+                    hits = caches[unit].hits(operator.constant, operator_tasks, run.first, run.last)
                     caches[unit].read(
-                        operator.constant, operator.constant_bytes, of, run.first, run.last
+                        operator.constant,
+                        operator.constant_bytes,
+                        operator_tasks,
+                        run.first,
+                        run.last,
                     )
                 spent[name].add(tasks, hits, us)
     for call, us in _calls(traced, rate):
@@ -248,15 +262,16 @@ def _spent(
     return dict(spent)
 
 
-def _has(traced: Traced, number: int) -> bool:
+def _has(traced: RunTrace, number: int) -> bool:
+    """Return True if a run has launch `number`."""
     return number < len(traced.launches)
 
 
-def _calls(traced: list[Traced], rate: float) -> Iterator[tuple[str, float]]:
-    """Library calls, each with its median over all runs and trips."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for one in traced:
-        for call in one.calls:
-            found[call.name].append((call.end - call.begin) / rate)
-    for name, us in found.items():
+def _calls(traced: list[RunTrace], rate: float) -> Iterator[tuple[str, float]]:
+    """Yield each library call with its median time over all runs and trips."""
+    by_name: dict[str, list[float]] = defaultdict(list)
+    for trace in traced:
+        for call in trace.calls:
+            by_name[call.name].append((call.end - call.begin) / rate)
+    for name, us in by_name.items():
         yield name, median(us)

@@ -1,4 +1,4 @@
-"""Functions take turns on one machine, so that what disturbs it disturbs all of them alike."""
+"""Functions that take turns on one machine, so that disturbances affect all of them alike."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ FAR_TIMES = 3  # the fastest's time: 8 rounds tell that, so it sits out the othe
 
 
 class Watcher(Protocol):
-    """What looks after turns: `explorer.measure.quiet.Watch`."""
+    """Watcher of turns: `explorer.measure.quiet.Watch`."""
 
     def begin(self) -> None:
-        """Called before a turn."""
+        """Prepare for a turn."""
 
     def end(self) -> Disturbance:
-        """Called after it."""
+        """Return what disturbed the turn."""
 
 
 @dataclass(slots=True)
 class Series:
-    """The turns of one function in time: each a list of nanoseconds per call."""
+    """Turns of one function in order: each a list of nanoseconds per call."""
 
     work: Work | Elsewhere
     calls: int  # in one sample
@@ -71,15 +71,16 @@ def take_turns(
     watch: Watcher | None = None,
     enough: Enough | None = None,
 ) -> tuple[Series, ...]:
-    """Time every function in rounds of one turn each until the seconds are over; at least 20
-    rounds, 8 of one function alone, and 8 of a function that is far slower than the fastest. Where
-    what was seen is not `enough`, up to three times as long.
+    """Time every function in rounds of one turn each until the seconds are over.
 
-    A turn begins untimed, then times calls one by one: each function as if it were alone. In which
-    order they come changes from round to round; each follows each other one equally often (Williams
+    There are at least 20 rounds; 8 for one function alone, and 8 for a function that is far slower
+    than the fastest. If the result is not `enough`, it takes up to three times as long.
+
+    A turn begins untimed, then times calls one by one, each function as if it were alone. The order
+    changes from round to round so that each function follows each other one equally often (Williams
     1949, Experimental designs balanced for the estimation of residual effects of treatments).
-    `watch` waits before every turn for threads that others left spinning, and counts during it. A
-    function in another process watches its own turns.
+    `watch` waits before every turn for threads that still spin, and counts disturbances during it.
+    A function in another process watches its own turns.
     """
     cache.finish()
     patience_ns = int(seconds * 1e9) // (5 * max(1, len(works)))
@@ -95,6 +96,7 @@ def take_turns(
     rounds, resting = 0, frozenset[int]()
 
     def go_on() -> bool:
+        """Return True while more rounds are wanted."""
         passed = clock() - begin
         if passed < wanted or enough is None:
             return passed < wanted
@@ -111,15 +113,13 @@ def take_turns(
 
 
 def _far_behind(series: Sequence[Series]) -> frozenset[int]:
-    """Which functions are far slower than the fastest one, by the best turn of each."""
+    """Return the functions that are far slower than the fastest one, by their best turns."""
     best = [min(median(turn) for turn in s.turns) for s in series]
     return frozenset(n for n, time in enumerate(best) if time > FAR_TIMES * min(best))
 
 
 def balanced_orders(count: int) -> tuple[tuple[int, ...], ...]:
-    """Orders of `count` things in which each stands at each place, and after each other one,
-    equally often.
-    """
+    """Return orders of `count` things that are balanced for position and for predecessor."""
     zigzag = [(n + 1) // 2 if n % 2 else -(n // 2) % count for n in range(count)]
     rows = [tuple((n + shift) % count for n in zigzag) for shift in range(count)]
     if count % 2 and count > 1:
@@ -128,7 +128,7 @@ def balanced_orders(count: int) -> tuple[tuple[int, ...], ...]:
 
 
 def warmed(work: Work, patience_ns: int, clock: Clock) -> Series:
-    """Call a function until it is warm; return a series without turns, with how long they are."""
+    """Call a function until it is warm; return a series without turns, with their length."""
     start = clock()
     lengths: list[int] = []
     while len(lengths) < LEAST_WARM_UP or (
@@ -143,7 +143,7 @@ def warmed(work: Work, patience_ns: int, clock: Clock) -> Series:
 
 
 def take_turn(series: Series, clock: Clock, watch: Watcher | None = None) -> None:
-    """Add one turn to a series, and what disturbed it where that is watched."""
+    """Add one turn to a series, with its disturbance if it is watched."""
     work = series.work
     if isinstance(work, Elsewhere):
         times, disturbance = work.turn()
@@ -161,6 +161,7 @@ def take_turn(series: Series, clock: Clock, watch: Watcher | None = None) -> Non
 
 
 def _sample(work: Work, calls: int, clock: Clock) -> float:
+    """Return nanoseconds per call of some calls."""
     begin = clock()
     for _ in range(calls):
         work()

@@ -1,4 +1,4 @@
-"""A planned wall beside the measured one: in all, brick by brick, and where units stood idle."""
+"""Comparison of a planned wall with a measured one: in total, by brick, and by idle time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Place: TypeAlias = tuple[int, str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class BrickError:
-    """A measured brick beside the planned one; `planned` is that one's position in its wall, -1
-    and NaN where nothing was planned there.
+    """A measured brick beside the planned one.
+
+    `planned` is the position of the planned brick in its wall; -1 with NaN times if there is none.
     """
 
     planned: int
@@ -29,7 +30,7 @@ class BrickError:
 
     @property
     def error_us(self) -> float:
-        """How much longer it was planned than it took; less than nothing where it was not."""
+        """Planned minus measured duration."""
         return (0.0 if isnan(self.planned_us) else self.planned_us) - self.measured_us
 
 
@@ -44,12 +45,12 @@ class IdleTime:
 
 @dataclass(frozen=True, slots=True)
 class WallComparison:
-    """How well a plan foretold a run. Times are microseconds.
+    """Accuracy of a plan against a run; times are microseconds.
 
-    `bricks` stand in the order of all of the measured wall's; `missing` planned ones were not seen.
+    `bricks` are in the order of the measured wall; `missing` planned ones were not seen.
     `rank_correlation` is Spearman's of the durations of bricks that both walls have, and
-    `start_correlation` that of their starts; NaN where there are fewer than two.
-    `total_error_us` is the sum of every brick's absolute error, those of only one wall in full.
+    `start_correlation` that of their starts; NaN for fewer than two. `total_error_us` is the sum of
+    every brick's absolute error, those of only one wall in full.
     """
 
     planned_us: float
@@ -63,17 +64,17 @@ class WallComparison:
 
     @property
     def error(self) -> float:
-        """How far the planned makespan is off, as a share of the measured one."""
+        """Error of the planned makespan as a share of the measured one."""
         return off_by(self.planned_us, self.measured_us)
 
 
 def off_by(predicted_us: float, measured_us: float) -> float:
-    """Return how far a prediction is off, as a share of what was measured; below 0: too short."""
+    """Return the error of a prediction as a share of the measurement; below 0 if too short."""
     return predicted_us / measured_us - 1 if measured_us else 0.0
 
 
 def compare_walls(planned: Wall, measured: Wall) -> WallComparison:
-    """The measured wall against the planned one, bricks paired by unit, call, tasks and trip."""
+    """Compare walls; bricks are paired by unit, call, tasks and trip."""
     plan = planned.everything
     places = {_place(b): n for n, b in enumerate(plan)}
     bricks = tuple(_error(places.pop(_place(b), -1), b, plan) for b in measured.everything)
@@ -92,9 +93,7 @@ def compare_walls(planned: Wall, measured: Wall) -> WallComparison:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's rank correlation, equal values sharing their mean rank; NaN where one has no
-    order at all.
-    """
+    """Return Spearman's rank correlation, with mean ranks for ties; NaN for constant values."""
     if len(first) < 2:
         return nan
     a, b = (_ranks(np.asarray(values)) for values in (first, second))
@@ -104,6 +103,7 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return the ranks of values, ties sharing their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     middle: np.ndarray = (last - counts + last - 1) / 2.0
@@ -111,20 +111,24 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _place(b: Brick) -> Place:
+    """Return the identity of a brick."""
     return b.unit, b.call, b.first, b.last, b.iteration
 
 
 def _error(place: int, b: Brick, planned: Sequence[Brick]) -> BrickError:
+    """Compare a measured brick with the planned one."""
     if place < 0:
         return BrickError(-1, nan, _us(b), nan, b.start_us)
-    found = planned[place]
-    return BrickError(place, _us(found), _us(b), found.start_us, b.start_us)
+    brick = planned[place]
+    return BrickError(place, _us(brick), _us(b), brick.start_us, b.start_us)
 
 
 def _idle(planned: Wall, measured: Wall) -> tuple[IdleTime, ...]:
+    """Return idle time by cause of both walls."""
     plan, run = idle_by_cause(planned), idle_by_cause(measured)
     return tuple(IdleTime(c, plan.get(c, 0.0), run.get(c, 0.0)) for c in sorted({*plan, *run}))
 
 
 def _us(b: Brick) -> float:
+    """Return the duration of a brick."""
     return b.end_us - b.start_us

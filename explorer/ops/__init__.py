@@ -1,4 +1,4 @@
-"""Operators: one record each, what programs mean (`evaluate`) and must satisfy (`verify`)."""
+"""Operators: one record each, their semantics (`evaluate`) and program checks (`verify`)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from explorer.ops.record import OperatorRecord
 
 __all__ = ["FAMILIES", "RECORDS", "OperatorRecord", "family", "put_record", "take_record"]
 
-# The files of the operators, in the order in which a name is looked for: a model of images has what
-# it needs from the first of them, and what is not needed is not loaded.
-ROOMS = (
+# The modules of the operators, in the order in which a name is looked up: the operators of image
+# models come first, so that other modules are not loaded for them.
+OPERATOR_MODULES = (
     "arithmetic.elementwise",
     "images.conv",
     "arithmetic.arithmetic",
@@ -62,50 +62,51 @@ ROOMS = (
 
 
 class _Records(Mapping[str, OperatorRecord]):
-    """Every operator by name; a room is loaded when a name is in none of those before it."""
+    """Every operator by name; modules are loaded in order until one has the name."""
 
     def __init__(self) -> None:
-        self._known: dict[str, OperatorRecord] = {}
-        self._rooms = list(reversed(ROOMS))
+        """Start with no module loaded."""
+        self._loaded: dict[str, OperatorRecord] = {}
+        self._pending = list(reversed(OPERATOR_MODULES))
         self._lock = ForkLock()
 
     def __getitem__(self, name: str) -> OperatorRecord:
-        if name not in self._known:
+        if name not in self._loaded:
             self._load(name)
-        return self._known[name]
+        return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
         self._load(None)
-        return iter(self._known)
+        return iter(self._loaded)
 
     def __len__(self) -> int:
         self._load(None)
-        return len(self._known)
+        return len(self._loaded)
 
-    def _load(self, wanted: str | None) -> None:
-        """Rooms until one has the name; all of them for none."""
+    def _load(self, name: str | None) -> None:
+        """Load modules until one has the name, or all of them for None."""
         with self._lock:
-            while self._rooms and wanted not in self._known:
-                room = import_module(f"{__name__}.{self._rooms[-1]}")
-                self._known.update({r.name: r for r in room.RECORDS})
-                self._rooms.pop()
+            while self._pending and name not in self._loaded:
+                loaded = import_module(f"{__name__}.{self._pending[-1]}")
+                self._loaded.update({r.name: r for r in loaded.RECORDS})
+                self._pending.pop()
 
     def put(self, record: OperatorRecord) -> None:
-        """Make a record known under its name."""
-        self._known[record.name] = record
+        """Register a record under its name."""
+        self._loaded[record.name] = record
 
     def take(self, name: str) -> None:
-        """Make the record of that name unknown."""
-        del self._known[name]
+        """Remove the record of that name."""
+        del self._loaded[name]
 
 
 _records = _Records()
-RECORDS: Mapping[str, OperatorRecord] = _records  # ops.own_operators adds to it
+RECORDS: Mapping[str, OperatorRecord] = _records  # ops.user_operators adds to it
 put_record, take_record = _records.put, _records.take
 
 
 def family(thing: Binding | Kernel) -> str:
-    """One of `FAMILIES`: what a binding or a kernel does."""
+    """Return the family of a binding or a kernel, one of `FAMILIES`."""
     if isinstance(thing, Kernel):
         return kernel_family(thing)
     match thing.expr:

@@ -1,4 +1,4 @@
-"""The element types that ONNX allows an operator's arguments to have."""
+"""Element types that ONNX allows for an operator's arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from explorer.ops.site import Site
 
 
 def check_dtypes(site: Site) -> None:
-    """DtypeError unless ONNX's schema allows these dtypes together."""
+    """Raise DtypeError unless ONNX's schema allows these dtypes together."""
     dtypes = tuple(None if a is None else site.dtype(i) for i, a in enumerate(site.args))
     problem = _problem(site.op, dtypes)
     if problem:
@@ -22,7 +22,7 @@ def check_dtypes(site: Site) -> None:
 
 @lru_cache(maxsize=4096)
 def _problem(op: str, dtypes: tuple[DType | None, ...]) -> str:
-    """What is wrong with the dtypes, in words; empty if nothing is."""
+    """Return what is wrong with the dtypes, in words, or ""."""
     if not onnx.defs.has(op, ""):
         return ""
     schema = onnx.defs.get_schema(op, "")
@@ -47,7 +47,7 @@ def _problem(op: str, dtypes: tuple[DType | None, ...]) -> str:
 def result_dtypes(
     op: str, dtypes: tuple[DType | None, ...], results: int
 ) -> tuple[DType | None, ...]:
-    """The dtype of each result that ONNX's schema says to be that of an argument, else None."""
+    """Return the dtype of each result that ONNX's schema ties to an argument, else None."""
     if not onnx.defs.has(op, ""):
         return (None,) * results
     schema = onnx.defs.get_schema(op, "")
@@ -57,21 +57,24 @@ def result_dtypes(
 
 
 def code_of(dtype: DType) -> int:
-    """ONNX's number of a dtype."""
+    """Return ONNX's number of a dtype."""
     if dtype == "string":
         return int(onnx.TensorProto.STRING)
     return int(helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
 
 
 def dtype_of_code(site: Site, code: int) -> DType:
-    """The dtype that ONNX means by a number; UnsupportedOperator where nothing computes with it."""
+    """Return the dtype of one of ONNX's numbers.
+
+    Raises UnsupportedOperator if no kernel computes with it.
+    """
     if code == onnx.TensorProto.STRING:
         return "string"
     try:
-        found = str(helper.tensor_dtype_to_np_dtype(code).name)
+        dtype = str(helper.tensor_dtype_to_np_dtype(code).name)
     except KeyError:
-        found = str(code)
-    return found if found in ITEM_BYTES else site.unsupported(f"elements of type {found}")
+        dtype = str(code)
+    return dtype if dtype in ITEM_BYTES else site.unsupported(f"elements of type {dtype}")
 
 
 def _name(dtype: DType) -> str:

@@ -1,4 +1,4 @@
-"""Which family a kernel belongs to, by what it does: the colours of every picture."""
+"""Families of kernels by what they compute: the colours of every picture."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FAMILIES = (
 
 @by_identity
 def kernel_family(kernel: Kernel) -> str:
-    """One of `FAMILIES`."""
-    found = {_compute(c) for c in kernel.computes}
-    return next(f for f in (*FAMILIES[:2], "reduction", "elementwise", "layout") if f in found)
+    """Return the family of a kernel, one of `FAMILIES`."""
+    families = {_compute(c) for c in kernel.computes}
+    return next(f for f in (*FAMILIES[:2], "reduction", "elementwise", "layout") if f in families)
 
 
 def _compute(c: Compute) -> str:
-    """A sum of products is a conv where windows slide over an operand."""
+    """Return the family of a compute; a sum of products over sliding windows is a conv."""
     if c.combiner is not None:
         match c.expr:
             case Apply("mul", (Read() as a, Read() as b)) if c.combiner == "sum":
@@ -39,9 +39,10 @@ def _compute(c: Compute) -> str:
 
 
 def _slides(read: Read, c: Compute) -> bool:
-    """Whether summed variables step inside of windows: in two dims, or in one where they overlap.
+    """Return True if reduced axes slide inside of windows.
 
-    One dim seen as two, such as heads by width in attention, is no window.
+    They do in two dims, or in one dim where the windows overlap. One dim split in two, such as
+    heads by width in attention, is no window.
     """
     extents = {a.name: a.extent for a in c.reduce}
     windows = [i for i in read.index if isinstance(i, Affine) and _is_window(i, extents)]
@@ -55,9 +56,9 @@ def _is_window(index: Affine, summed: Mapping[str, Dim]) -> bool:
 
 
 def _is_split(index: Affine, summed: Mapping[str, Dim]) -> bool:
-    """`outer * extent + inner`, the inner one summed."""
+    """Return True for `outer * extent + inner` with the inner axis reduced."""
     factors = dict(index.terms)
     inner = [n for n in factors if n in summed]
     outer = [n for n in factors if n not in summed]
-    one = len(inner) == 1 and len(outer) == 1 and index.const == 0
-    return one and factors[inner[0]] == 1 and factors[outer[0]] == summed[inner[0]]
+    is_pair = len(inner) == 1 and len(outer) == 1 and index.const == 0
+    return is_pair and factors[inner[0]] == 1 and factors[outer[0]] == summed[inner[0]]

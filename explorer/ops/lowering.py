@@ -1,4 +1,4 @@
-"""How an operator becomes bindings: loop nests, views, constants and temporaries."""
+"""Lowering of an operator to bindings: loop nests, views, constants and temporaries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Number = bool | int | float
 
 
 class Lowering:
-    """One operator being lowered: what it is, what it must bind, and the bindings so far."""
+    """One operator being lowered: its site, the results to bind, and the bindings so far."""
 
     def __init__(
         self,
@@ -33,50 +33,54 @@ class Lowering:
         read: Callable[[str], bool],
         unroll: int = UNROLL,
     ) -> None:
+        """Start without bindings; `read` tells which results are read."""
         self.site, self.results, self.origin, self.is_read = site, results, origin, read
-        self.known, self.unroll = constants, unroll
+        self.outer_constants, self.unroll = constants, unroll
         self.constants: dict[str, Constant] = {}
         self.bindings: list[Binding] = []
         self.functions: list[Function] = []
 
-    def beside(
+    def lowering_of(
         self,
         site: Site,
         results: tuple[Var, ...],
         constants: Mapping[str, Constant],
         read: Callable[[str], bool] | None = None,
     ) -> Lowering:
-        """Another operator in this one's place, lowered in the same way."""
+        """Start to lower another operator in place of this one."""
         read = read or self.is_read
         return Lowering(site, results, self.origin, constants, read, self.unroll)
 
     def within(self, hint: str) -> Lowering:
-        """A body of this operator's, to be written; its values are named by `hint`."""
+        """Start a body of this operator; its values are named by `hint`."""
         inner = tuple(Var(f"{r.name}.{hint}", r.type) for r in self.results)
-        return self.beside(self.site, inner, {**self.known, **self.constants})
+        return self.lowering_of(self.site, inner, {**self.outer_constants, **self.constants})
 
     def function(
         self, body: Lowering, params: Sequence[Var], outputs: Sequence[Var]
     ) -> tuple[str, tuple[Var, ...]]:
-        """Let a body be a function with these parameters; its name, and the values from here that
-        it reads, which are its last parameters.
+        """Make a body a function with these parameters.
+
+        Return its name, and the outer values that it reads, which are its last parameters.
         """
         own = {v.name for v in params} | {v.name for b in body.bindings for v in b.vars}
         read = dict.fromkeys(v for b in body.bindings for v in b.reads if v.name not in own)
         args = tuple(v for v in read if body.array(v) is None)
-        made = Function(body.result.name, (*params, *args), tuple(body.bindings), tuple(outputs))
-        self.functions.append(made)
+        body_function = Function(
+            body.result.name, (*params, *args), tuple(body.bindings), tuple(outputs)
+        )
+        self.functions.append(body_function)
         self.constants.update(body.constants)
-        return made.name, args
+        return body_function.name, args
 
-    def take(self, other: Lowering) -> None:
-        """Let all that another one made be this one's."""
+    def absorb(self, other: Lowering) -> None:
+        """Take over the bindings, functions and constants of another lowering."""
         self.constants.update(other.constants)
         self.bindings += other.bindings
         self.functions += other.functions
 
     def steps(self, value: Var) -> tuple[Dim, ...] | None:
-        """The steps that broadcasting makes along an argument's dims, where the host finds them."""
+        """Return the broadcast steps along an argument's dims, if the host computes them."""
         rows: Any = self.site.attrs.get("steps") if "extents" in self.site.attrs else None
         if rows is None or value not in self.site.args:
             return None
@@ -93,28 +97,28 @@ class Lowering:
         return shape_of(self.result)
 
     def least(self, extent: Dim) -> int:
-        """The least value that an extent can have."""
+        """Return the least value that an extent can have."""
         return self.site.env.bounds(extent)[0]
 
     def array(self, value: Var) -> Array | None:
-        """The value of a constant."""
-        found = self.known.get(value.name) or self.constants.get(value.name)
-        return None if found is None else found.array
+        """Return the value of a constant, or None."""
+        constant = self.outer_constants.get(value.name) or self.constants.get(value.name)
+        return None if constant is None else constant.array
 
     def scalar(self, value: Var) -> Number | None:
-        """The value of a constant of one element."""
-        found = self.array(value)
-        return None if found is None or found.size != 1 else found.reshape(()).item()
+        """Return the value of a constant of one element, or None."""
+        array = self.array(value)
+        return None if array is None or array.size != 1 else array.reshape(()).item()
 
     def constant(self, array: Array, hint: str) -> Var:
-        """A new constant of the program."""
+        """Add a constant to the program."""
         array = np.asarray(array)
-        made = Var(f"{self.result.name}.{hint}", Tensor(tuple(array.shape), dtype_of(array)))
-        self.constants[made.name] = Constant(array)
-        return made
+        variable = Var(f"{self.result.name}.{hint}", Tensor(tuple(array.shape), dtype_of(array)))
+        self.constants[variable.name] = Constant(array)
+        return variable
 
     def temporary(self, hint: str, shape: Shape, dtype: DType) -> Var:
-        """A new value between the operator's arguments and results."""
+        """Return a new intermediate value."""
         return Var(f"{self.result.name}.{hint}", Tensor(tuple(shape), dtype))
 
     def bind(self, result: Var, expr: KernelCall | View | ShapeOf) -> Var:
@@ -123,11 +127,11 @@ class Lowering:
         return result
 
     def view(self, result: Var, arg: Var, offset: Dim = 0) -> Var:
-        """Bind the same bytes under another shape."""
+        """Bind the same bytes in another shape."""
         return self.bind(result, View(arg, offset))
 
     def nest(self, name: str) -> Nest:
-        """A kernel to be written."""
+        """Start a kernel."""
         return Nest(self, name)
 
 
@@ -135,15 +139,16 @@ class Nest:
     """A kernel being written: computes over arguments that are read by short names."""
 
     def __init__(self, lowering: Lowering, name: str) -> None:
+        """Start without computes."""
         self.lowering, self.name = lowering, name
         self.args: dict[str, Var] = {}
         self.specs: dict[str, TensorSpec] = {}
         self.computes: list[Compute] = []
 
     def tensor(self, value: Var, name: str) -> str:
-        """The short name that an argument is read by; one name for one value."""
-        for short, known in self.args.items():
-            if known == value:
+        """Return the short name of an argument; equal arguments share one."""
+        for short, arg in self.args.items():
+            if arg == value:
                 return short
         fresh, count = name, 1
         while fresh in self.specs:
@@ -156,14 +161,14 @@ class Nest:
     def load(
         self, value: Var, name: str, index: Sequence[Affine | Scalar], fill: float | None = None
     ) -> Expr:
-        """One element of an argument; a number where the argument is a constant of one element."""
+        """Load one element of an argument; a constant of one element becomes a number."""
         number = self.lowering.scalar(value) if fill is None else None
         if number is not None:
             return Const(number, value.tensor.element)
         return Read(self.tensor(value, name), tuple(index), fill)
 
     def along(self, value: Var, name: str, axes: Sequence[Axis]) -> Expr:
-        """The element of an argument that NumPy's broadcasting puts at these axes."""
+        """Load the element of an argument that NumPy's broadcasting aligns with these axes."""
         shape = value.tensor.dims
         last = axes[len(axes) - len(shape) :]
         index = [entry(a, n) for a, n in zip(last, shape, strict=True)]
@@ -192,20 +197,18 @@ class Nest:
         return out
 
     def map(self, out: str, result: Var, expr: Callable[[tuple[Axis, ...]], Expr]) -> Var:
-        """Add a compute of a result, element by element, and bind the result to the kernel."""
+        """Add an elementwise compute of a result, and bind the result to the kernel."""
         axes = letters(result.tensor.dims)
         self.compute(out, result.tensor.dims, result.tensor.element, axes, expr(axes))
         return self.into(result)
 
     def into(self, result: Var) -> Var:
-        """Bind a value to the kernel written so far, without computes that nothing of it reads."""
-        self.give({self.computes[-1].out: result})
+        """Bind a value to the kernel written so far, without dead computes."""
+        self.bind_outputs({self.computes[-1].out: result})
         return result
 
-    def give(self, results: Mapping[str, Var]) -> None:
-        """Bind values, by the tensors that hold them, to the kernel written so far, without
-        computes that nothing of them reads.
-        """
+    def bind_outputs(self, results: Mapping[str, Var]) -> None:
+        """Bind values, by their tensors, to the kernel written so far, without dead computes."""
         self.computes = _needed(self.computes, results)
         read = {r.tensor for c in self.computes for r in reads(c.expr)}
         self.args = {n: v for n, v in self.args.items() if n in read}
@@ -224,28 +227,28 @@ class Nest:
 
 
 def _needed(computes: Sequence[Compute], tensors: Iterable[str]) -> list[Compute]:
-    """The computes that some tensors depend on."""
-    wanted = {*tensors}
-    kept: list[Compute] = []
+    """Return the computes that some tensors depend on."""
+    needed = {*tensors}
+    live: list[Compute] = []
     for compute in reversed(computes):
-        if compute.out in wanted:
-            kept.append(compute)
-            wanted.update(r.tensor for r in reads(compute.expr))
-    return kept[::-1]
+        if compute.out in needed:
+            live.append(compute)
+            needed.update(r.tensor for r in reads(compute.expr))
+    return live[::-1]
 
 
 def shape_of(value: Var) -> Shape:
-    """The shape of a value."""
+    """Return the shape of a value."""
     return value.tensor.dims
 
 
 def entry(axis: Axis, extent: Dim) -> Affine:
-    """The index along an axis into a dim that may be broadcast."""
+    """Return the index along an axis into a dim that may be broadcast."""
     return Affine() if extent == 1 else var(axis.name)
 
 
 def letters(shape: Shape) -> tuple[Axis, ...]:
-    """An axis for each dim: i, j, k, ..."""
+    """Return an axis for each dim: i, j, k, ..."""
     names = LETTERS if len(shape) <= len(LETTERS) else tuple(f"i{d}" for d in range(len(shape)))
     return tuple(Axis(n, e) for n, e in zip(names, shape, strict=False))
 
@@ -253,6 +256,6 @@ def letters(shape: Shape) -> tuple[Axis, ...]:
 def at(
     name: str, axes: Sequence[Axis], shape: Shape | None = None, fill: float | None = None
 ) -> Read:
-    """The load of a tensor made inside, at these axes."""
+    """Load an inner tensor at these axes."""
     dims = shape or tuple(a.extent for a in axes)
     return Read(name, tuple(entry(a, n) for a, n in zip(axes, dims, strict=True)), fill)

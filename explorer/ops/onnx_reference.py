@@ -1,4 +1,4 @@
-"""The onnx package's own implementation of an operator, as the reference of a record."""
+"""Reference of a record by the onnx package's own implementation."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from explorer.ops.record import Reference
 
 
 def onnx_reference(op: str, opset: int, results: int = 1) -> Reference:
-    """The reference of `op` as version `opset` of ONNX means it."""
+    """Return the reference of `op` by the semantics of ONNX opset `opset`."""
 
     def reference(attrs: Mapping[str, Any], args: Any) -> Any:
-        given = tuple(a is not None for a in args)
-        session = _session(op, opset, tuple(attrs.items()), given, results)
-        found = session.run(None, {f"x{i}": a for i, a in enumerate(args) if a is not None})
-        return found[0] if results == 1 else tuple(found)
+        is_present = tuple(a is not None for a in args)
+        session = _session(op, opset, tuple(attrs.items()), is_present, results)
+        values = session.run(None, {f"x{i}": a for i, a in enumerate(args) if a is not None})
+        return values[0] if results == 1 else tuple(values)
 
     return reference
 
 
 @lru_cache(maxsize=64)
 def _session(
-    op: str, opset: int, attrs: tuple[Any, ...], given: tuple[bool, ...], results: int
+    op: str, opset: int, attrs: tuple[Any, ...], is_present: tuple[bool, ...], results: int
 ) -> Any:
-    names = [f"x{i}" if g else "" for i, g in enumerate(given)]
+    names = [f"x{i}" if g else "" for i, g in enumerate(is_present)]
     outputs = [f"y{i}" for i in range(results)]
     plain: Any = {n: list(v) if isinstance(v, tuple) else v for n, v in attrs}
     node = helper.make_node(op, names, outputs, **plain)

@@ -1,4 +1,4 @@
-"""What an operator is: shape rule, kernels, NumPy reference and ONNX name, in one record."""
+"""Operator records: shape rule, kernels, NumPy reference and ONNX name."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One number that the host computes for an operator: its name, and what is known of it.
+    """One number that the host computes for an operator: its name and its bounds.
 
-    Symbols are never negative, so what may be negative is two numbers: `up` minus `down`. One that
-    is `known` has no symbol: the match_cast holds what the host found against it.
+    Symbols are never negative, so a number that may be negative is two: `up` minus `down`. One with
+    a `value` has no symbol; the match_cast compares the host's number with it.
     """
 
     name: str
     low: int = 0
     high: int | None = None
-    known: Dim | None = None
+    value: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """How an operator is compiled whose shapes or indices are values that only a run knows.
+    """Rule for an operator whose shapes or indices are known only during a run.
 
     y = Slice(x, starts, ends)  ->  v: int64[2] = library shape.Slice(shape_of(x), starts, ends)
     d: shape[begin0, extent0] = match v; y: float32[extent0] = Slice(x, begin=(begin0,), ...)
 
-    reads    the arguments whose values the host reads; of the others it is given the shape
+    reads    the arguments whose values the host reads; of the others it gets the shape
     names    of a site: the numbers that the host computes
-    values   by name at least these numbers, from attributes (`where` is the place of the operator)
-             and one array for each argument: its values or its shape; ShapeError if they do not fit
+    values   at least these numbers by name, from attributes (`where` is the operator's site) and
+             one array for each argument: its values or its shape; ShapeError if they do not fit
     rewrite  the site in symbolic form: the same or another operator, without the arguments read
-    marked   an attribute that tells the symbolic form of the same operator from the plain one
-    tables   arrays that the host computes besides, by name: further arguments of what is rewritten
-    table    one of them, by its name, from what `values` gets
+    marked   an attribute that only the symbolic form of the same operator has
+    tables   further arrays that the host computes, by name: arguments of the rewritten site
+    table    one of them, by its name, from the arguments of `values`
     """
 
     reads: frozenset[int]
@@ -67,12 +67,12 @@ class OperatorRecord:
     deduce     annotations of the results from those of the arguments
     reference  the results from attributes and arrays: one array, or a tuple of them
     lower      the operator as kernels, views or constants
-    fold       the results' elements as dims, where the arguments' elements are known
-    by_value   arguments that are read when the model is compiled: position -> attribute they become
-    dtype_from the argument whose dtype becomes the attribute `dtype`, so that it is kept
+    fold       the results' elements as dims, if the arguments' elements are known
+    by_value   arguments that are read when the model is compiled: position -> attribute
+    dtype_from the argument whose dtype becomes the attribute `dtype`, so that it is preserved
     first      the first version of the ONNX operator set that is accepted
-    run_time   how it is compiled where the values of `by_value` are known only when it runs
-    ranks      the least and the greatest rank (None: any) of arguments that rules take for granted
+    run_time   the rule for values of `by_value` that are known only during a run
+    ranks      the least and the greatest rank (None: any) of arguments that the rules assume
     """
 
     name: str
@@ -89,7 +89,7 @@ class OperatorRecord:
 
 
 def arguments_by_value(record: OperatorRecord, site: Site) -> Site:
-    """The site with arguments that are read when compiling made attributes, if all are known."""
+    """Turn the arguments that are read when compiling into attributes, if all are known."""
     attrs, args = dict(site.attrs), list(site.args)
     if record.dtype_from is not None and site.has(record.dtype_from):
         attrs["dtype"] = site.dtype(record.dtype_from)

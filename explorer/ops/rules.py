@@ -1,5 +1,7 @@
-"""What stands before and around every rule of an operator: what the user gave is refused before a
-rule is asked, so that whatever else a rule raises is a fault of ours, which names the operator.
+"""Checks before every operator rule, and context for errors inside one.
+
+Invalid input of the user is refused first. So any other error of a rule is a bug of the compiler,
+and its note names the operator.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from explorer.ir.shapes.algebra import is_symbolic
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
 from explorer.ops.dtypes import check_dtypes
-from explorer.ops.own_operators import own_operators
 from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Site
+from explorer.ops.user_operators import user_operators
 
 FIRST = 7  # version of the operator set that is accepted
-SAID = (IronworksError, Unprovable, ImpliedBound)  # what a rule may answer
+EXPECTED_ERRORS = (IronworksError, Unprovable, ImpliedBound)  # errors that a rule may raise
 KINDS = {
     "INT": "an integer of 64 bits",
     "FLOAT": "a number",
@@ -45,10 +47,10 @@ OWN_KINDS = {  # attributes that are of another kind here than in ONNX's files
 
 @contextmanager
 def in_rule(site: Site) -> Iterator[None]:
-    """What is no answer of a rule gets a note that names the operator: a fault of ours."""
+    """Add a note with the operator to unexpected errors of a rule."""
     try:
         yield
-    except SAID:
+    except EXPECTED_ERRORS:
         raise
     except Exception as problem:
         problem.add_note(f"the rule of {site.op} at {site.where!r}")
@@ -56,14 +58,15 @@ def in_rule(site: Site) -> Iterator[None]:
 
 
 def check_site(record: OperatorRecord, site: Site) -> None:
-    """After: the arguments that the operator must have are given, none is given that it has not,
-    their dtypes and ranks are allowed, and every attribute that it must have is of its kind.
+    """Check the arguments and attributes of an operator against its schema.
 
-    Raises ShapeError or DtypeError, which says what was expected.
+    After: required arguments are present and no extra ones are, their dtypes and ranks are allowed,
+    and every required attribute has its kind. Raises ShapeError or DtypeError, which says what was
+    expected.
     """
     check_dtypes(site)
-    if record.name in own_operators():
-        return  # its form is what its own rule says
+    if record.name in user_operators():
+        return  # its own rule checks its form
     _check_arguments(record, site)
     _check_ranks(record, site)
     kinds, required = _attributes(record.name, tuple(record.by_value.items()))
@@ -73,7 +76,7 @@ def check_site(record: OperatorRecord, site: Site) -> None:
             site.fail(
                 f"the attribute {name!r} must be {KINDS[kind]}, and is {value!r}",
                 expected=KINDS[kind],
-                found=repr(value),
+                actual=repr(value),
                 try_=f"{name} as {KINDS[kind]}",
             )
     for name in required:
@@ -84,23 +87,23 @@ def check_site(record: OperatorRecord, site: Site) -> None:
 
 
 def _check_arguments(record: OperatorRecord, site: Site) -> None:
-    """Between as few and as many arguments and results as ONNX's schema says."""
+    """Check the number of arguments and results against ONNX's schema."""
     form = _arguments(record.name)
     if form is None:
         return
     fewest, names, results = form
     if names is not None and len(site.args) > len(names):
         site.fail(
-            f"takes {len(names)} arguments, and is given {len(site.args)}",
+            f"takes {len(names)} arguments, and gets {len(site.args)}",
             expected=", ".join(names),
-            found=len(site.args),
+            actual=len(site.args),
             try_=f"at most {len(names)} arguments",
         )
     if site.results > results:
-        site.fail(f"gives {results} results, and {site.results} are wanted", expected=results)
+        site.fail(f"has {results} results, and {site.results} are requested", expected=results)
     for i, name in record.by_value.items():
         if site.has(i) and site.attrs.get(name) is not None:
-            site.fail(f"is given {name!r} twice, as argument {i} and as an attribute", try_="one")
+            site.fail(f"gets {name!r} twice, as argument {i} and as an attribute", try_="one")
     rewritten = record.run_time is not None and record.run_time.marked in site.attrs
     for i in fewest:
         read = i in record.by_value
@@ -113,7 +116,7 @@ def _check_arguments(record: OperatorRecord, site: Site) -> None:
 
 
 def _check_ranks(record: OperatorRecord, site: Site) -> None:
-    """What is read when compiling is a number or a row; other ranks are what the record says."""
+    """Check ranks: arguments read when compiling are scalars or vectors; others as recorded."""
     rows = dict.fromkeys(record.by_value, (0, 1))
     for i, (low, high) in {**rows, **record.ranks}.items():
         if not site.has(i) or not isinstance(site.arg(i).type, Tensor):
@@ -125,13 +128,13 @@ def _check_ranks(record: OperatorRecord, site: Site) -> None:
             site.fail(
                 f"argument {i} must be of rank {allowed}, and is of rank {rank}",
                 expected=f"rank {allowed}",
-                found=f"rank {rank}",
+                actual=f"rank {rank}",
                 try_="a Reshape before it",
             )
 
 
 def _schema(op: str) -> Any:
-    """What ONNX says of an operator, in whichever of its domains; None where it has none."""
+    """Return ONNX's schema of an operator, in whichever domain, or None."""
     for domain in ("", "ai.onnx.preview.training"):
         if onnx.defs.has(op, domain):
             return onnx.defs.get_schema(op, domain)
@@ -140,8 +143,10 @@ def _schema(op: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def _arguments(op: str) -> tuple[tuple[int, ...], tuple[str, ...] | None, int] | None:
-    """The positions that must be given, the names of all (None where there may be any number), and
-    the most results; None for an operator that ONNX has not.
+    """Return the required positions, all names, and the most results.
+
+    The names are None if the operator is variadic. Return None for an operator that ONNX does not
+    have.
     """
     schema, kinds = _schema(op), onnx.defs.OpSchema.FormalParameterOption
     if schema is None:
@@ -163,17 +168,17 @@ def _is_known(op: str, version: int) -> bool:
 def _attributes(
     op: str, by_value: tuple[tuple[int, str], ...]
 ) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """The kind of each attribute, and those that must be there."""
+    """Return the kind of each attribute, and the required ones."""
     kinds: dict[str, str] = dict.fromkeys((name for _, name in by_value), "NUMBERS")
     required: list[str] = []
     schema = _schema(op)
     if schema is not None:
         for i, name in by_value:
-            whole = not any("float" in kind for kind in schema.inputs[i].types)
-            kinds[name] = "DIMS" if whole else "NUMBERS"
-        for name, known in schema.attributes.items():
-            kinds[name] = OWN_KINDS.get((op, name), known.type.name)
-            if known.required:
+            is_integral = not any("float" in kind for kind in schema.inputs[i].types)
+            kinds[name] = "DIMS" if is_integral else "NUMBERS"
+        for name, attribute in schema.attributes.items():
+            kinds[name] = OWN_KINDS.get((op, name), attribute.type.name)
+            if attribute.required:
                 required.append(name)
     kinds |= {name: kind for (of, name), kind in OWN_KINDS.items() if of == op}
     return {n: k for n, k in kinds.items() if k in KINDS}, tuple(required)

@@ -1,9 +1,9 @@
-"""Operators on narrow floats: computed in float32, and rounded once, where a result is stored.
+"""Operators on narrow floats: computed in float32, rounded once when a result is stored.
 
-y: float16 = Exp(x)      ->  y[i] = cast_float16(exp(cast_float32(x[i])))
-y: float16 = Softmax(x)  ->  x.wide = cast x;  y.wide: float32 = Softmax(x.wide);  y = cast y.wide
+    y: float16 = Exp(x)      ->  y[i] = cast_float16(exp(cast_float32(x[i])))
+    y: float16 = Softmax(x)  ->  x.wide = cast x; y.wide: float32 = Softmax(x.wide); y = cast y.wide
 
-A layout moves elements as they are stored; one whose kernels compute with them, in this form, is
+A layout operator moves elements as they are stored. If its kernels compute with them, it is
 computed in float32 too.
 """
 
@@ -36,37 +36,39 @@ LAYOUTS_THAT_COMPUTE = frozenset(  # in some form
         *("TopK", "ScatterElements", "ScatterND", "Ramp"),
     }
 )
-LIKE_THE_FIRST = frozenset({"Ramp", "Resample"})  # own operators, of which ONNX says no dtype
-OWN = frozenset({"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear"})  # say what they round
+LIKE_THE_FIRST = frozenset({"Ramp", "Resample"})  # own operators, without a dtype rule in ONNX
+OWN = frozenset(
+    {"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear"}
+)  # they define their own rounding
 
 
 def lower(record: OperatorRecord, low: Lowering) -> None:
-    """The operator as kernels; UnsupportedOperator where it has none in this form."""
-    given = (*low.site.given, *low.results)
-    if record.name in OWN or not any(map(_is_narrow, given)):
+    """Lower the operator to kernels; raise UnsupportedOperator if this form has none."""
+    values = (*low.site.present_args, *low.results)
+    if record.name in OWN or not any(map(_is_narrow, values)):
         record.lower(low)
         return
     if record.family not in COMPUTING:
-        plain = low.beside(low.site, low.results, low.known)
+        plain = low.lowering_of(low.site, low.results, low.outer_constants)
         with suppress(UnsupportedOperator):  # of these dtypes
             record.lower(plain)
             if not any(_computes_narrow(b) for b in plain.bindings):
-                low.take(plain)
+                low.absorb(plain)
                 return
     wide = _Wide(low)
     record.lower(wide.inner)
     if len(wide.inner.bindings) == 1 and record.family == "elementwise":
-        wide.inside()
+        wide.cast_inside()
     else:
         if (
             record.family == "matmul"
         ):  # convolutions compute longer on a weight than it takes to load
             wide.narrow_weights()
-        wide.around()
+        wide.cast_around()
 
 
 def _computes_narrow(binding: Binding) -> bool:
-    """Whether a kernel applies a function to narrow floats as they are, or combines them."""
+    """Return True if a kernel applies a function to unconverted narrow floats, or reduces them."""
     if not isinstance(binding.expr, KernelCall):
         return False
     kernel = binding.expr.kernel
@@ -84,12 +86,13 @@ def _is_narrow(value: Var) -> bool:
 
 
 class _Wide:
-    """One operator being lowered in float32: `inner` is what its record sees."""
+    """One operator being lowered in float32: `inner` is the lowering that its record sees."""
 
     def __init__(self, low: Lowering) -> None:
+        """Replace narrow arguments and results by wide ones."""
         self.low = low
         self.constants: dict[str, Constant] = {}
-        self.args = {a.name: self._argument(a) for a in low.site.given if _is_narrow(a)}
+        self.args = {a.name: self._argument(a) for a in low.site.present_args if _is_narrow(a)}
         self.results = {
             r.name: _named(r, f"{r.name}.wide") if _is_narrow(r) else r for r in low.results
         }
@@ -98,15 +101,15 @@ class _Wide:
         if attrs.get("dtype") in NARROW_FLOATS:
             attrs["dtype"] = "float32"
         args = tuple(a and self.args.get(a.name, a) for a in low.site.args)
-        self.inner = low.beside(
+        self.inner = low.lowering_of(
             replace(low.site, args=args, attrs=attrs),
             tuple(self.results.values()),
-            {**low.known, **self.constants},
+            {**low.outer_constants, **self.constants},
             lambda name: low.is_read(back.get(name, name)),
         )
 
     def _argument(self, arg: Var) -> Var:
-        """The argument in float32; another constant where it is one."""
+        """Return the argument in float32; a constant becomes another constant."""
         array = self.low.array(arg)
         wide = _named(arg, f"{self.low.result.name}.{arg.name}.wide")
         if array is not None:
@@ -119,72 +122,76 @@ class _Wide:
             yield from function.body
 
     def keep_constants(self) -> None:
-        """The program gets the constants that the record read or made."""
+        """Add the constants that the record read or made to the program."""
         read = {v.name for b in self._bindings() for v in b.reads}
-        found = {**self.constants, **self.inner.constants}
-        self.low.constants.update((n, c) for n, c in found.items() if n in read)
+        constants = {**self.constants, **self.inner.constants}
+        self.low.constants.update((n, c) for n, c in constants.items() if n in read)
 
-    def around(self) -> None:
-        """Casts before and after; what is given twice is cast once."""
+    def cast_around(self) -> None:
+        """Cast before and after; an argument that occurs twice is cast once."""
         self.keep_constants()
-        for arg in dict.fromkeys(self.low.site.given):
+        for arg in dict.fromkeys(self.low.site.present_args):
             wide = self.args.get(arg.name)
             if wide is not None and wide.name not in self.constants:
                 _cast(self.low, arg, wide)
         self.low.bindings += self.inner.bindings
         self.low.functions += self.inner.functions
-        made = {v.name for b in self.inner.bindings for v in b.vars}
+        bound = {v.name for b in self.inner.bindings for v in b.vars}
         for result in self.low.results:
             wide = self.results[result.name]
-            if wide != result and wide.name in made:
+            if wide != result and wide.name in bound:
                 _cast(self.low, wide, result)
 
     def narrow_weights(self) -> None:
-        """After: a sum of products with a constant reads it as it was given, half as many bytes."""
-        given = {
+        """Let contractions read constant weights in their own dtype: half as many bytes."""
+        narrow_by_wide = {
             wide.name: a
-            for a in self.low.site.given
+            for a in self.low.site.present_args
             for wide in [self.args.get(a.name)]
             if wide is not None and wide.name in self.constants
         }
         inner = self.inner
-        inner.bindings = [_narrowed(b, given) for b in inner.bindings]
+        inner.bindings = [_narrowed(b, narrow_by_wide) for b in inner.bindings]
         inner.functions = [
-            replace(f, body=tuple(_narrowed(b, given) for b in f.body)) for f in inner.functions
+            replace(f, body=tuple(_narrowed(b, narrow_by_wide) for b in f.body))
+            for f in inner.functions
         ]
 
-    def inside(self) -> None:
-        """The kernel with a cast at each load, and one at the end."""
+    def cast_inside(self) -> None:
+        """Put a cast at each load of the kernel, and one at its end."""
         self.keep_constants()
         (binding,) = self.inner.bindings
         call = binding.expr
         if not isinstance(call, KernelCall) or len(call.kernel.computes) != 1:
-            self.around()
+            self.cast_around()
             return
-        narrow = {w.name: a for a in self.low.site.given for w in [self.args.get(a.name)] if w}
+        narrow = {
+            w.name: a for a in self.low.site.present_args for w in [self.args.get(a.name)] if w
+        }
         args = tuple(a if a.name in self.constants else narrow.get(a.name, a) for a in call.args)
         kernel = _kernel(call.kernel, args, self.low.result)
         self.low.bind(self.low.result, KernelCall(kernel, args))
 
 
-def _narrowed(binding: Binding, given: Mapping[str, Var]) -> Binding:
+def _narrowed(binding: Binding, narrow_by_wide: Mapping[str, Var]) -> Binding:
     if not isinstance(binding.expr, KernelCall):
         return binding
-    return replace(binding, expr=_with_narrow_weights(binding.expr, given))
+    return replace(binding, expr=_with_narrow_weights(binding.expr, narrow_by_wide))
 
 
-def _with_narrow_weights(call: KernelCall, given: Mapping[str, Var]) -> KernelCall:
-    """`sum x * w` becomes `sum x * cast_float32(w)`, with `w` as it is in `given`, where the
-    micro-kernels convert such weights as they load them.
+def _with_narrow_weights(call: KernelCall, narrow_by_wide: Mapping[str, Var]) -> KernelCall:
+    """Rewrite `sum x * w` to `sum x * cast_float32(w)`, `w` in its own dtype.
+
+    This is done if the micro-kernels convert such weights as they load them.
     """
     args = dict(zip(call.kernel.inputs, call.args, strict=True))
     pairs = [p for c in call.kernel.computes if c.reduce and (p := product_of(c.expr))]
     factors = [r.tensor for pair in pairs for r in pair]
     loaded = [r.tensor for c in call.kernel.computes for r in reads(c.expr)]
     chosen = {
-        t: given[args[t].name]
+        t: narrow_by_wide[args[t].name]
         for t in factors
-        if t in args and args[t].name in given and loaded.count(t) == factors.count(t)
+        if t in args and args[t].name in narrow_by_wide and loaded.count(t) == factors.count(t)
     }
     dtypes = {t: v.type.element for t, v in chosen.items() if isinstance(v.type, Tensor)}
     if any(Form("float32", t, "float32") not in FORMS for t in dtypes.values()):
@@ -215,7 +222,7 @@ def _cast(low: Lowering, source: Var, target: Var) -> None:
 
 
 def _kernel(kernel: Kernel, args: tuple[Var, ...], result: Var) -> Kernel:
-    """A kernel of one compute with the dtypes of these arguments and this result."""
+    """Return a kernel of one compute with the dtypes of these arguments and this result."""
     dtypes = {n: a.type.element for n, a in zip(kernel.inputs, args) if isinstance(a.type, Tensor)}
     dtypes[kernel.output] = result.tensor.element
 
@@ -232,14 +239,14 @@ def _kernel(kernel: Kernel, args: tuple[Var, ...], result: Var) -> Kernel:
 
 
 def reference(record: OperatorRecord, attrs: Mapping[str, Any], args: Sequence[Any]) -> Any:
-    """What the record's NumPy reference says; on narrow floats in float32, rounded at the end."""
+    """Evaluate the record's NumPy reference; narrow floats in float32, rounded at the end."""
     dtypes = tuple(None if a is None else dtype_of(a) for a in args)
     computes = record.family in COMPUTING or record.name in LAYOUTS_THAT_COMPUTE
     if record.name in OWN or not computes or not NARROW_FLOATS.intersection(dtypes):
         return record.reference(attrs, args)
     wide = [a.astype(np.float32) if t in NARROW_FLOATS else a for a, t in zip(args, dtypes)]
-    found = record.reference(attrs, wide)
-    results = found if isinstance(found, tuple) else (found,)
+    wide_results = record.reference(attrs, wide)
+    results = wide_results if isinstance(wide_results, tuple) else (wide_results,)
     first = dtypes[:1] if record.name in LIKE_THE_FIRST else None
     kinds = first or result_dtypes(record.name, dtypes, len(results))
     return tuple(

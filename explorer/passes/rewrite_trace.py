@@ -1,5 +1,7 @@
-"""Every single match of a rewrite rule, told to whoever listens: a pass tells where its rule
-matched and what came of it. Nobody listens while a model is compiled.
+"""Matches of rewrite rules, recorded for a listener.
+
+A pass reports where its rule matched and what replaced it. Nothing records while a model is
+compiled.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from explorer.ir.program import Binding
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A rule, the bindings where it matched, and those that it put in their place. What a later
-    match changes is as it is then: a step may match what an earlier one made. `title` is what
-    readers call it, "" where that is the rule's name.
+    """A rule, the bindings where it matched, and the bindings that replaced them.
+
+    A match shows the bindings as they were then: a rule may match the result of an earlier match.
+    `title` is the name shown to readers; "" stands for the rule's own name.
     """
 
     rule: Callable[..., Any]
@@ -31,27 +34,27 @@ _listening: ContextVar[list[Match] | None] = ContextVar("matches", default=None)
 
 @contextmanager
 def recording() -> Iterator[list[Match]]:
-    """Inside, the matches of all rules are added to the list."""
-    found: list[Match] = []
-    token = _listening.set(found)
+    """Record the matches of all rules inside the context in a list."""
+    matches: list[Match] = []
+    token = _listening.set(matches)
     try:
-        yield found
+        yield matches
     finally:
         _listening.reset(token)
 
 
 def is_recorded() -> bool:
-    """Whether anybody listens: what is made for them alone need not be made else."""
+    """Return True if matches are recorded, so that data only for the record is worth computing."""
     return _listening.get() is not None
 
 
-def matched(
+def record_match(
     rule: Callable[..., Any],
     before: tuple[Binding, ...],
     after: tuple[Binding, ...],
     title: str = "",
 ) -> None:
-    """Tell of a match."""
-    found = _listening.get()
-    if found is not None:
-        found.append(Match(rule, before, after, title))
+    """Record a match if a listener is active."""
+    matches = _listening.get()
+    if matches is not None:
+        matches.append(Match(rule, before, after, title))

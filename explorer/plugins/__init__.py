@@ -1,4 +1,4 @@
-"""What others add: by entry point, from a file, and policies under a name of one's own."""
+"""Extensions by others: by entry point, from a file, and policies under their own names."""
 
 from explorer.plugins.loading import GROUP, device, enters, is_known, load, names
 

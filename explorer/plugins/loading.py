@@ -1,9 +1,8 @@
-"""Passes, policies, operators and data sheets that other distributions offer by entry point, or
-that stand in a file of one's own.
+"""Loader of passes, policies, operators and data sheets that other distributions or files offer.
 
-What registers itself does so when its module is imported, so loading is all that is done here, and
-it is done when a name is asked for: a broken plug-in harms nobody who does not use it. In a
-notebook's cell nothing is loaded: it is registered, or passed in, where it is written.
+A plug-in registers itself when its module is imported, so this module only loads it, when its name
+is used: a broken plug-in affects nobody who does not use it. Code in a notebook's cell needs no
+loading: it is registered, or passed in, where it is written.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from explorer.devices import catalogue
 from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ops import own_operators
-from explorer.passes.pipeline.own_pass import article, said
+from explorer.ops import user_operators
 from explorer.passes.pipeline.registry import passes, restored
+from explorer.passes.pipeline.user_pass import describe_error, with_article
 from explorer.passes.policies import registered
 from explorer.sandbox.line import at_line
 
@@ -36,98 +35,103 @@ MOST_BYTES = 1 << 20  # of a file of Python
 
 
 def names() -> tuple[str, ...]:
-    """The plug-ins that are installed, loaded or not."""
-    return tuple(sorted({found.name for found in entry_points(group=GROUP)}))
+    """Return the names of the installed plug-ins, loaded or not."""
+    return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is that of a plug-in, or of a file of Python."""
+    """Return True if a name is that of a plug-in or of a Python file."""
     return FILE.fullmatch(name) is not None or bool(entry_points(group=GROUP, name=name))
 
 
 def load(name: str) -> object:
-    """What the plug-in of this name stands for, or a file of Python: "mine.py" is its module,
-    "mine.py:policy" what is named so in it. A file that was loaded before is read again.
+    """Load a plug-in by name, or a Python file, and return its object.
 
-    Raises BadOption where no plug-in or more than one has the name, and where its code fails; then
-    nothing stays registered of what it registered.
+    "mine.py" is the file's module, "mine.py:policy" an object in it. A file that was loaded before
+    is read again.
+
+    Raises:
+        BadOption: No plug-in or more than one has the name, or its code fails; nothing that it registered stays registered.
     """
     file = FILE.fullmatch(name)
     if file is not None:
         return _loaded(name, name, lambda: _from_file(Path(file["path"]), file["name"]))
-    found = tuple(entry_points(group=GROUP, name=name))
-    if not found:
-        known = ", ".join(names()) or "none is installed"
+    entries = tuple(entry_points(group=GROUP, name=name))
+    if not entries:
+        installed = ", ".join(names()) or "none is installed"
         raise BadOption(
             f"no plug-in is named {name!r}",
             where=name,
-            expected=known,
+            expected=installed,
             try_="the name of an installed one, or a file: ./mine.py",
         )
-    if len({entry.value for entry in found}) > 1:
-        values = ", ".join(sorted(entry.value for entry in found))
+    if len({entry.value for entry in entries}) > 1:
+        values = ", ".join(sorted(entry.value for entry in entries))
         raise BadOption(
             f"several plug-ins are named {name!r}: {values}",
             where=name,
-            found=values,
+            actual=values,
             try_="uninstall all but one of them",
         )
-    return _entry(found[0])
+    return _entry(entries[0])
 
 
 def device(name: str) -> Device:
-    """A device by the name of its data sheet, by the path of one, or by the name of a plug-in that
-    is a Device or says where its sheet lies.
+    """Return a device by its data sheet's name or path, or by the name of a plug-in.
 
-    Raises NoSuchDevice, BadSheet or BadOption.
+    The plug-in is a Device, or the path of a data sheet.
+
+    Raises:
+        NoSuchDevice, BadSheet, BadOption: There is no such device, or it is wrong.
     """
     if name in device_names() or not is_known(name):
         return catalogue.device(name)
-    found = load(name)
-    if isinstance(found, str | Path) and str(found).endswith(".toml"):
-        return catalogue.device(str(found))
-    if not isinstance(found, Device):
+    loaded = load(name)
+    if isinstance(loaded, str | Path) and str(loaded).endswith(".toml"):
+        return catalogue.device(str(loaded))
+    if not isinstance(loaded, Device):
         raise BadOption(
-            f"the plug-in {name!r} is no device: it is {article(type(found).__name__)}",
+            f"the plug-in {name!r} is no device: it is {with_article(type(loaded).__name__)}",
             where=name,
             expected="a Device, or the path of a data sheet",
         )
-    return catalogue.of_ones_own(found, name)
+    return catalogue.check_user_device(loaded, name)
 
 
-def enters(found: object) -> bool:
-    """Whether a pass stands in the pipeline, or an operator or a policy has a name, because this
-    was loaded.
-    """
-    name = found.__name__ if isinstance(found, ModuleType) else getattr(found, "__module__", "")
+def enters(loaded: object) -> bool:
+    """Return True if loading an object registered a pipeline pass, an operator or a policy."""
+    name = loaded.__name__ if isinstance(loaded, ModuleType) else getattr(loaded, "__module__", "")
     homes = {str(getattr(r.run, "__module__", "")) for r in passes().values() if r.after}
-    for own in own_operators.own_operators().values():
+    for own in user_operators.user_operators().values():
         rules = (own.record.deduce, own.record.lower, own.record.reference)
         homes |= {str(getattr(rule, "__module__", "")) for rule in rules}
-    homes |= {str(getattr(policy, "__module__", "")) for policy in registered.every()}
+    homes |= {str(getattr(policy, "__module__", "")) for policy in registered.all_policies()}
     return any(home == name or home.startswith(f"{name}.") for home in homes)
 
 
 def _entry(entry: EntryPoint) -> object:
+    """Load an entry point."""
     return _loaded(entry.name, entry.value, entry.load)
 
 
 def _loaded(name: str, value: str, load: Callable[[], object]) -> object:
+    """Call a loader; on failure undo its registrations and raise BadOption."""
     try:
-        with restored(), own_operators.restored(), registered.restored():
+        with restored(), user_operators.rollback_on_error(), registered.restored():
             return load()
     except BadOption:
         raise
     except (Exception, SystemExit) as problem:  # a plug-in's code may raise anything
         where = f" ({value})" if value != name else ""
         raise BadOption(
-            f"the plug-in {name!r}{where} failed to load: {said(problem)}{at_line(problem)}",
+            f"the plug-in {name!r}{where} failed to load: {describe_error(problem)}{at_line(problem)}",
             where=name,
-            found=value,
+            actual=value,
         ) from problem
 
 
 def _from_file(path: Path, name: str | None) -> object:
+    """Load a Python file and return its module, or an object in it."""
     if not path.is_file():
         raise BadOption(f"there is no file {str(path)!r}", where=str(path))
     if path.stat().st_size > MOST_BYTES:
@@ -136,16 +140,18 @@ def _from_file(path: Path, name: str | None) -> object:
     if name is None:
         return module
     if not hasattr(module, name):
-        known = ", ".join(n for n, v in vars(module).items() if callable(v) and n[0] != "_")
+        callables = ", ".join(n for n, v in vars(module).items() if callable(v) and n[0] != "_")
         raise BadOption(
-            f"{str(path)!r} has no {name!r}; it has {known or 'nothing'}", where=name, found=name
+            f"{str(path)!r} has no {name!r}; it has {callables or 'nothing'}",
+            where=name,
+            actual=name,
         )
-    found: object = getattr(module, name)
-    return found
+    value: object = getattr(module, name)
+    return value
 
 
 def _module(path: Path) -> ModuleType:
-    """The module of a file. It is known by its own name, as dataclasses in it need."""
+    """Import a file under a module name of its own, as its dataclasses need."""
     name = f"ironworks_plugin_{path.stem}"
     loader = SourceFileLoader(name, str(path.absolute()))
     spec = spec_from_loader(name, loader)

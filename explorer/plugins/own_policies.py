@@ -1,5 +1,7 @@
-"""A policy of one's own by name: from then on it stands beside those that ship, in options, on the
-command line, and among the house's choices.
+"""Policies of the user by name.
+
+A registered policy stands beside those that ship: in options, on the command line, and among the
+choices of the page.
 """
 
 from __future__ import annotations
@@ -32,17 +34,18 @@ LONGEST_NAME_CHARACTERS = 80  # chosen
 
 
 def policy(name: str, *, system: str) -> Callable[[Policy], Policy]:
-    """Register a policy of "rammer", "roller", "welder" or "memory" under a name, which
-    `Options(policy=name)` of that system takes. A later one of the same name takes its place, as
-    when a notebook's cell is run again; what was compiled before keeps the function that it was
+    """Register a policy of "rammer", "roller", "welder" or "memory" under a name.
+
+    `Options(policy=name)` of that system then selects it. A later one of the same name replaces it,
+    as when a notebook's cell is run again; earlier compilations keep the function that they were
     compiled with.
 
-    Raises BadOption where there is no such system, the name is none or is one that ships, and where
-    the policy takes another number of arguments.
+    Raises:
+        BadOption: There is no such system, the name is invalid or that of a shipped policy, or the policy takes another number of arguments.
     """
     if system not in SYSTEMS:
-        known = ", ".join(SYSTEMS)
-        raise BadOption(f"no policies of {system!r} are known", where=name, expected=known)
+        systems = ", ".join(SYSTEMS)
+        raise BadOption(f"no policies of {system!r} are known", where=name, expected=systems)
     shipped, count = SYSTEMS[system]
     fits = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME_CHARACTERS and name.isprintable()
     if not fits or set(name) & set(".=:,/") or name != name.strip():
@@ -50,20 +53,21 @@ def policy(name: str, *, system: str) -> Callable[[Policy], Policy]:
             "a policy needs a name: a few printable characters without any of . = : , /",
             where="policy",
             expected=f'@explorer.policy("mine", system="{system}")',
-            found=str(name)[:LONGEST_NAME_CHARACTERS],
+            actual=str(name)[:LONGEST_NAME_CHARACTERS],
         )
     if name in shipped:
         raise BadOption(f"{system} has a policy {name!r} already", where=name, try_="another name")
 
     def register(run: Policy) -> Policy:
         _check_arguments(run, name, system, count)
-        registered.keep(system, name, run)
+        registered.register(system, name, run)
         return run
 
     return register
 
 
 def _check_arguments(run: Any, name: str, system: str, count: int) -> None:
+    """Raise BadOption unless a policy accepts `count` arguments."""
     try:
         signature(run).bind(*[None] * count)
     except ValueError:  # a builtin tells no signature
@@ -77,8 +81,8 @@ def _check_arguments(run: Any, name: str, system: str, count: int) -> None:
 
 
 def forget_policy(name: str, *, system: str) -> None:
-    """The name stands for nothing from now on; BadOption where it did not."""
-    if name not in registered.of(system):
-        known = ", ".join(registered.of(system)) or "none of your own"
-        raise BadOption(f"{system} has no policy {name!r} of your own", where=name, expected=known)
+    """Remove a registered policy; raise BadOption if there is none of that name."""
+    if name not in registered.by_system(system):
+        own = ", ".join(registered.by_system(system)) or "none of your own"
+        raise BadOption(f"{system} has no policy {name!r} of your own", where=name, expected=own)
     registered.forget(system, name)

@@ -1,4 +1,4 @@
-"""Global barriers where an operator would wait for too many units one by one."""
+"""Global barriers that replace waits for many units."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from itertools import groupby
 from explorer.rammer.model import Facts, Placement, Share
 
 
-def insert_barriers(facts: Facts, placement: Placement, most: int) -> Placement:
-    """The placement, cut into more rProgams: before an operator that reads what more than `most`
-    units made since they met last.
+def insert_barriers(facts: Facts, placement: Placement, limit: int) -> Placement:
+    """Insert a global barrier where an operator would wait for more than `limit` units.
+
+    Units count that wrote the operator's operands since the last barrier. A barrier starts a new
+    rProgram.
     """
-    programs = (part for shares in placement.programs for part in _cut(facts, shares, most))
+    programs = (
+        part for shares in placement.programs for part in _cut_program(facts, shares, limit)
+    )
     return replace(placement, programs=tuple(programs))
 
 
-def _cut(facts: Facts, shares: Sequence[Share], most: int) -> list[tuple[Share, ...]]:
+def _cut_program(facts: Facts, shares: Sequence[Share], limit: int) -> list[tuple[Share, ...]]:
     parts, units = [list[Share]()], dict[int, set[int]]()
     for position, group in groupby(shares, key=lambda share: share.operator):
         o, mine = facts.operators[position], tuple(group)
-        waited = set[int]().union(*(units.get(r, ()) for r in {*o.reads} - {*o.aligned}))
-        if len(waited) > most:
+        writers = set[int]().union(*(units.get(r, ()) for r in {*o.reads} - {*o.aligned}))
+        if len(writers) > limit:
             parts.append([])
             units.clear()
         parts[-1] += mine

@@ -1,4 +1,4 @@
-"""A single order of all tasks of an rProgram that respects its waits, for one unit alone."""
+"""Linear order of all tasks of an rProgram that respects its waits, for one unit alone."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ def linearize(program: RProgram) -> tuple[Run, ...]:
     at, ended = [0] * len(program.units), [0] * len(program.units)
     out: list[Run] = []
     while True:
-        able = []
+        ready = []
         for unit, rows in enumerate(program.units):
             while at[unit] < len(rows):
                 row = rows[at[unit]]
                 if isinstance(row, Run):
-                    able.append((row.call, row.first, unit, row))
+                    ready.append((row.call, row.first, unit, row))
                     break
                 if ended[row.unit] < row.step:
                     break
                 at[unit] += 1
-        if not able:
+        if not ready:
             return tuple(out)
-        _, _, unit, run = min(able, key=lambda found: found[:3])
+        _, _, unit, run = min(ready, key=lambda entry: entry[:3])
         out.append(run)
         at[unit] += 1
         ended[unit] += 1

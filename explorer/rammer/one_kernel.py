@@ -1,5 +1,6 @@
-"""A policy whose operators all run with their fastest, or all with their most efficient rKernel:
-what it would cost to leave the choice away (the paper, figure 17).
+"""Policies limited to the fastest or to the most efficient rKernel of every operator.
+
+They show the cost of leaving the choice away (the paper, figure 17).
 """
 
 from __future__ import annotations
@@ -9,34 +10,33 @@ from dataclasses import dataclass, replace
 from explorer.errors import BadOption
 from explorer.rammer.model import Facts, Placement, Policy, ROperator, Share
 from explorer.rammer.policies.rkernels import efficient, fastest
-from explorer.rammer.policy import name_of, named
+from explorer.rammer.policy import name_of, resolve_policy
 
 WHICH = ("fastest", "efficient")
 
 
 @dataclass(frozen=True)
 class OneKernel:
-    """A policy that is told of one implementation an operator: `which` is "fastest" or
-    "efficient".
-    """
+    """A policy that sees one implementation an operator: `which` is "fastest" or "efficient"."""
 
     base: str | Policy
     which: str
 
     def __post_init__(self) -> None:
-        named(self.base)
+        """Check the name of the base policy, and `which`."""
+        resolve_policy(self.base)
         if self.which not in WHICH:
-            words = f"no rKernel is the {self.which!r} one"
-            raise BadOption(words, expected=" or ".join(WHICH), found=self.which)
+            words = f"there is no {self.which!r} rKernel"
+            raise BadOption(words, expected=" or ".join(WHICH), actual=self.which)
 
     def __call__(self, facts: Facts) -> Placement:
-        """The base's placement of these kernels."""
+        """Return the base's placement of these kernels."""
         units = facts.device.units
         taken = [
             fastest(o, units) if self.which == "fastest" else efficient(o) for o in facts.operators
         ]
         operators = tuple(_only(o, n) for o, n in zip(facts.operators, taken))
-        placement = named(self.base)(replace(facts, operators=operators))
+        placement = resolve_policy(self.base)(replace(facts, operators=operators))
 
         def with_kernel(share: Share) -> Share:
             return replace(share, kernel=taken[share.operator])
@@ -46,7 +46,7 @@ class OneKernel:
 
     @property
     def __name__(self) -> str:
-        """What pictures call it."""
+        """The name in pictures."""
         return f"{name_of(self.base)}, {self.which} rKernels"
 
 
@@ -54,4 +54,4 @@ def _only(operator: ROperator, kernel: int) -> ROperator:
     if not operator.kernels:
         return operator
     k = operator.kernels[kernel]
-    return replace(operator, tasks=k.tasks, task_us=k.task_us, kept_us=k.kept_us, kernels=())
+    return replace(operator, tasks=k.tasks, task_us=k.task_us, cached_us=k.cached_us, kernels=())

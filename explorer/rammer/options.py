@@ -1,4 +1,4 @@
-"""Rammer's knobs, and the pass that leaves them in the program for each binding to use."""
+"""Rammer's options, and the pass that stores them in the program for each binding."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.ranges import PolicyOf, Whole, check, option, refuse
 from explorer.rammer.model import Policy
-from explorer.rammer.policy import POLICIES, name_of, named
+from explorer.rammer.policy import POLICIES, name_of, resolve_policy
 from explorer.rammer.task_profile import TaskProfile
 from explorer.rammer.transform import Bricks
 
-MOST_THREADS = 1024  # that can be asked for, as the next two; chosen
+MOST_THREADS = 1024  # limits of the options, as the next two; chosen
 MOST_TASKS = 1 << 24  # of a brick; chosen
 MOST_BRICKS = 1 << 16  # of a unit's share of an operator; chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a wall is laid. `threads` 0: as many units as the device has; `brick_tasks` 0: at most
-    `bricks` of a unit's share of an operator. `profile`: measured times of tasks, which plans use
-    where they have them. `meet`: how many units an operator may wait for one by one; where it
-    would wait for more, all meet before it; 0: for any number.
+    """Options of the wall's schedule.
+
+    `threads` 0: as many units as the device has; `brick_tasks` 0: at most `bricks` of a unit's
+    share of an operator. `profile`: measured times of tasks, which plans prefer to modelled ones.
+    `meet`: the largest number of units that an operator waits for one by one; where it would wait
+    for more, a global barrier precedes it; 0: any number.
     """
 
     policy: str | Policy = option("wavefront", PolicyOf("rammer", POLICIES), "how tasks are placed")
@@ -36,6 +38,7 @@ class Options:
     )
 
     def __post_init__(self) -> None:
+        """Check every option against its range."""
         check("rammer", self)
         if not isinstance(self.profile, TaskProfile | None):
             measured = "c.profiled(inputs) measures one"
@@ -44,34 +47,41 @@ class Options:
     @property
     def place(self) -> Policy:
         """The policy itself."""
-        return named(self.policy)
+        return resolve_policy(self.policy)
 
     @property
     def policy_name(self) -> str:
-        """What pictures call the policy: its name, or that of its type."""
+        """The policy's name in pictures, or that of its type."""
         return name_of(self.policy)
 
     @property
     def granularity(self) -> Bricks:
-        """How finely shares are cut."""
+        """The granularity of bricks."""
         return Bricks(self.brick_tasks, self.bricks)
 
 
 @dataclass(frozen=True, slots=True)
 class Ram:
-    """After: the program says how its wall is laid. No kernel depends on it, so none compiles."""
+    """After: the program holds the options of its wall.
+
+    No kernel depends on them, so none compiles.
+    """
 
     device: Device
     options: Options = Options()
 
     @property
     def remembered(self) -> bool:
-        """Not with a function: it is called when a wall is laid, so the program holds this one."""
+        """True unless the policy is a function.
+
+        A function is called for each wall, so the program holds it.
+        """
         return isinstance(self.options.policy, str)
 
     def __call__(self, program: Program) -> Program:
-        """The program at stage RAMMED, with the options among its decisions. A data sheet's units
-        follow from what runs there.
+        """Return the program at stage RAMMED, with the options among its decisions.
+
+        The units of a data sheet follow from the operators of each run.
         """
         units = 0 if self.device.kind == "gpu" else self.device.units
         chosen = replace(self.options, threads=self.options.threads or units)

@@ -1,12 +1,15 @@
-"""How rTasks are placed: pure functions from facts to a placement; any other may be passed."""
+"""Scheduling policies by name.
+
+A policy is a pure function from facts to a placement; any other function may be passed.
+"""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import Any
 
-from explorer.passes.pipeline.own_policy import policy_name
-from explorer.passes.pipeline.ranges import PolicyOf, taken
+from explorer.passes.pipeline.policy_call import policy_name
+from explorer.passes.pipeline.ranges import PolicyOf, check_value
 from explorer.rammer.model import Policy
 from explorer.rammer.policies.critical_path import critical_path
 from explorer.rammer.policies.op_by_op import op_by_op
@@ -25,14 +28,16 @@ POLICIES: MappingProxyType[str, Policy] = MappingProxyType(
 )
 
 
-def named(policy: str | Policy) -> Policy:
-    """The policy of a name, or the one that is given; raises BadOption for a name that there is
-    not.
+def resolve_policy(policy: str | Policy) -> Policy:
+    """Return the policy of a name, or the policy itself.
+
+    Raises:
+        BadOption: There is no policy of that name.
     """
     allowed = PolicyOf("rammer", POLICIES)
-    found: Any = allowed.found(policy)
-    taken("rammer.policy", found, allowed)
-    return POLICIES[found] if isinstance(found, str) else found
+    resolved: Any = allowed.resolve(policy)
+    check_value("rammer.policy", resolved, allowed)
+    return POLICIES[resolved] if isinstance(resolved, str) else resolved
 
 
 name_of = policy_name

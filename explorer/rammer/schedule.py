@@ -1,4 +1,4 @@
-"""From facts to a schedule: the policy places, the transform writes, the simulation times."""
+"""Schedules from facts: the policy places, the transform emits, the simulation times."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from explorer.cached_property import cached_property
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.rprogram import RProgram
 from explorer.ir.decisions.wall import Wall
-from explorer.ir.tile_rules import whole
-from explorer.passes.pipeline.own_policy import Asked, a, shown
+from explorer.ir.tile_rules import as_integer
+from explorer.passes.pipeline.policy_call import PolicyCall, a, shown
 from explorer.printed import Printed
 from explorer.rammer.insert_barriers import insert_barriers
 from explorer.rammer.model import Facts, Placement, Share
@@ -22,10 +22,10 @@ from explorer.rammer.walls.simulate import simulate
 
 @dataclass(frozen=True, repr=False)
 class Schedule(Printed):
-    """What runs where, and what it should look like.
+    """A placement with its instructions and its simulated wall.
 
     `programs` are every unit's instructions, and `order` what their waits guarantee; both are
-    written when they are asked for.
+    computed on first use.
     """
 
     facts: Facts
@@ -34,16 +34,17 @@ class Schedule(Printed):
     wall: Wall
 
     def __str__(self) -> str:
+        """Return the wall as text."""
         return str(self.wall)
 
     @property
     def programs(self) -> tuple[RProgram, ...]:
-        """One a launch."""
+        """The rPrograms, one a launch."""
         return self._written[0]
 
     @cached_property
     def order(self) -> Order:
-        """As vector clocks."""
+        """Return the guaranteed order, as vector clocks."""
         written = self.__dict__.get("_written")
         return order_of(self.facts, self.placement, self.bricks) if written is None else written[1]
 
@@ -53,20 +54,24 @@ class Schedule(Printed):
 
 
 def schedule(facts: Facts, options: Options, device_name: str = "") -> Schedule:
-    """The schedule of straight-line operators; BadPolicy names the policy and what it broke."""
+    """Return the schedule of straight-line operators.
+
+    Raises:
+        BadPolicy: The policy breaks a rule, which the error names.
+    """
     if isinstance(options.policy, str):
-        return _laid(facts, options.place(facts), options, device_name)
-    asked = Asked("Rammer", options.policy)
-    with asked.answering():
+        return _lay(facts, options.place(facts), options, device_name)
+    query = PolicyCall("Rammer", options.policy)
+    with query.guarding():
         placement = options.place(facts)
-    checked(asked, placement)
-    with asked.answering():
-        return _laid(facts, placement, options, device_name)
+    check_placement(query, placement)
+    with query.guarding():
+        return _lay(facts, placement, options, device_name)
 
 
-def _laid(facts: Facts, placement: Placement, options: Options, device_name: str) -> Schedule:
+def _lay(facts: Facts, placement: Placement, options: Options, device_name: str) -> Schedule:
     bricks, names = options.granularity, ("planned", options.policy_name, device_name)
-    if options.meet:  # then nothing is launched between
+    if options.meet:  # barriers replace launches
         device = replace(facts.device, launch_us=facts.device.barrier_us)
         facts, placement = (
             replace(facts, device=device),
@@ -74,34 +79,38 @@ def _laid(facts: Facts, placement: Placement, options: Options, device_name: str
         )
     if facts.device.units > MANY_UNITS and is_plain(facts):
         return Schedule(facts, placement, bricks, fast_simulate(facts, placement, bricks, *names))
-    written = rprograms(facts, placement, bricks)
-    wall = simulate(written[0], facts.operators, facts.device, *names)
-    found = Schedule(facts, placement, bricks, wall)
-    found.__dict__["_written"] = written  # what the wall was made of
-    return found
+    programs = rprograms(facts, placement, bricks)
+    wall = simulate(programs[0], facts.operators, facts.device, *names)
+    result = Schedule(facts, placement, bricks, wall)
+    result.__dict__["_written"] = programs  # the wall was simulated from these
+    return result
 
 
-def checked(asked: Asked, placement: Any) -> None:
-    """BadPolicy unless an answer is a Placement in which nothing is of another type than it says;
-    what it places is judged where it is laid.
+def check_placement(query: PolicyCall, placement: Any) -> None:
+    """Check that a policy's answer is a Placement whose parts have the declared types.
+
+    Its contents are checked where they are laid.
+
+    Raises:
+        BadPolicy: A part has another type.
     """
     if not isinstance(placement, Placement):
-        raise asked.refused(
-            f"gave {a(placement)}, and must return a Placement", "Placement", shown(placement)
+        raise query.refused(
+            f"returned {a(placement)}, and must return a Placement", "Placement", shown(placement)
         )
-    for program in _tuple(asked, placement.programs, "programs"):
-        for share in _tuple(asked, program, "shares of a program"):
+    for program in _tuple(query, placement.programs, "programs"):
+        for share in _tuple(query, program, "shares of a program"):
             if not isinstance(share, Share):
-                raise asked.refused(f"gave {a(share)} among its shares", "Share", shown(share))
+                raise query.refused(f"returned {a(share)} among its shares", "Share", shown(share))
             numbers = (share.operator, share.unit, share.first, share.last, share.kernel)
-            if any(whole(n) is None for n in numbers):
-                raise asked.refused("gave a share that is not of whole numbers", found=shown(share))
-    for candidate in _tuple(asked, placement.weighed, "candidates that it weighed"):
+            if any(as_integer(n) is None for n in numbers):
+                raise query.refused("returned a share that is not of integers", actual=shown(share))
+    for candidate in _tuple(query, placement.weighed, "candidates"):
         if not isinstance(candidate, Candidate):
-            raise asked.refused(f"gave {a(candidate)} among what it weighed", "Candidate")
+            raise query.refused(f"returned {a(candidate)} among its candidates", "Candidate")
 
 
-def _tuple(asked: Asked, values: Any, what: str) -> tuple[Any, ...]:
+def _tuple(query: PolicyCall, values: Any, what: str) -> tuple[Any, ...]:
     if not isinstance(values, tuple | list):
-        raise asked.refused(f"gave {a(values)} for the {what}", "a tuple", shown(values))
+        raise query.refused(f"returned {a(values)} for the {what}", "a tuple", shown(values))
     return tuple(values)

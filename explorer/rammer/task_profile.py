@@ -1,4 +1,4 @@
-"""What tasks took on this machine, by the clock: what a profiler feeds back to a policy."""
+"""Measured times of tasks on this machine, which a profiler feeds back to a policy."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ Sizes: TypeAlias = tuple[tuple[str, int], ...]  # of a kernel's symbols, under c
 class TaskTime:
     """Microseconds of one task: the mean of the middle half of several runs, `runs` of them.
 
-    `kernel`: the content hash of its code, so of its text, its tiling and the processor that it was
-    made for; of a library call, that of the call. `place`: the call of the profiled program that it
-    was measured at, "" for the kernel wherever it stands: how much of its operands a cache still
-    holds differs from place to place. `kept_us`: where the part of its constants that it reads was
-    in its unit's private cache (0: not seen).
+    `kernel`: the content hash of its code (its text, its tiling and the target processor); of a
+    library call, that of the call. `place`: the call of the profiled program that it was measured
+    at, "" for the kernel anywhere: how much of its operands a cache still holds differs from place
+    to place. `cached_us`: the time if its part of the constants was in its unit's private cache (0:
+    not seen).
     """
 
     kernel: str
     sizes: Sizes
     place: str
     us: float
-    kept_us: float = 0.0
+    cached_us: float = 0.0
     runs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """What stood between bricks, as medians in microseconds: from the beginning of a run to its
-    first brick and from its last one to the end; through Python to a further launch or library
-    call; from the end of an awaited brick to the start of the one that waits; from a brick to the
-    unit's next that need not wait.
+    """Overheads between bricks, as medians in microseconds.
+
+    `launch_us`: from the start of a run to its first brick plus from its last one to the end;
+    `again_us`: through Python to a further launch or library call; `barrier_us`: from the end of an
+    awaited brick to the start of the waiting one; `step_us`: from a brick to the unit's next that
+    need not wait.
     """
 
     launch_us: float
@@ -48,9 +50,9 @@ class Overheads:
 class TaskProfile:
     """Measured times, for plans on `threads` units of the machine that `device` describes.
 
-    `overheads` and `trips` are known where the program itself ran: the trips of loops, by name, the
-    calls of recursions, how deep they nested ("name/depth"), and how many of them took the first
-    way of a branch ("name/then").
+    `overheads` and `trips` are known where the program itself ran: the trips of loops by name, the
+    calls of recursions, their depth ("name/depth"), and how often branches took the first arm
+    ("name/then").
     """
 
     device: str
@@ -60,13 +62,13 @@ class TaskProfile:
     trips: tuple[tuple[str, int], ...] = ()
 
     def fits(self, threads: int) -> bool:
-        """Whether it was measured on as many units."""
+        """Return True if it was measured on as many units."""
         return self.threads == threads
 
     def of(self, kernel: str, sizes: Sizes, place: str) -> TaskTime | None:
-        """The time at that place, else that of the kernel wherever it was measured."""
-        return self._known.get((kernel, sizes, place)) or self._known.get((kernel, sizes, ""))
+        """Return the time at that place, else that of the kernel at any place."""
+        return self._by_key.get((kernel, sizes, place)) or self._by_key.get((kernel, sizes, ""))
 
     @cached_property
-    def _known(self) -> Mapping[tuple[str, Sizes, str], TaskTime]:
+    def _by_key(self) -> Mapping[tuple[str, Sizes, str], TaskTime]:
         return {(t.kernel, t.sizes, t.place): t for t in self.times}

@@ -1,4 +1,4 @@
-"""From a placement to each unit's instructions, with no wait that another one makes needless."""
+"""Instructions of each unit from a placement, without redundant waits."""
 
 from __future__ import annotations
 
@@ -12,39 +12,42 @@ import numpy as np
 
 from explorer.ir.decisions.rprogram import Instruction, RProgram, Run, Wait
 from explorer.rammer.model import Facts, Placement, ROperator, Share
-from explorer.rammer.placement import Placed
+from explorer.rammer.placement_checker import PlacementChecker
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the waits guarantee, as vector clocks: one row an operator, one column a unit.
+    """The order that waits guarantee, as vector clocks: one row an operator, one column a unit.
 
-    `last` is the step of the operator's last brick on each unit, 0 where it has none; `known` are
-    the steps of each unit that have ended before any of its bricks starts; `program` is its launch.
+    `last` is the step of the operator's last brick on each unit, 0 without one; `ended` are the
+    steps of each unit that have ended before any of its bricks starts; `program` is its launch.
     """
 
     program: np.ndarray
     last: np.ndarray
-    known: np.ndarray
+    ended: np.ndarray
 
     def before(self, operator: int) -> np.ndarray:
-        """For each operator, whether all its tasks have ended before any of this one's starts."""
+        """Return for each operator whether all its tasks end before this one's first starts."""
         same = self.program == self.program[operator]
-        ended = (self.last <= self.known[operator]).all(axis=1)
+        ended = (self.last <= self.ended[operator]).all(axis=1)
         earlier: np.ndarray = (self.program < self.program[operator]) | (same & ended)
         return earlier
 
 
 @dataclass(frozen=True, slots=True)
 class Bricks:
-    """How finely a share is cut: into at most `most`, each `least_us` or longer; or by tasks."""
+    """The granularity of bricks, by tasks or by time.
 
-    tasks: int = 0  # of one brick; 0: from the two below
+    A share has at most `most` bricks, each of `least_us` or longer.
+    """
+
+    tasks: int = 0  # of one brick; 0: `most` and `least_us` apply
     most: int = 8
     least_us: float = 5.0
 
     def cuts(self, share: Share, task_us: float) -> list[int]:
-        """Where bricks begin, and the end."""
+        """Return the first task of each brick, and the end."""
         count = share.last - share.first
         if self.tasks:
             return [*range(share.first, share.last, self.tasks), share.last]
@@ -55,38 +58,40 @@ class Bricks:
 def rprograms(
     facts: Facts, placement: Placement, bricks: Bricks
 ) -> tuple[tuple[RProgram, ...], Order]:
-    """One rProgram a launch, and the order that the waits guarantee; or BadPolicy."""
+    """Return one rProgram a launch, and the order that the waits guarantee.
+
+    Raises:
+        BadPolicy: The placement breaks a rule.
+    """
     order, writers = _ordered(facts, placement, bricks, rows=True)
     return tuple(w.program() for w in writers), order
 
 
 def order_of(facts: Facts, placement: Placement, bricks: Bricks) -> Order:
-    """The order that waits guarantee, where nobody reads them: a pair of units each, they take far
-    longer to write.
-    """
+    """Return the order that waits guarantee, without emitting the waits, which takes far longer."""
     return _ordered(facts, placement, bricks, rows=False)[0]
 
 
 def _ordered(
     facts: Facts, placement: Placement, bricks: Bricks, *, rows: bool
-) -> tuple[Order, list[_Writer]]:
+) -> tuple[Order, list[_Emitter]]:
     size = (len(facts.operators), facts.device.units)
     order = Order(
         np.full(size[0], -1, np.int64), np.zeros(size, np.int64), np.full(size, 1 << 40, np.int64)
     )
-    placed, writers = Placed(facts), list[_Writer]()
+    placed, writers = PlacementChecker(facts), list[_Emitter]()
     for number, shares in enumerate(placement.programs):
-        writers.append(_Writer(facts, order, number, placed, bricks, rows=rows))
+        writers.append(_Emitter(facts, order, number, placed, bricks, rows=rows))
         writers[-1].write(shares)
     placed.check_all()
     return order, writers
 
 
-class _Writer:
-    """Writes one rProgram, operator by operator.
+class _Emitter:
+    """Emitter of one rProgram, operator by operator.
 
-    Each unit knows its own `steps`, and of others what stands in its `clocks`: the steps that are
-    over. Units that waited for the same have one list, which none changes.
+    Each unit knows its own `steps`, and the completed steps of others in its `clocks`. Units that
+    waited for the same steps share one list, which is never changed.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class _Writer:
         facts: Facts,
         order: Order,
         number: int,
-        placed: Placed,
+        placed: PlacementChecker,
         bricks: Bricks,
         *,
         rows: bool,
@@ -115,27 +120,27 @@ class _Writer:
             self._operator(position, mine)
 
     def program(self) -> RProgram:
-        """What was written."""
+        """Return the rProgram."""
         operators = self.facts.operators
         names = tuple(operators[o].name for o in self.calls)
         kernels = tuple(self.placed.kernels[o] for o in self.calls)
         return RProgram(tuple(tuple(r) for r in self.rows), names, kernels if any(kernels) else ())
 
     def _operator(self, position: int, shares: Sequence[Share]) -> None:
-        """Its waits and Runs."""
+        """Emit the waits and Runs of an operator."""
         operator = self.facts.operators[position]
         needed = self._needed(operator)
         waiting = _Waiting(needed)
         call = self.calls.setdefault(position, len(self.calls))
         task_us = operator.kernel(shares[0].kernel).task_us
         self.order.program[position] = self.number
-        ends, known = self.ends.setdefault(position, {}), _Least()
+        ends, minimum = self.ends.setdefault(position, {}), _MinimumClock()
         for share in shares:
             unit = share.unit
             if operator.aligned:
                 waiting = _Waiting(self._with_pieces(needed, operator, share))
             before, clock = self.clocks[unit], waiting.after(self.clocks[unit])
-            known.add(clock, unit, self.steps[unit])
+            minimum.add(clock, unit, self.steps[unit])
             cuts = self.bricks.cuts(share, task_us)
             if self.rows:
                 self.rows[unit].extend(waiting.of(unit, before))
@@ -147,15 +152,15 @@ class _Writer:
             self.steps[unit] += len(cuts) - 1
             ends[unit] = self.steps[unit], clock
             self.order.last[position, unit] = self.steps[unit]
-        row = self.order.known[position]
-        np.minimum(row, np.min(known.clocks, axis=0), out=row)
+        row = self.order.ended[position]
+        np.minimum(row, np.min(minimum.clocks, axis=0), out=row)
         for read in set(operator.reads):
             if self.placed.is_last_reader(read, position):
                 self.ends.pop(read, None)
                 self.pieces.pop(read, None)
 
     def _needed(self, operator: ROperator) -> _Ends:
-        """The last bricks of all that any task of it reads."""
+        """Return the last bricks of all operands that any task of an operator reads."""
         needed: _Ends = {}
         for read in set(operator.reads) - set(operator.aligned):
             for unit, end in self.ends.get(read, {}).items():
@@ -163,7 +168,7 @@ class _Writer:
         return needed
 
     def _with_pieces(self, needed: _Ends, operator: ROperator, share: Share) -> _Ends:
-        """And of what the tasks of a share read."""
+        """Return `needed` with the bricks of aligned operands that a share reads."""
         needed = dict(needed)
         for read in operator.aligned:
             for piece in self.pieces.get(read, ()):
@@ -173,16 +178,14 @@ class _Writer:
         return needed
 
 
-_Clock: TypeAlias = list[int]  # by unit, the step of it that is over
-_End: TypeAlias = tuple[int, _Clock]  # of a brick: its step, and what its unit knows of others
+_Clock: TypeAlias = list[int]  # by unit, its last completed step
+_End: TypeAlias = tuple[int, _Clock]  # of a brick: its step, and its unit's clock
 _Ends: TypeAlias = dict[int, _End]  # by unit
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A share, the tasks with which its bricks begin, how many steps its unit had done before it,
-    and what that knew of others.
-    """
+    """A share with the first tasks of its bricks, its unit's steps before it, and its clock."""
 
     share: Share
     cuts: list[int]
@@ -190,7 +193,7 @@ class _Piece:
     clock: _Clock
 
     def end(self, reader: Share) -> _End | None:
-        """Of the last brick that has tasks of the same numbers, if any has."""
+        """Return the end of the last brick with tasks of the same numbers; None without one."""
         first, last = max(self.share.first, reader.first), min(self.share.last, reader.last)
         if first >= last:
             return None
@@ -203,34 +206,34 @@ def _add(ends: _Ends, unit: int, end: _End) -> None:
 
 
 class _Waiting:
-    """What units wait for, and what they know then.
+    """Waits of units, and their clocks afterwards.
 
-    No unit knows the last step of another before that is over: where one brick implies another, the
-    clock of the one has it. So the greatest of all clocks tells which waits are left, and each list
-    of steps is looked at once, however many units share it.
+    No unit knows the last step of another before that step is over: where one brick implies
+    another, its clock includes it. So the maximum of all clocks tells which waits are needed, and
+    each list of steps is visited once, however many units share it.
     """
 
     def __init__(self, needed: _Ends) -> None:
         clocks = list({id(clock): clock for _, clock in needed.values()}.values())
-        known = list(map(max, *clocks)) if len(clocks) > 1 else [*clocks[0]] if clocks else []
-        self.waits = [Wait(u, step) for u, (step, _) in needed.items() if known[u] < step]
+        merged = list(map(max, *clocks)) if len(clocks) > 1 else [*clocks[0]] if clocks else []
+        self.waits = [Wait(u, step) for u, (step, _) in needed.items() if merged[u] < step]
         for unit, (step, _) in needed.items():
-            known[unit] = max(known[unit], step)
-        self.known = known
-        self._of: dict[int, tuple[_Clock, _Clock]] = {}  # by the identity of the first of them
+            merged[unit] = max(merged[unit], step)
+        self.clock = merged
+        self._of: dict[int, tuple[_Clock, _Clock]] = {}  # by the identity of the first clock
         self._left: dict[int, tuple[list[Wait], dict[int, int]]] = {}
 
     def after(self, clock: _Clock) -> _Clock:
-        """What units with a clock know when they have waited: the same list for all of them."""
-        if not self.known:
+        """Return the clock after the waits; units with the same clock share the result."""
+        if not self.clock:
             return clock
         if id(clock) not in self._of:
-            merged = list(map(max, clock, self.known))
+            merged = list(map(max, clock, self.clock))
             self._of[id(clock)] = clock, clock if merged == clock else merged
         return self._of[id(clock)][1]
 
     def of(self, unit: int, clock: _Clock) -> list[Wait]:
-        """The waits of a unit with a clock: not for itself, and for nothing that it knows."""
+        """Return the waits of a unit with a clock, without itself and the steps it knows."""
         if id(clock) not in self._left:
             left = [wait for wait in self.waits if wait.step > clock[wait.unit]]
             self._left[id(clock)] = left, {wait.unit: n for n, wait in enumerate(left)}
@@ -239,33 +242,36 @@ class _Waiting:
         return left if at is None else left[:at] + left[at + 1 :]
 
 
-class _Least:
-    """What every one of some units knows, of lists that many of them share."""
+class _MinimumClock:
+    """Elementwise minimum of the clocks of units, many of which share a list."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[_Clock, dict[int, int]]] = {}
+        self._by_identity: dict[int, tuple[_Clock, dict[int, int]]] = {}
 
     def add(self, clock: _Clock, unit: int, step: int) -> None:
-        """One more unit, which has done so many steps."""
-        _, steps = self._found.setdefault(id(clock), (clock, {}))
+        """Add a unit with its clock and its completed steps."""
+        _, steps = self._by_identity.setdefault(id(clock), (clock, {}))
         if len(steps) < 2:
             steps.setdefault(unit, step)
 
     @property
     def clocks(self) -> list[_Clock]:
-        """Lists whose least is that: a unit that alone has a list knows its own steps as well."""
-        found = []
-        for clock, steps in self._found.values():
+        """The lists to take the minimum of.
+
+        A unit with a list of its own also knows its own steps.
+        """
+        clocks = []
+        for clock, steps in self._by_identity.values():
             if len(steps) == 1:
                 ((unit, step),) = steps.items()
                 clock = [*clock]
                 clock[unit] = step
-            found.append(clock)
-        return found
+            clocks.append(clock)
+        return clocks
 
 
-def awaited(units: Sequence[Sequence[Instruction]]) -> list[set[int]]:
-    """For each unit the steps that some unit waits for: the others need not be shown."""
+def awaited_steps(units: Sequence[Sequence[Instruction]]) -> list[set[int]]:
+    """Return for each unit the steps that some unit waits for; only these need a flag."""
     steps: list[set[int]] = [set() for _ in units]
     for rows in units:
         for row in rows:

@@ -1,4 +1,4 @@
-"""Relax (Lai et al., ASPLOS 2025): symbolic shapes deduced forward, operators made loop nests.
+"""Relax (Lai et al., ASPLOS 2025): deduction of symbolic shapes, and lowering to loop nests.
 
 The paper's nouns here: annotation deduction (`deduce`), first-class symbolic shape, `match_cast`,
 cross-level call, partial lowering (`legalize`), library dispatch (`Dispatch`), analysis feedback

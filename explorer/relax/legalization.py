@@ -1,4 +1,4 @@
-"""Legalisation: every operator becomes loop-level kernels, views, or a marked library call.
+"""Legalisation of operators to loop-level kernels, views, or marked library calls.
 
 y: float32[n, 64] = Relu(x)   ->   y: float32[n, 64] = kernel relu(x)    y[i, j] = max(x[i, j], 0)
 """
@@ -19,8 +19,8 @@ from explorer.ops.site import Site
 from explorer.ops.widening import lower
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
-from explorer.passes.rewrite_trace import matched
-from explorer.relax.deduction.known import is_known
+from explorer.passes.rewrite_trace import record_match
+from explorer.relax.deduction.knowledge import is_known
 from explorer.relax.deduction.library import last_resort
 from explorer.relax.deduction.run_time import depends_on_symbols
 
@@ -33,23 +33,26 @@ class Legalize:
     unroll: int = UNROLL
 
     def __call__(self, program: Program) -> Program:
-        """After: no graph operator is left; constants that nothing reads are gone."""
+        """Lower every graph operator.
+
+        After: no graph operator is left, and neither are constants that nothing reads.
+        """
         constants = dict(program.constants)
         names = {f.name for f in program.functions}
         functions: list[Function] = []
         bodies: list[Function] = []
         for function in program.functions:
-            found = _Function(program, function, constants, names, self.unroll)
-            functions.append(found.legalized())
-            bodies += found.bodies
+            legalizer = _Function(program, function, constants, names, self.unroll)
+            functions.append(legalizer.legalized())
+            bodies += legalizer.bodies
         functions += bodies
         read = {v.name for f in functions for v in f.outputs}
         read.update(v.name for f in functions for b in f.body for v in b.reads)
-        kept = {n: c for n, c in constants.items() if n in read}
+        live_constants = {n: c for n, c in constants.items() if n in read}
         return replace(
             program,
             functions=tuple(functions),
-            constants=kept,
+            constants=live_constants,
             stage=max(program.stage, Stage.LEGALIZED),
         )
 
@@ -78,11 +81,14 @@ class _Function:
         body: list[Binding] = []
         for binding in self.function.body:
             if isinstance(binding.expr, OpCall):
-                made = self.operator(binding, binding.expr)
-                body += made
+                lowered = self.operator(binding, binding.expr)
+                body += lowered
                 record = RECORDS.get(binding.expr.op)
-                matched(
-                    record.lower if record else legalize, (binding,), tuple(made), binding.expr.op
+                record_match(
+                    record.lower if record else legalize,
+                    (binding,),
+                    tuple(lowered),
+                    binding.expr.op,
                 )
             else:
                 body.append(binding)
@@ -91,13 +97,15 @@ class _Function:
     def operator(self, binding: Binding, call: OpCall) -> list[Binding]:
         read, args = self.read, call.args
         where = min(binding.origin, default=binding.vars[0].name)
-        known = all(map(is_known, (*binding.reads, *(v for v in binding.vars if v.name in read))))
+        has_shapes = all(
+            map(is_known, (*binding.reads, *(v for v in binding.vars if v.name in read)))
+        )
         env = self.program.env
         site = Site(call.op, where, args, dict(call.attrs), env, (), len(binding.vars))
         low = self.lowering(binding, site)
         record = RECORDS.get(call.op)
         try:
-            if record is None or not known or not all(map(_has_kernels, binding.reads)):
+            if record is None or not has_shapes or not all(map(_has_kernels, binding.reads)):
                 return _library(site, binding, call)
             with in_rule(site):
                 lower(record, low)
@@ -111,7 +119,7 @@ class _Function:
         return Lowering(site, binding.vars, binding.origin, self.constants, read, self.unroll)
 
     def with_bodies(self, low: Lowering) -> list[Binding]:
-        """What an operator became; the bodies of its loops get names that no function has."""
+        """Return the lowered bindings; their loop bodies get names that no function has."""
         named = {f.name: fresh(f.name, self.names) for f in low.functions}
         self.bodies += [replace(f, name=named[f.name]) for f in low.functions]
         self.names.update(named.values())
@@ -124,7 +132,7 @@ class _Function:
 
 
 def _library(site: Site, binding: Binding, call: OpCall) -> list[Binding]:
-    """The operator as a library call of last resort."""
+    """Return the operator as a library call of last resort."""
     if any(map(depends_on_symbols, site.attrs.values())):
         site.unsupported("it has no kernel rule, and no library call takes symbolic extents")
     return [Binding(binding.vars, last_resort(call), binding.origin)]

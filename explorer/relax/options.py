@@ -1,4 +1,4 @@
-"""What Relax's cross-level part may be told."""
+"""Options of Relax's cross-level passes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from explorer.passes.pipeline.ranges import Rows, Switch, check, option
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All of it is off by default.
+    """Options that are all off by default.
 
     fuse      FuseOps by pattern kind instead of Welder's grouping: the named baseline
     dispatch  libraries, or functions of them, that take the operators they know, tried in order:
@@ -26,4 +26,5 @@ class Options:
     lift: bool = option(False, Switch(), "long sums are split, partial sums become values")
 
     def __post_init__(self) -> None:
+        """Check the values."""
         check("relax", self)

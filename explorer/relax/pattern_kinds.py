@@ -1,7 +1,6 @@
-"""Analysis feedback (Relax, section 3.3): how a kernel maps its inputs to its output, read off its
-index maps alone.
+"""Analysis feedback (Relax, section 3.3): pattern kinds of kernels from their index maps alone.
 
-No operator is known by name; a block of the paper is a compute of ours. Axes that run once do not
+No operator is identified by name; a block of the paper is a compute here. Axes of extent 1 do not
 count.
 """
 
@@ -26,7 +25,10 @@ from explorer.ir.shapes.dims import Shape
 
 
 class PatternKind(IntEnum):
-    """From what fuses most to what fuses least; a kernel has the greatest of its computes'."""
+    """Pattern kinds, from what fuses most to what fuses least.
+
+    A kernel has the greatest kind of its computes.
+    """
 
     ELEMENTWISE = 0
     BROADCAST = 1
@@ -38,7 +40,7 @@ class PatternKind(IntEnum):
 
     @property
     def word(self) -> str:
-        """The kind as the paper writes it."""
+        """The kind as the paper spells it."""
         return _WORDS[self]
 
 
@@ -55,9 +57,9 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class LoadEvidence:
-    """One load beside the store of its compute; `kind` is None where no map is one-to-one.
+    """One load compared with the store of its compute; `kind` is None if no map is one-to-one.
 
-    `moves` says that a producer of this tensor could be computed in place of the load.
+    `moves` is True if a producer of this tensor could be computed in place of the load.
     """
 
     compute: str
@@ -69,8 +71,9 @@ class LoadEvidence:
 
 @dataclass(frozen=True, slots=True)
 class KindFinding:
-    """The kind of a kernel, the loads that it was read off, each step of the reasoning, and the
-    sentence of the step that decided.
+    """The kind of a kernel, with its evidence.
+
+    `loads` are the loads it was derived from, `steps` the reasoning, `why` the deciding sentence.
     """
 
     kind: PatternKind
@@ -79,20 +82,20 @@ class KindFinding:
     why: str = ""
 
     def loads_of(self, tensor: str) -> tuple[LoadEvidence, ...]:
-        """The loads of one tensor."""
+        """Return the loads of one tensor."""
         return tuple(load for load in self.loads if load.tensor == tensor)
 
 
 def kinds(program: Program) -> dict[str, KindFinding]:
-    """The kind of every kernel call of a program, by the value that it binds."""
-    found: dict[str, KindFinding] = {}
+    """Return the kind of every kernel call of a program, by the value that it binds."""
+    kind_by_value: dict[str, KindFinding] = {}
     for binding in program.kernel_calls:
-        found[binding.name] = pattern_kind(binding.kernel_call.kernel)
-    return found
+        kind_by_value[binding.name] = pattern_kind(binding.kernel_call.kernel)
+    return kind_by_value
 
 
 def pattern_kind(kernel: Kernel) -> KindFinding:
-    """The kind of a kernel, from its index maps alone."""
+    """Return the kind of a kernel, from its index maps alone."""
     loads = tuple(evidence for c in kernel.computes for evidence in _evidence(kernel, c))
     if not kernel.computes:
         nothing = "nothing is stored"
@@ -109,7 +112,7 @@ def pattern_kind(kernel: Kernel) -> KindFinding:
 
 
 def _with_block(kernel: Kernel, c: Compute, so_far: PatternKind) -> tuple[PatternKind, str]:
-    """The kind after one more compute, and why."""
+    """Return the kind after one more compute, and the reason."""
     opaque = _opaque(kernel, c)
     if opaque:
         return PatternKind.OPAQUE, opaque
@@ -134,20 +137,20 @@ def _opaque(kernel: Kernel, c: Compute) -> str:
     if len(kernel.outputs) > 1:
         return f"it writes {len(kernel.outputs)} tensors"
     for _, taken in kernel.updates:
-        return f"it is written over {taken!r}"
+        return f"it overwrites {taken!r}"
     return ""
 
 
 def _pairs(loads: tuple[LoadEvidence, ...]) -> tuple[PatternKind, str]:
-    """The kind of a compute that reduces nothing."""
+    """Return the kind of a compute without a reduction."""
     worst = max((k.kind for k in loads if k.kind is not None), default=PatternKind.ELEMENTWISE)
     stray = next((k for k in loads if k.kind is None), None)
     if stray is not None:
         return PatternKind.OPAQUE, f"{stray.tensor}: {stray.sentence}"
     if not loads:
         return PatternKind.ELEMENTWISE, "nothing is loaded"
-    whole = any(k.kind is PatternKind.ELEMENTWISE for k in loads)
-    if worst is PatternKind.BROADCAST and whole:
+    has_elementwise = any(k.kind is PatternKind.ELEMENTWISE for k in loads)
+    if worst is PatternKind.BROADCAST and has_elementwise:
         return (
             PatternKind.ELEMENTWISE,
             "one load has all indices equal, the others a subset of them in order",
@@ -174,7 +177,7 @@ def _reduction(c: Compute) -> tuple[PatternKind, str]:
 
 
 def _product(c: Compute) -> str:
-    """Why a sum of products lets its operands be reused; empty where it does not."""
+    """Return why a sum of products reuses its operands, or "" if it does not."""
     expr = _without_casts(c.expr)
     if c.combiner != "sum" or not isinstance(expr, Apply) or expr.op != "mul":
         return ""
@@ -186,7 +189,7 @@ def _product(c: Compute) -> str:
     if not all(absent):
         return ""
     return (
-        f"a sum of products: {a.tensor} is used again along {', '.join(absent[0])}, "
+        f"a sum of products: {a.tensor} is reused along {', '.join(absent[0])}, "
         f"{b.tensor} along {', '.join(absent[1])}"
     )
 
@@ -198,38 +201,38 @@ def _without_casts(expr: Expr) -> Expr:
 
 
 def _evidence(kernel: Kernel, c: Compute) -> tuple[LoadEvidence, ...]:
-    """Each different load of a compute beside its store."""
+    """Return the evidence of each distinct load of a compute."""
     ones = {a.name: Affine() for a in (*c.axes, *c.reduce) if a.extent == 1}
     store = _moving(tuple(i.substitute(ones) for i in c.target), kernel.shape(c.out))
     own = {a.name for a in c.axes} - ones.keys()
-    found: list[LoadEvidence] = []
+    evidence: list[LoadEvidence] = []
     for read in dict.fromkeys(reads(c.expr)):
         index = tuple(substitute_index(i, ones) for i in read.index)
         place = _moving(index, kernel.shape(read.tensor))
-        found.append(_load(c, replace(read, index=index), store, place, own))
-    return tuple(found)
+        evidence.append(_load(c, replace(read, index=index), store, place, own))
+    return tuple(evidence)
 
 
 def _load(
-    c: Compute, read: Read, store: tuple[object, ...], place: tuple[object, ...], own: set[str]
+    c: Compute, read: Read, store: tuple[object, ...], load_index: tuple[object, ...], own: set[str]
 ) -> LoadEvidence:
-    def says(kind: PatternKind | None, sentence: str, moves: bool = True) -> LoadEvidence:
+    def evidence_of(kind: PatternKind | None, sentence: str, moves: bool = True) -> LoadEvidence:
         return LoadEvidence(c.out, read.tensor, kind, sentence, moves)
 
     used = _read_variables(read)
     over = ", ".join(a.name for a in c.reduce if a.name in used)
     if not _is_plain(read):
         where = "past its border" if read.fill is not None else "at indices that are data"
-        return says(None if over else PatternKind.INJECTIVE, f"it is read {where}", False)
+        return evidence_of(None if over else PatternKind.INJECTIVE, f"it is read {where}", False)
     if over:
-        return says(None, f"indices run over the reduced {over}")
-    if store == place:
-        return says(PatternKind.ELEMENTWISE, "all indices equal")
-    if _is_subsequence(place, store):
-        return says(PatternKind.BROADCAST, "a subset of the store's indices, in order")
+        return evidence_of(None, f"indices run over the reduced {over}")
+    if store == load_index:
+        return evidence_of(PatternKind.ELEMENTWISE, "all indices equal")
+    if _is_subsequence(load_index, store):
+        return evidence_of(PatternKind.BROADCAST, "a subset of the store's indices, in order")
     if used <= own:
-        return says(PatternKind.INJECTIVE, "indices depend on the store's axes alone")
-    return says(None, f"indices depend on {', '.join(sorted(used - own))}, which store none")
+        return evidence_of(PatternKind.INJECTIVE, "indices depend on the store's axes alone")
+    return evidence_of(None, f"indices depend on {', '.join(sorted(used - own))}, which store none")
 
 
 def _is_plain(read: Read) -> bool:
@@ -237,13 +240,13 @@ def _is_plain(read: Read) -> bool:
 
 
 def _moving(index: tuple[object, ...], shape: Shape) -> tuple[object, ...]:
-    """The indices but for the zeros of dims of extent 1."""
+    """Return the indices without the zeros of dims of extent 1."""
     return tuple(i for i, n in zip(index, shape, strict=True) if n != 1 or i != Affine())
 
 
 def _is_subsequence(few: tuple[object, ...], many: tuple[object, ...]) -> bool:
-    rest = iter(many)
-    return all(any(x == y for y in rest) for x in few)
+    remaining = iter(many)
+    return all(any(x == y for y in remaining) for x in few)
 
 
 def _read_variables(read: Read) -> frozenset[str]:
@@ -251,7 +254,7 @@ def _read_variables(read: Read) -> frozenset[str]:
 
 
 def _variables(index: Affine | Expr) -> frozenset[str]:
-    """The axes that an index depends on, through the data that it loads too."""
+    """Return the axes that an index depends on, also through data that it loads."""
     match index:
         case Affine():
             return index.variables

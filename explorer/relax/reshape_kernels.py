@@ -1,4 +1,4 @@
-"""Which kernels are reshapes, by their index maps: a view without a copy does what they do."""
+"""Kernels that are reshapes by their index maps; a view without a copy replaces them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from explorer.relax.fusion.graph import pinned
 
 @compiler_pass("reshape-views", paper="Relax, ASPLOS 2025, section 4.3: reshapes share storage")
 def name_reshapes(program: Program) -> Program:
-    """After: no kernel only names bytes anew. `y[i] = x[i//4, i%4]` becomes a view of x."""
+    """Replace reshape kernels by views.
+
+    After: no kernel only renames bytes. `y[i] = x[i//4, i%4]` becomes a view of x.
+    """
     for function in program.functions:
-        kept = pinned(function)
+        pinned_values = pinned(function)
         body = tuple(
-            b if kept.keys() & {v.name for v in b.vars} else _as_view(b) for b in function.body
+            b if pinned_values.keys() & {v.name for v in b.vars} else _as_view(b)
+            for b in function.body
         )
         program = program.with_function(replace(function, body=body))
     return program
@@ -35,7 +39,7 @@ def _as_view(binding: Binding) -> Binding:
 
 
 def is_reshape(kernel: Kernel) -> bool:
-    """Whether a kernel only names the same bytes anew, so that a view does its work.
+    """Return True if a kernel copies without moving bytes, so that a view can replace it.
 
     The flattened index that it loads from is the flattened index that it stores to.
     """
@@ -56,32 +60,32 @@ def is_reshape(kernel: Kernel) -> bool:
 def _flat(
     index: tuple[Affine | Expr, ...], shape: Shape, axes: dict[str, sympy.Expr]
 ) -> sympy.Expr | None:
-    """The place in row-major memory; None where it is none of whole numbers and axes."""
+    """Return the row-major position, or None if an index is not of integers and axes."""
     total = sympy.Integer(0)
     for entry, extent in zip(index, shape, strict=True):
-        value = _whole(entry, axes)
+        value = _as_integer(entry, axes)
         if value is None:
             return None
         total = total * extent + value
     return total
 
 
-def _whole(index: Affine | Expr, axes: dict[str, sympy.Expr]) -> sympy.Expr | None:
+def _as_integer(index: Affine | Expr, axes: dict[str, sympy.Expr]) -> sympy.Expr | None:
     match index:
         case Affine():
             return sum((axes[n] * f for n, f in index.terms), sympy.sympify(index.const))
         case IndexValue(inner):
-            return _whole(inner, axes)
+            return _as_integer(inner, axes)
         case Const(value, _) if isinstance(value, (int, sympy.Expr)):
             return sympy.sympify(value)
         case Apply(("floordiv" | "mod") as op, (left, right)):
-            a, b = _whole(left, axes), _whole(right, axes)
+            a, b = _as_integer(left, axes), _as_integer(right, axes)
             if a is None or b is None or b == 0:
                 return None
-            whole = sympy.floor(a / b)
-            return whole if op == "floordiv" else a - b * whole
+            floored = sympy.floor(a / b)
+            return floored if op == "floordiv" else a - b * floored
         case Apply(("add" | "sub" | "mul") as op, (left, right)):
-            a, b = _whole(left, axes), _whole(right, axes)
+            a, b = _as_integer(left, axes), _as_integer(right, axes)
             if a is None or b is None:
                 return None
             return a + b if op == "add" else a - b if op == "sub" else a * b

@@ -1,3 +1,3 @@
-"""Whose code works out the tiles that are kept on disk: after a change of it they count no more."""
+"""Source folders hashed into the key of the tiling cache."""
 
 FOLDERS = ("roller", "tile", "cost", "passes", "ir", "ops")

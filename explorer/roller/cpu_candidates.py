@@ -1,5 +1,6 @@
-"""Tilings of a CPU kernel from constructed rTiles: the tile of a core's last cache is the task, the
-tile in registers the micro-kernel (Roller, section 3).
+"""Tilings of a CPU kernel from constructed rTiles (Roller, section 3).
+
+The tile of a core's last cache is the task, the tile in registers the micro-kernel.
 """
 
 from __future__ import annotations
@@ -27,33 +28,34 @@ from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.shrink import finer
 from explorer.roller.policy import SHOWN_CANDIDATES, tile_candidates, weighed_cuts
 from explorer.roller.tiles.cuts import Cut
-from explorer.roller.tiles.inside import Inside, register_tiles
+from explorer.roller.tiles.inside import ContractionInTile, register_tiles
 from explorer.roller.tiles.order import AS_GOOD_RATIO, in_order
 from explorer.roller.tiles.reduction_safe_cuts import unrepeated
 from explorer.roller.tiles.walks import cut_by, shared_axes, tile_of
 from explorer.roller.tiles.weigh import scored
-from explorer.tile.lowering.lower import sums_of, tensor_contraction
+from explorer.tile.lowering.lower import tensor_contraction, with_sum_lanes
 
-GROWN_RESULTS, EACH_RESULTS = 30, 10  # weighed; of one register tile: bounds on search time, chosen
+GROWN_RESULTS, EACH_RESULTS = 30, 10  # weighed; per register tile: bounds on search time, chosen
 FEW_TILINGS = 8  # a product whose operand is packed once for each row of tiles wants more; chosen
 PARTS = (1, 2, 4)
-FEW_REGISTER_TILES = 2  # that blocks of an image are weighed with: a bound on search time, chosen
+FEW_REGISTER_TILES = 2  # tried with blocks of an image: a bound on search time, chosen
 BLOCK_ROWS, BLOCK_COLUMNS = (4, 8, 16, 32), (12, 16, 26, 32, 64, 128)  # 26 and 2 more: 2 x 14
-WEIGHED_COMPUTES, LEAST_RESULTS = 200, 8  # in all, of large kernels: bounds on search time, chosen
+WEIGHED_COMPUTES, LEAST_RESULTS = 200, 8  # of large kernels: bounds on search time, chosen
 
 
-def constructed(
+def cpu_candidates(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN_CANDIDATES
 ) -> Iterator[Candidate[Tiling]]:
-    """The tilings that construction finds for a kernel in normal form, best by the model first;
-    where it finds few, or none that is legal, what `tile_candidates` finds is weighed too.
+    """Yield the tilings that construction finds for a kernel in normal form, best first.
+
+    If it finds few, or none that is legal, those of `tile_candidates` are weighed too.
     """
-    inside = Inside.of(kernel, device, sizes)
+    inside = ContractionInTile.of(kernel, device, sizes)
     tiled = tuple(_tilings(kernel, device, sizes))
     grown = (
         *tiled,
         *_packed_once(kernel, inside, tiled),
-        *_less_wasted(kernel, inside, tiled),
+        *_fewest_cycles(kernel, inside, tiled),
         *_unrepeated(kernel, inside),
     )
 
@@ -74,30 +76,31 @@ def constructed(
         fewer = weigh(_fewer_tasks(kernel, device, sizes))
         better = (c for c in fewer if AS_GOOD_RATIO * c.cost_us < best.cost_us)
         weighed += [c for c in better if tasks(kernel, c.value, sizes) < most]
-    found = in_order(weighed, kernel, device, env, sizes, top_k)
-    first = next(found, None)
+    ordered = in_order(weighed, kernel, device, env, sizes, top_k)
+    first = next(ordered, None)
     if first is None or first.refused:
         yield from tile_candidates(kernel, device, env, sizes, top_k)
     else:
-        yield from chain((first,), found)
+        yield from chain((first,), ordered)
 
 
 def _packed_once(
-    kernel: Kernel, inside: Inside, tiled: Iterable[tuple[Cut, Micro]]
+    kernel: Kernel, inside: ContractionInTile, tiled: Iterable[tuple[Cut, Micro]]
 ) -> Iterator[tuple[Cut, Micro]]:
-    """The cuts with more rows of a product in one task, up to all, where it copies a value into
-    panels that lies otherwise, as filters that are learnt: each part of the rows copies them again,
-    which construction does not see.
+    """Yield cuts with more rows of a product in one task, up to all rows.
+
+    They matter if a task packs an operand that is not laid out in panels, as learnt filters: each
+    part of the rows packs it again, which construction does not model.
     """
     main = inside.shape.main
     if main is None:
         return
-    number, found = main
+    number, match = main
     facts = next((f for f in structure(kernel, inside.device).facts if f.number == number), None)
     if facts is None or not facts.packs or facts.dense_columns or facts.dense_depth:
         return
-    walks = cut_by(kernel, number, found)
-    rows = {walks[a.name][0]: a for a in found.rows if a.name in walks}
+    walks = cut_by(kernel, number, match)
+    rows = {walks[a.name][0]: a for a in match.rows if a.name in walks}
     for cut, micro in tiled:
         sizes = dict(cut)
         for name in (n for n, _ in cut if n in rows):
@@ -110,21 +113,22 @@ def _packed_once(
                 yield tuple(sizes.items()), micro
 
 
-def _less_wasted(
-    kernel: Kernel, inside: Inside, tiled: Iterable[tuple[Cut, Micro]]
+def _fewest_cycles(
+    kernel: Kernel, inside: ContractionInTile, tiled: Iterable[tuple[Cut, Micro]]
 ) -> Iterator[tuple[Cut, Micro]]:
-    """The cuts of a matrix product for the register tile that needs the fewest cycles, where
-    construction, which looks for reuse, has others: one that divides the rows leaves no part over.
+    """Yield cuts of a matrix product for the register tile that needs the fewest cycles.
+
+    Construction looks for reuse and may have others: one that divides the rows leaves no remainder.
     """
-    main, own = inside.shape.main, sums_of(kernel, inside.device)
+    main, own = inside.shape.main, with_sum_lanes(kernel, inside.device)
     if main is None or len(kernel.computes) > 2:
         return
-    found, sizes = main[1], inside.sizes
-    rows = [a for a in found.rows if evaluate_dim(a.extent, sizes) > 1]
+    match, sizes = main[1], inside.sizes
+    rows = [a for a in match.rows if evaluate_dim(a.extent, sizes) > 1]
     if len(rows) != 1:
         return
-    depth = prod(evaluate_dim(a.extent, sizes) for a in found.depth)
-    columns = max(1, evaluate_dim(found.column.extent, sizes))
+    depth = prod(evaluate_dim(a.extent, sizes) for a in match.depth)
+    columns = max(1, evaluate_dim(match.column.extent, sizes))
     count = evaluate_dim(rows[0].extent, sizes)
 
     def cycles(m: Micro) -> float:
@@ -133,11 +137,11 @@ def _less_wasted(
     best = min(register_tiles(own), key=cycles)
     if cycles(best) * AS_GOOD_RATIO > min((cycles(m) for _, m in tiled), default=0.0):
         return
-    walks = cut_by(kernel, main[0], found)
+    walks = cut_by(kernel, main[0], match)
     steps = {}
     for axis, extent, step in (
         (rows[0], count, best.rows),
-        (found.column, columns, best.columns),
+        (match.column, columns, best.columns),
     ):
         if walks.get(axis.name, ("", 0))[1] == 1:
             steps[walks[axis.name][0]] = (extent, step)
@@ -146,13 +150,13 @@ def _less_wasted(
 
 
 def _even(size: int, extent: int, step: int) -> int:
-    """Equal shares of an extent, as many as tiles of a size, of whole steps."""
+    """Return equal shares of an extent, as many as tiles of a size, in multiples of a step."""
     share = -(-extent // -(-extent // size))
     return -(-share // step) * step
 
 
-def _unrepeated(kernel: Kernel, inside: Inside) -> Iterator[tuple[Cut, Micro]]:
-    """Cuts of kernels without products that sum nothing twice."""
+def _unrepeated(kernel: Kernel, inside: ContractionInTile) -> Iterator[tuple[Cut, Micro]]:
+    """Yield cuts of kernels without products that repeat no reduction."""
     if inside.shape.main is None:
         for cut in unrepeated(kernel, inside.shape, inside.device):
             yield cut, Micro(1, 1, inside.device.lanes)
@@ -169,16 +173,17 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut
 
 
 def _fewer_tasks(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut, Micro]]:
-    """What results were before they were cut finer, so that every unit has work, and on the way:
-    of many units a few may be done first, with tasks that reuse more.
+    """Yield the results before and while they were cut finer to give every unit work.
+
+    On many units a few tasks may finish first if they reuse more.
     """
     grown = _Grown.of(kernel, device, sizes)
     for p in grown.results:
         if p.shrunk_from:
             spatial = range(p.tiles[0].expression.spatial)
-            whole = TiledProgram(p.shrunk_from, p.border)
-            for made in finer(whole, device.units, spatial, KEPT_TILES_ON_CPU):
-                yield _ordered(kernel, grown.cut(made)), grown.micro(made)
+            uncut = TiledProgram(p.shrunk_from, p.border)
+            for finer_program in finer(uncut, device.units, spatial, KEPT_TILES_ON_CPU):
+                yield _ordered(kernel, grown.cut(finer_program)), grown.micro(finer_program)
 
 
 @dataclass(frozen=True)
@@ -195,27 +200,28 @@ class _Grown:
 
     @staticmethod
     def of(kernel: Kernel, device: Device, sizes: Sizes) -> _Grown:
-        c, own = _main(kernel, sizes), sums_of(kernel, device)
-        found = tensor_contraction(kernel, c)
+        """Construct the tiles of a kernel under a binding."""
+        c, own = _main(kernel, sizes), with_sum_lanes(kernel, device)
+        match = tensor_contraction(kernel, c)
         fused = (
             unfused(of_compute(kernel, c, sizes))
-            if found is None
-            else as_matmul(kernel, c, found, sizes)
+            if match is None
+            else as_matmul(kernel, c, match, sizes)
         )
         wanted = max(LEAST_RESULTS, min(GROWN_RESULTS, WEIGHED_COMPUTES // len(kernel.computes)))
-        growth = Growth(top_k=wanted, each=EACH_RESULTS if found else None)
+        growth = Growth(top_k=wanted, each=EACH_RESULTS if match else None)
         return _Grown(
             fused,
             own,
-            cut_by(kernel, kernel.computes.index(c), found),
+            cut_by(kernel, kernel.computes.index(c), match),
             {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes},
             frozenset(a.name for a in c.axes if not isinstance(a.extent, int)),
-            found is not None,
+            match is not None,
             results_of(fused.expression, own, growth),
         )
 
     def cut(self, p: TiledProgram) -> dict[str, int]:
-        """The sizes of the tile along the axes of the output."""
+        """Return the sizes of the tile along the axes of the output."""
         cut: dict[str, int] = {}
         for axis, size in tile_of(self.fused, p, self.extents).items():
             if axis in self.walks and (size < self.extents[axis] or axis in self.symbolic):
@@ -224,7 +230,7 @@ class _Grown:
         return cut
 
     def micro(self, p: TiledProgram) -> Micro:
-        """Its register tile: the columns in vectors, all other axes as rows."""
+        """Return the register tile: the columns in vectors, all other axes as rows."""
         lanes = self.device.lanes
         if not self.sums:
             return Micro(1, 1, lanes)
@@ -233,11 +239,14 @@ class _Grown:
 
 
 def _blocks(kernel: Kernel, sizes: Sizes) -> Iterator[Cut]:
-    """Tiles of an image, rows by columns, where windows reduce what is made inside: of the narrow
-    ones little is done again, and much is kept in cache.
+    """Yield tiles of an image, rows by columns, if windows reduce an internal tensor.
+
+    Narrow ones recompute little, and much stays in cache.
     """
-    made = {c.out for c in kernel.computes}
-    if not any(slides(c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor in made):
+    internal = {c.out for c in kernel.computes}
+    if not any(
+        slides(c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor in internal
+    ):
         return
     last = stores(kernel)[-1]
     shared = shared_axes(kernel)
@@ -252,18 +261,19 @@ def _blocks(kernel: Kernel, sizes: Sizes) -> Iterator[Cut]:
 
 
 def _shares(kernel: Kernel, cut: dict[str, int], device: Device, sizes: Sizes) -> Iterator[Cut]:
-    """The cut; even shares of the outermost axis where it leaves a unit without a task; and, for
-    kernels that keep much in scratch, single steps of it.
+    """Yield the cut, and even shares of the outermost axis if it leaves a unit without a task.
+
+    For kernels that use much scratch memory, single steps of that axis are added.
     """
     last = stores(kernel)[-1]
-    whole = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in last.axes}
-    outer = next((a for a in shared_axes(kernel) if cut.get(a, whole[a]) > 1), None)
-    busy = prod(-(-whole[a] // n) for a, n in cut.items()) >= device.units
+    extents = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in last.axes}
+    outer = next((a for a in shared_axes(kernel) if cut.get(a, extents[a]) > 1), None)
+    busy = prod(-(-extents[a] // n) for a, n in cut.items()) >= device.units
     if outer is None or busy:
         yield _ordered(kernel, cut)
     if outer is None:
         return
-    size = cut.get(outer, whole[outer])
+    size = cut.get(outer, extents[outer])
     if not busy:
         for part in PARTS:
             yield _ordered(kernel, {**cut, outer: -(-size // (device.units * part))})
@@ -273,12 +283,12 @@ def _shares(kernel: Kernel, cut: dict[str, int], device: Device, sizes: Sizes) -
 
 
 def _main(kernel: Kernel, sizes: Sizes) -> Compute:
-    """The heaviest contraction, else the heaviest compute."""
+    """Return the heaviest contraction, else the heaviest compute."""
     sums = [c for c in kernel.computes if tensor_contraction(kernel, c) is not None]
     return heaviest(kernel, sizes, sums)
 
 
 def _ordered(kernel: Kernel, cut: Mapping[str, int]) -> Cut:
-    """Sizes in the order of the output's axes."""
+    """Return sizes in the order of the output's axes."""
     last = stores(kernel)[-1]
     return tuple((a.name, cut[a.name]) for a in last.axes if a.name in cut)

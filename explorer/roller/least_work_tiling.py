@@ -1,5 +1,6 @@
-"""The tile of a kernel that takes the least of all units, beside the one that ends first: which of
-the two runs is the wall's choice (Rammer, section 4.2).
+"""The tiling of a kernel with the least total work, beside the one that finishes first.
+
+Which of the two runs is the wall's choice (Rammer, section 4.2).
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.roller.tiles.order import AS_GOOD_RATIO
 
 
-def efficient(
+def least_work_tiling(
     candidates: Iterable[Candidate[Tiling]], chosen: Candidate[Tiling], device: Device
 ) -> Tiling | None:
-    """The legal tiling whose tasks take least time together; None where that is the chosen one, as
-    good as it, or saves all units together less than a barrier: no code is worth that.
+    """Return the legal tiling whose tasks take the least total time, or None.
+
+    It is None if that is the chosen one, is as good as it, or saves all units together less than a
+    barrier: that is not worth the code.
     """
     legal = [c for c in candidates if not c.refused]
     best = min(legal, key=work_us, default=chosen)
@@ -26,5 +29,5 @@ def efficient(
 
 
 def work_us(candidate: Candidate[Tiling]) -> float:
-    """What the tasks of a tiling take, shared evenly by all units."""
+    """Return the time of all tasks of a tiling, shared evenly by all units."""
     return candidate.cost_us - dict(candidate.terms).get("load imbalance", 0.0)

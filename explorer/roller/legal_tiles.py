@@ -1,4 +1,4 @@
-"""Whether every kernel of a tiled program can be lowered as it is tiled, whoever tiled it."""
+"""A check that every kernel of a tiled program can be lowered, whatever policy tiled it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from explorer.roller.tiles.weigh import refusal
 
 @dataclass(frozen=True, slots=True)
 class LegalTiles:
-    """Of a program: the first rule that a tiling, or on a GPU a thread block, breaks on a device,
-    empty where all keep them.
-    """
+    """A check of a program's tilings, or on a GPU its thread blocks, for one device."""
 
     device: Device
 
     def __call__(self, program: Program) -> str:
-        """The kernel, and the rule with its numbers."""
+        """Return the first rule that a kernel breaks, with its name and the numbers, else ""."""
         problem = self._block_problem if self.device.kind == "gpu" else self._tiling_problem
         for binding in program.kernel_calls:
             call, name = binding.kernel_call, binding.name
             if normalise(call.kernel) != call.kernel:
-                return f"the kernel of {name!r} is not in normal form any more"
+                return f"the kernel of {name!r} is no longer in normal form"
             why = problem(call, name, program.env)
             if why:
                 return why
@@ -43,7 +41,10 @@ class LegalTiles:
         return ""
 
     def _block_problem(self, call: KernelCall, name: str, env: ShapeEnv) -> str:
-        """A kernel without a program for thread blocks needs none."""
+        """Return the rule that a call's thread block breaks.
+
+        A kernel without a tile program for thread blocks needs none.
+        """
         if call.block is None:
             none = why_no_blocks(call.kernel, self.device, env.hints)
             return "" if none else f"{name!r} has no thread block"

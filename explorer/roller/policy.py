@@ -12,21 +12,21 @@ from explorer.ir.patterns.regions import Regions
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.blocks.candidates import block_candidates
 from explorer.roller.tiles.cuts import Cut, cuts, shape_of
-from explorer.roller.tiles.inside import Inside, fitting_micros
+from explorer.roller.tiles.inside import ContractionInTile, fitting_micros
 from explorer.roller.tiles.order import in_order
 from explorer.roller.tiles.weigh import scored
-from explorer.tile.lowering.lower import sums_of
+from explorer.tile.lowering.lower import with_sum_lanes
 
-SHOWN_CANDIDATES = 24  # legal ones that are kept, best first; chosen
+SHOWN_CANDIDATES = 24  # legal candidates, best first; chosen
 
 
 def candidates(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN_CANDIDATES
 ) -> Iterator[Candidate[Tiling]] | Iterator[Candidate[Block]]:
-    """The tilings of a kernel in normal form, best first, then refused ones with the rule that they
-    break; on a GPU its thread blocks that a wall may take.
+    """Yield the tilings of a kernel in normal form, best first, or on a GPU its thread blocks.
 
-    `sizes` is the binding that is tiled for; a kernel stays right for any other.
+    Refused tilings with the rule that they break follow the legal ones. `sizes` is the binding that
+    is tiled for; a kernel stays correct for any other.
     """
     if device.kind == "gpu":
         return iter(block_candidates(kernel, device, sizes))
@@ -36,13 +36,13 @@ def candidates(
 def tile_candidates(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN_CANDIDATES
 ) -> Iterator[Candidate[Tiling]]:
-    """The tilings of a kernel in normal form as if a processor's, likewise."""
+    """Yield the tilings of a kernel in normal form for a CPU, best first, then refused ones."""
     weighed = weighed_cuts(kernel, device, sizes)
     yield from in_order(weighed, kernel, device, env, sizes, top_k)
 
 
 def weighed_cuts(kernel: Kernel, device: Device, sizes: Sizes) -> list[Candidate[Tiling]]:
-    """Every cut that `candidates` looks at, with its modelled time, legal or not."""
+    """Return every cut that `candidates` considers, with its modelled time, legal or not."""
     return [scored(kernel, t, device, sizes, r) for t, r in _tilings(kernel, device, sizes)]
 
 
@@ -54,8 +54,9 @@ def refined(
     sizes: Sizes,
     top_k: int = SHOWN_CANDIDATES,
 ) -> Iterator[Candidate[Tiling]]:
-    """The tilings of a kernel in normal form whose tile is given, best first: what is left to
-    choose inside of a tile that Welder has chosen.
+    """Yield the tilings of a kernel inside of a given tile, best first.
+
+    Welder has chosen the tile; the kernel is in normal form.
     """
     weighed = weighed_inside(kernel, cut, device, sizes)
     yield from in_order(weighed, kernel, device, env, sizes, top_k)
@@ -64,12 +65,12 @@ def refined(
 def weighed_inside(
     kernel: Kernel, cut: Cut, device: Device, sizes: Sizes
 ) -> list[Candidate[Tiling]]:
-    """The same with their modelled times, legal or not."""
-    found = Inside.of(kernel, device, sizes).choice(cut)
-    if found is None:
+    """Return the tilings inside of a given tile with their modelled times, legal or not."""
+    choice = ContractionInTile.of(kernel, device, sizes).choice(cut)
+    if choice is None:
         return []
-    regions, pack, block = found
-    shape, own = shape_of(kernel, sizes), sums_of(kernel, device)
+    regions, pack, block = choice
+    shape, own = shape_of(kernel, sizes), with_sum_lanes(kernel, device)
     return [
         scored(kernel, Tiling(cut, micro, pack, block), device, sizes, regions)
         for micro in fitting_micros(shape, cut, regions, own, sizes)
@@ -77,10 +78,10 @@ def weighed_inside(
 
 
 def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Tiling, Regions]]:
-    inside, own = Inside.of(kernel, device, sizes), sums_of(kernel, device)
+    inside, own = ContractionInTile.of(kernel, device, sizes), with_sum_lanes(kernel, device)
     for cut in cuts(kernel, inside.shape, device):
-        found = inside.choice(cut)
-        if found is not None:
-            regions, pack, block = found
+        choice = inside.choice(cut)
+        if choice is not None:
+            regions, pack, block = choice
             for micro in fitting_micros(inside.shape, cut, regions, own, sizes):
                 yield Tiling(cut, micro, pack, block), regions

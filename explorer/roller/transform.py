@@ -19,49 +19,51 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline.own_policy import Asked
-from explorer.passes.pipeline.progress import told
+from explorer.passes.pipeline.policy_call import PolicyCall
+from explorer.passes.pipeline.progress import report_progress
 from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
+from explorer.roller.blocks.cached_grids import alone_us
 from explorer.roller.blocks.candidates import block_candidates, weigh_block
-from explorer.roller.blocks.gpu_candidates import comes_cold
-from explorer.roller.blocks.remembered_grids import alone_us
-from explorer.roller.least_work_tiling import efficient
+from explorer.roller.blocks.gpu_candidates import has_cold_constants
+from explorer.roller.cached_tilings import best_tiling, best_tilings
+from explorer.roller.least_work_tiling import least_work_tiling
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
 from explorer.roller.policy import refined, weighed_inside
-from explorer.roller.remembered import best_tiling, best_tilings
 from explorer.roller.tiles.cuts import Cut
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
 from explorer.roller.tiles.weigh import label_of, refusal, weigh
-from explorer.roller.validate_policy import of_blocks, of_tilings, own_candidates
+from explorer.roller.validate_policy import of_blocks, of_tilings, validate_candidates
 from explorer.roller.well_formed import in_numbers
 
-MOST_TILINGS = 10_000  # that can be asked for; chosen
-MOST_MEASURED_TILINGS = 100  # that can be asked for; chosen
+MOST_TILINGS = 10_000  # of a request; chosen
+MOST_MEASURED_TILINGS = 100  # of a request; chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What Roller may be told. `policy` is a name of `POLICIES`, or a function; `pinned` sets
-    tilings by hand: ((binding, tiling), ...), and `blocks`, on the data sheet of a GPU, the thread
-    blocks that the wall else chooses, in the names of the kernel's axes. `measure`: so many of the
-    best candidates by the model are compiled and timed on this machine, and the fastest is taken;
-    0: none. For a GPU both names of a policy construct thread blocks, of which all that a wall may
-    take are kept.
+    """Options of Roller.
+
+    `policy` is a name of `POLICIES`, or a function. `pinned` sets tilings by hand: ((binding,
+    tiling), ...). On the data sheet of a GPU `blocks` sets the thread blocks that the wall else
+    chooses, in the names of the kernel's axes. `measure`: so many of the best candidates by the
+    model are compiled and timed on this machine, and the fastest is taken; 0: none. For a GPU both
+    named policies construct thread blocks, of which all that a wall may take are kept.
     """
 
-    policy: str | Policy = option(DEFAULT, PolicyOf("roller", POLICIES), "how tiles are chosen")
-    top_k: int = option(10, Whole(1, MOST_TILINGS), "tiles that are weighed")
+    policy: str | Policy = option(DEFAULT, PolicyOf("roller", POLICIES), "tiling policy")
+    top_k: int = option(10, Whole(1, MOST_TILINGS), "number of tilings to weigh")
     pinned: tuple[tuple[str, Tiling], ...] = option(
-        (), Rows((str, Tiling), "pairs of a binding and a Tiling"), "tiles set by hand"
+        (), Rows((str, Tiling), "pairs of a binding and a Tiling"), "tilings set by hand"
     )
     blocks: tuple[tuple[str, Block], ...] = option(
         (), Rows((str, Block), "pairs of a binding and a Block"), "thread blocks set by hand"
     )
     measure: int = option(
-        0, Whole(0, MOST_MEASURED_TILINGS), "of the best tiles, so many are timed; 0: none"
+        0, Whole(0, MOST_MEASURED_TILINGS), "number of best tilings to time; 0: none"
     )
 
     def __post_init__(self) -> None:
+        """Check the options; BadOption if one is invalid."""
         check("roller", self)
 
 
@@ -73,15 +75,21 @@ class Roll:
     options: Options = Options()
 
     def __call__(self, program: Program) -> Program:
-        """After: every kernel is in normal form and has a tiling, or on a GPU a thread block."""
+        """Tile all kernels.
+
+        After: every kernel is in normal form and has a tiling, or on a GPU a thread block.
+        """
         return roll(program, self.device, self.options)
 
 
 def roll(program: Program, device: Device, options: Options = Options()) -> Program:
-    """After: every kernel is in normal form and has a tiling, on a GPU a thread block where it has
-    a program for one; its losing candidates stand in the decisions.
+    """Tile all kernels of a program; the losing candidates stand in its decisions.
 
-    Raises BadOption where a pinned tiling, or a thread block, breaks a rule.
+    After: every kernel is in normal form and has a tiling, on a GPU a thread block if it has a tile
+    program for one.
+
+    Raises:
+        BadOption: a pinned tiling, or a thread block, breaks a rule.
     """
     decide: _Tilings | _ThreadBlocks = (
         _ThreadBlocks(program, device, options)
@@ -95,50 +103,58 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
         call = binding.expr
         if not isinstance(call, KernelCall):
             return binding
-        told(f"roll: {binding.name}", next(begun), kernels)
+        report_progress(f"tile (Roller): {binding.name}", next(begun), kernels)
         return replace(
             binding, expr=decide(replace(call, kernel=normalise(call.kernel)), binding.name)
         )
 
     functions = tuple(replace(f, body=tuple(rolled(b) for b in f.body)) for f in program.functions)
-    left = decide.left()
+    left = decide.decisions()
     return replace(program, functions=functions, decisions=left, stage=Stage.ROLLED)
 
 
 class _Tilings:
-    """The tilings of a program's kernels; equal kernels have the same."""
+    """The tilings of a program's kernels; equal kernels share them."""
 
     def __init__(self, program: Program, device: Device, options: Options) -> None:
         self.program, self.device, self.options = program, device, options
         self.pinned, self.blocks = dict(options.pinned), dict(options.blocks)
         self.planned = _planned(program)
-        self.known: dict[tuple[Kernel, Cut], tuple[Candidate[Tiling], ...]] = {}  # canonical names
-        self.made: list[TilingDecision] = []
+        self.cache: dict[tuple[Kernel, Cut], tuple[Candidate[Tiling], ...]] = {}  # canonical names
+        self.decided: list[TilingDecision] = []
 
     def __call__(self, call: KernelCall, name: str) -> KernelCall:
-        """A call in normal form with its tiling."""
+        """Return a call in normal form with its tiling."""
         device, kernel = self.device, call.kernel
         if name in self.blocks:
             what = f"{name} has no thread blocks on {device.name}"
             raise BadOption(what, where=name, try_="roller.pinned, or the data sheet of a GPU")
         named, axes = canonical(kernel)
         cut = tuple((axes[a], n) for a, n in self.planned.get(name, ()) if a in axes)
-        if (named, cut) not in self.known:
+        if (named, cut) not in self.cache:
             env = self.program.env
-            self.known[named, cut] = _found(named, name, device, env, self.options, cut)
-        found = _under_names(self.known[named, cut], {new: old for old, new in axes.items()})
+            self.cache[named, cut] = _candidates_of(named, name, device, env, self.options, cut)
+        ranked_by_model = _under_names(
+            self.cache[named, cut], {new: old for old, new in axes.items()}
+        )
         by_hand = name in self.pinned
         chosen = (
-            _pinned(kernel, name, self.pinned[name], device, self.program) if by_hand else found[0]
+            _pinned(kernel, name, self.pinned[name], device, self.program)
+            if by_hand
+            else ranked_by_model[0]
         )
-        ranked = (chosen, *(c for c in found if c.value != chosen.value)) if by_hand else found
-        other = None if by_hand else efficient(found, chosen, device)
-        self.made.append(TilingDecision(name, chosen.value, ranked, by_hand, efficient=other))
+        ranked = (
+            (chosen, *(c for c in ranked_by_model if c.value != chosen.value))
+            if by_hand
+            else ranked_by_model
+        )
+        other = None if by_hand else least_work_tiling(ranked_by_model, chosen, device)
+        self.decided.append(TilingDecision(name, chosen.value, ranked, by_hand, efficient=other))
         return replace(call, tiling=chosen.value, efficient=other, block=None)
 
-    def left(self) -> Decisions:
-        """What was decided."""
-        return replace(self.program.decisions, tilings=tuple(self.made), blocks=())
+    def decisions(self) -> Decisions:
+        """Return the program's decisions with the tilings."""
+        return replace(self.program.decisions, tilings=tuple(self.decided), blocks=())
 
 
 class _ThreadBlocks:
@@ -147,62 +163,67 @@ class _ThreadBlocks:
     def __init__(self, program: Program, device: Device, options: Options) -> None:
         self.program, self.device, self.options = program, device, options
         self.pinned, self.blocks = dict(options.pinned), dict(options.blocks)
-        self.cold = comes_cold(program, device)
-        self.made: list[BlockDecision] = []
+        self.cold = has_cold_constants(program, device)
+        self.decided: list[BlockDecision] = []
 
     def __call__(self, call: KernelCall, name: str) -> KernelCall:
-        """A call in normal form with its thread block, where it has a program for one."""
+        """Return a call in normal form with its thread block, if it has a tile program for one."""
         device, kernel, sizes = self.device, call.kernel, self.program.env.hints
         if name in self.pinned:
             what = f"{name} runs as thread blocks on {device.name}, and has no tiling"
             raise BadOption(what, where=name, try_="roller.blocks, or a processor")
-        found, weighed = self._found(kernel, name)
+        candidates, weighed = self._candidates(kernel, name)
         by_hand = self.blocks.get(name)
         if by_hand is not None:
             mine = weigh_block(kernel, by_hand, device, sizes, self.cold)
             if mine.refused:
                 why = f"the thread block of {name} is not legal: {mine.refused}"
                 raise BadOption(why, where=name)
-            found = (mine, *(c for c in found if c.value != mine.value))
-        if not found:
+            candidates = (mine, *(c for c in candidates if c.value != mine.value))
+        if not candidates:
             return replace(call, tiling=None, efficient=None, block=None)
-        chosen = found[0].value
+        chosen = candidates[0].value
         pinned = by_hand is not None
-        self.made.append(BlockDecision(name, chosen, found, pinned, weighed and not pinned))
+        self.decided.append(BlockDecision(name, chosen, candidates, pinned, weighed and not pinned))
         return replace(call, tiling=None, efficient=None, block=chosen)
 
-    def _found(self, kernel: Kernel, name: str) -> tuple[tuple[Candidate[Block], ...], bool]:
-        """The candidates, and whether they were weighed here: BadPolicy where a policy of the
-        user's own breaks a rule.
+    def _candidates(self, kernel: Kernel, name: str) -> tuple[tuple[Candidate[Block], ...], bool]:
+        """Return the candidates, and True if they were weighed here.
+
+        Raises:
+            BadPolicy: a user's policy breaks a rule.
         """
         env, policy = self.program.env, self.options.policy
-        found = block_candidates(kernel, self.device, env.hints, self.cold)
-        if isinstance(policy, str) or not found:
-            return found, True
-        asked = Asked("Roller", policy, f"the kernel {name!r}")
+        candidates = block_candidates(kernel, self.device, env.hints, self.cold)
+        if isinstance(policy, str) or not candidates:
+            return candidates, True
+        policy_call = PolicyCall("Roller", policy, f"the kernel {name!r}")
         rules = of_blocks(kernel, self.device, env.hints)
         most = self.options.top_k + REFUSED_CANDIDATES
         ask = partial(policy, kernel, self.device, env, env.hints)
-        return own_candidates(asked, ask, rules, most), False
+        return validate_candidates(policy_call, ask, rules, most), False
 
-    def left(self) -> Decisions:
-        """What was decided."""
-        return replace(self.program.decisions, tilings=(), blocks=tuple(self.made))
+    def decisions(self) -> Decisions:
+        """Return the program's decisions with the thread blocks."""
+        return replace(self.program.decisions, tilings=(), blocks=tuple(self.decided))
 
 
 def _planned(program: Program) -> Mapping[str, Cut]:
-    """The tiles that Welder has chosen, by binding: Roller refines inside of these."""
+    """Return the tiles that Welder has chosen, by binding; Roller refines inside of these."""
     graph = program.decisions.tile_graph
     groups = () if graph is None else graph.groups
     return {g.name: g.plan.tile for g in groups if g.plan is not None}
 
 
-def _found(
+def _candidates_of(
     named: Kernel, name: str, device: Device, env: ShapeEnv, options: Options, cut: Cut
 ) -> tuple[Candidate[Tiling], ...]:
-    """Inside of Welder's tile, if there is one and a tiling of it is legal; else the policy's.
+    """Return the candidates inside of Welder's tile, else those of the policy.
 
-    BadPolicy where a policy of the user's own breaks a rule.
+    Welder's tile is used if there is one and a tiling of it is legal.
+
+    Raises:
+        BadPolicy: a user's policy breaks a rule.
     """
     policy, count = options.policy, max(options.top_k, options.measure)
     inside = tuple(refined(named, cut, device, env, env.hints, count)) if cut else ()
@@ -210,50 +231,53 @@ def _found(
         return inside
     if isinstance(policy, str):
         return best_tilings(named, device, env, env.hints, count, policy)
-    asked = Asked("Roller", policy, f"the kernel {name!r}")
+    policy_call = PolicyCall("Roller", policy, f"the kernel {name!r}")
     most = count + REFUSED_CANDIDATES
     rules = of_tilings(named, device, env, env.hints)
-    return own_candidates(asked, partial(policy, named, device, env, env.hints), rules, most)
+    return validate_candidates(
+        policy_call, partial(policy, named, device, env, env.hints), rules, most
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The modelled time of a kernel at its best tiling, on a GPU with the thread blocks that are
-    done first: what Welder weighs merges by.
+    """A price function of kernels for Welder's merges: the modelled time of the best tiling.
+
+    On a GPU it is the time of the thread blocks that finish first.
     """
 
     device: Device
     top_k: int = 10
 
     def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
-        """Microseconds on all units under the hints; infinite where no tiling is legal."""
+        """Return microseconds on all units under the hints; infinite if no tiling is legal."""
         if self.device.kind == "gpu":
             return alone_us(kernel, self.device, env.hints)
-        found = best_tiling(_named(kernel), self.device, env, env.hints, self.top_k)
-        return float("inf") if found is None else found.cost_us
+        best = best_tiling(_named(kernel), self.device, env, env.hints, self.top_k)
+        return float("inf") if best is None else best.cost_us
 
     def tiled(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> float:
-        """The same inside of a given tile, legal or not; the kernel is in normal form."""
-        found = weighed_inside(kernel, cut, self.device, env.hints)
-        return min((c.cost_us for c in found), default=float("inf"))
+        """Return microseconds inside of a given tile, legal or not, for a kernel in normal form."""
+        weighed = weighed_inside(kernel, cut, self.device, env.hints)
+        return min((c.cost_us for c in weighed), default=float("inf"))
 
     def allows(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> str:
-        """Why no tiling inside of a given tile is legal, "" where one is."""
-        found = next(refined(kernel, cut, self.device, env, env.hints, 1), None)
-        return "rows that share cache sets" if found is None else found.refused
+        """Return why no tiling inside of a given tile is legal, "" if one is."""
+        best = next(refined(kernel, cut, self.device, env, env.hints, 1), None)
+        return "rows that share cache sets" if best is None else best.refused
 
 
 @lru_cache(maxsize=1024)
 def _named(kernel: Kernel) -> Kernel:
-    """A kernel in normal form, under canonical names."""
+    """Return a kernel in normal form, under canonical names."""
     return canonical(normalise(kernel))[0]
 
 
 def _under_names(
-    found: tuple[Candidate[Tiling], ...], names: Mapping[str, str]
+    candidates: tuple[Candidate[Tiling], ...], names: Mapping[str, str]
 ) -> tuple[Candidate[Tiling], ...]:
     out = []
-    for c in found:
+    for c in candidates:
         tiling = renamed_tiling(c.value, names)
         out.append(replace(c, value=tiling, label=label_of(tiling)))
     return tuple(out)

@@ -1,4 +1,4 @@
-"""What a policy of the user's own says of a kernel: candidates by all rules, or BadPolicy."""
+"""Validation of a user's policy: its candidates for a kernel, or BadPolicy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
-from explorer.passes.pipeline.own_policy import Asked, a, shown
+from explorer.passes.pipeline.policy_call import PolicyCall, a, shown
 from explorer.roller.blocks.candidates import block_refusal
-from explorer.roller.blocks.possible_block import block_in_numbers, malformed_block
+from explorer.roller.blocks.validate_block import block_in_numbers, malformed_block
 from explorer.roller.tiles.weigh import label_of, refusal
 from explorer.roller.well_formed import in_numbers, malformed
 
@@ -24,8 +24,11 @@ Tile = TypeVar("Tile", bound=Tiling | Block)
 
 @dataclass(frozen=True, slots=True)
 class Rules(Generic[Tile]):
-    """What a policy gives of one kernel: values of `kind`, `none` in the place of one that is none;
-    which rule of form, and which of the device, one breaks; how it is called, and its own numbers.
+    """The rules for a policy's results for one kernel.
+
+    A result has values of `kind`; `none` replaces an invalid one that is shown. The functions
+    return the rule of form, or of the device, that a value breaks, its label, and the value in
+    Python's own numbers.
     """
 
     kind: type[Tile]
@@ -37,13 +40,13 @@ class Rules(Generic[Tile]):
     refuses: str  # the function that weighs one, and refuses it
 
     @property
-    def given(self) -> str:
-        """What is to be given."""
+    def expected(self) -> str:
+        """A description of the expected result."""
         return f"Candidates with a {self.kind.__name__} each, best first"
 
 
 def of_tilings(kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes) -> Rules[Tiling]:
-    """Of a processor."""
+    """Return the rules for tilings of a processor."""
     return Rules(
         Tiling,
         Tiling(),
@@ -56,7 +59,7 @@ def of_tilings(kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes) -> R
 
 
 def of_blocks(kernel: Kernel, device: Device, sizes: Sizes) -> Rules[Block]:
-    """Of a GPU."""
+    """Return the rules for thread blocks of a GPU."""
     return Rules(
         Block,
         Block(),
@@ -68,62 +71,76 @@ def of_blocks(kernel: Kernel, device: Device, sizes: Sizes) -> Rules[Block]:
     )
 
 
-def own_candidates(
-    asked: Asked, ask: Callable[[], object], rules: Rules[Tile], most: int
+def validate_candidates(
+    policy_call: PolicyCall, ask: Callable[[], object], rules: Rules[Tile], most: int
 ) -> tuple[Candidate[Tile], ...]:
-    """The first candidates of a policy, those that it marked as refused last.
+    """Return the first candidates of a policy, those that it marked as refused last.
 
-    Each is a Candidate of a well-formed value; one at least is not marked as refused, and those
-    that are not are legal. No more than `most` are asked for.
+    Each must be a Candidate of a well-formed value. At least one is not marked as refused, and
+    those that are not are legal. No more than `most` are requested.
     """
-    given = asked.taken(ask, most, rules.given)
-    found: tuple[Candidate[Tile], ...] = tuple(_candidate(asked, rules, c) for c in given)
-    legal = [c for c in found if not c.refused]
+    results = policy_call.collect(ask, most, rules.expected)
+    validated: tuple[Candidate[Tile], ...] = tuple(
+        _candidate(policy_call, rules, c) for c in results
+    )
+    legal = [c for c in validated if not c.refused]
     what = rules.kind.__name__.lower()
     for c in legal:
         why = rules.refusal(c.value)
         if why:
-            raise asked.refused(
-                f"gave {rules.label(c.value)} as legal, and it is not: {why}",
+            raise policy_call.refused(
+                f"returned {rules.label(c.value)} as legal, and it is not: {why}",
                 f"a legal {what}",
                 c.label,
                 f"leave it out, or mark it as refused, as {rules.refuses} does",
             )
     if not legal:
-        said = f"its first is refused: {found[0].refused}" if found else "it gave none at all"
-        raise asked.refused(
-            f"gave no {what} that can be taken: {said}", f"one legal {what} at least"
+        reason = (
+            f"the first is refused: {validated[0].refused}"
+            if validated
+            else "it returned no candidates"
         )
-    return (*legal, *(c for c in found if c.refused))
+        raise policy_call.refused(
+            f"returned no legal {what}: {reason}", f"at least one legal {what}"
+        )
+    return (*legal, *(c for c in validated if c.refused))
 
 
-def _candidate(asked: Asked, rules: Rules[Tile], given: Any) -> Candidate[Tile]:
-    """A candidate in which nothing is of another type than it says."""
+def _candidate(policy_call: PolicyCall, rules: Rules[Tile], result: Any) -> Candidate[Tile]:
+    """Return a candidate whose fields have the declared types."""
     kind, what = rules.kind.__name__, rules.kind.__name__.lower()
-    if not isinstance(given, Candidate):
-        raise asked.refused(f"gave {a(given)} among its candidates", rules.given, shown(given))
-    if not (isinstance(given.refused, str) and isinstance(given.label, str)):
-        raise asked.refused(
-            "gave a candidate whose label and refusal are no words", "text", shown(given)
+    if not isinstance(result, Candidate):
+        raise policy_call.refused(
+            f"returned {a(result)} among its candidates, not a Candidate",
+            rules.expected,
+            shown(result),
         )
-    if not isinstance(given.value, rules.kind):
-        raise asked.refused(
-            f"gave a candidate of {a(given.value)}", f"a {kind}", shown(given.value)
+    if not (isinstance(result.refused, str) and isinstance(result.label, str)):
+        raise policy_call.refused(
+            "returned a candidate whose label or refusal is not a str", "str", shown(result)
         )
-    why = rules.malformed(given.value)
-    if why and given.refused:  # not taken, but shown
-        return replace(given, value=rules.none, terms=(), label=given.label or shown(given.value))
+    if not isinstance(result.value, rules.kind):
+        raise policy_call.refused(
+            f"returned a candidate of {a(result.value)}", f"a {kind}", shown(result.value)
+        )
+    why = rules.malformed(result.value)
+    if why and result.refused:  # shown as refused
+        return replace(
+            result, value=rules.none, terms=(), label=result.label or shown(result.value)
+        )
     if why:
-        raise asked.refused(
-            f"gave a {what} that is none: {why}", f"a legal {what}", shown(given.value)
+        raise policy_call.refused(
+            f"returned an invalid {what}: {why}", f"a legal {what}", shown(result.value)
         )
     try:
-        terms = tuple((str(name), float(us)) for name, us in given.terms)
-        sound = all(isinstance(us, Real) and isfinite(us) for _, us in given.terms)
+        terms = tuple((str(name), float(us)) for name, us in result.terms)
+        sound = all(isinstance(us, Real) and isfinite(us) for _, us in result.terms)
     except (TypeError, ValueError, OverflowError):
         sound = False
     if not sound:
-        raise asked.refused(
-            "gave a cost that is no number", "terms of a name and microseconds", shown(given.terms)
+        raise policy_call.refused(
+            "returned a cost that is not a finite number",
+            "terms of a name and microseconds",
+            shown(result.terms),
         )
-    return replace(given, value=rules.in_numbers(given.value), terms=terms)
+    return replace(result, value=rules.in_numbers(result.value), terms=terms)

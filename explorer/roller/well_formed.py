@@ -1,4 +1,4 @@
-"""What a tiling must be before it is weighed or lowered, whoever made it."""
+"""Well-formedness of tilings, checked before they are weighed or lowered."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import Dim
-from explorer.ir.tile_rules import tile_problem, whole
-from explorer.tile.lowering.lower import sums_of, tensor_contraction
+from explorer.ir.tile_rules import as_integer, tile_problem
+from explorer.tile.lowering.lower import tensor_contraction, with_sum_lanes
 
 
 def axes_to_cut(kernel: Kernel) -> dict[str, Dim]:
-    """The axes that all writers of the output have, with the largest of their extents, as the last
-    rows of residues may be one fewer: a tile of another axis would leave a part of the output that
-    no task writes.
+    """Return the axes that all writers of the output have, with the largest of their extents.
+
+    The last rows of residues may be one fewer. A tile of another axis would leave a part of the
+    output that no task writes.
     """
     parts = [{a.name: a.extent for a in p.axes} for p in stores(kernel)]
     shared = {name for name in parts[-1] if all(name in part for part in parts)}
@@ -24,20 +25,18 @@ def axes_to_cut(kernel: Kernel) -> dict[str, Dim]:
 
 
 def _largest(extents: list[Dim]) -> Dim:
-    known = [x for x in extents if isinstance(x, int)]
-    return max(known) if len(known) == len(extents) else extents[-1]
+    numbers = [x for x in extents if isinstance(x, int)]
+    return max(numbers) if len(numbers) == len(extents) else extents[-1]
 
 
 def malformed(kernel: Kernel, tiling: Any, device: Device) -> str:
-    """The first rule of form that a tiling of a kernel in normal form breaks, with the number;
-    empty where it keeps all.
-    """
+    """Return the first rule of form that a tiling of a kernel in normal form breaks, "" if none."""
     if not isinstance(tiling, Tiling):
         return f"a tiling is a Tiling, found {type(tiling).__name__}"
     return (
         tile_problem(tiling.tile, axes_to_cut(kernel))
         or _micro_problem(kernel, tiling.micro, device)
-        or _rest_problem(tiling)
+        or _inner_loop_problem(tiling)
     )
 
 
@@ -45,31 +44,31 @@ def _micro_problem(kernel: Kernel, micro: Any, device: Device) -> str:
     if not isinstance(micro, Micro):
         return f"a register tile is a Micro, found {type(micro).__name__}"
     for name in ("rows", "vectors", "lanes"):
-        found = whole(getattr(micro, name))
-        if found is None or found < 1:
+        number = as_integer(getattr(micro, name))
+        if number is None or number < 1:
             value = str(getattr(micro, name))[:60]
             return f"the register tile has {value} {name}, and must have 1 or more"
     used = micro.registers
     if used > device.registers:
         have = f"{device.name} has {device.registers}"
         return f"registers: the register tile needs {used} vector registers, {have}"
-    wide = sums_of(kernel, device).lanes
+    wide = with_sum_lanes(kernel, device).lanes
     if micro.lanes != wide and any(tensor_contraction(kernel, c) for c in kernel.computes):
         return f"the register tile has vectors of {micro.lanes}, those of {device.name} hold {wide}"
     return ""
 
 
-def _rest_problem(tiling: Tiling) -> str:
+def _inner_loop_problem(tiling: Tiling) -> str:
     if not isinstance(tiling.pack, bool):
         return f"`pack` is True or False, found {str(tiling.pack)[:60]}"
-    block = whole(tiling.depth_block)
+    block = as_integer(tiling.depth_block)
     if block is None or block < 0:
         return f"`depth_block` is a number from 0, found {str(tiling.depth_block)[:60]}"
     return ""
 
 
 def in_numbers(tiling: Tiling) -> Tiling:
-    """A well-formed tiling with Python's own numbers, and a tuple for a tile."""
+    """Return a well-formed tiling with Python's own numbers, and a tuple for its tile."""
     micro = Micro(int(tiling.micro.rows), int(tiling.micro.vectors), int(tiling.micro.lanes))
     tile = tuple((axis, int(size)) for axis, size in tiling.tile)
     return Tiling(tile, micro, tiling.pack, int(tiling.depth_block))

@@ -1,1 +1,1 @@
-"""Running compiled programs: persistent workers, an interpreted device program, arenas, stamps."""
+"""Execution of compiled programs: persistent workers, device programs, arenas, time stamps."""

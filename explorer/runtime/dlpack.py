@@ -1,9 +1,8 @@
-"""Arrays of other libraries where they lie, without a copy: what has `__dlpack__`, on this machine
-or on a GPU, and what has `__cuda_array_interface__`.
+"""Arrays of other libraries without a copy, through DLPack or `__cuda_array_interface__`.
 
-DLPack hands out a capsule with a struct (dlpack.h, versions 0.8 and 1.0): it is read here, because
-NumPy's own reader knows neither bfloat16 nor the memory of a GPU. The capsule stays as long as the
-array does, and frees what it holds when it goes.
+They are on this machine or on a GPU. DLPack hands out a capsule with a struct (dlpack.h, versions
+0.8 and 1.0). It is read here, because NumPy's own reader knows neither bfloat16 nor the memory of a
+GPU. The capsule lives as long as the array, and frees its memory at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from explorer.ir.dtypes import numpy_dtype
 CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # dlpack.h, DLDeviceType
 KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}  # DLDataTypeCode
 READ_ONLY = 1  # of flags
-VERSION = (1, 0)  # that is asked for
+VERSION = (1, 0)  # requested
 OLD, NEW = b"dltensor", b"dltensor_versioned"
 
 
@@ -77,9 +76,7 @@ _pointer.restype, _pointer.argtypes = c_void_p, [py_object, c_char_p]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class BorrowedArray:
-    """An array of somebody else's: on which device, at which address, with strides in bytes;
-    `owner` keeps it there.
-    """
+    """An array of another library: device, address, strides in bytes; `owner` keeps it alive."""
 
     device: int
     number: int
@@ -92,80 +89,88 @@ class BorrowedArray:
 
     @property
     def is_here(self) -> bool:
-        """Whether this machine's processor reads it."""
+        """True if this machine's processor can read it."""
         return self.device in (CPU, PINNED, MANAGED)
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether its elements follow one another, the last dim fastest."""
+        """True if its elements follow one another, the last dim fastest."""
         steps = np.cumprod([self.dtype.itemsize, *self.shape[:0:-1]])[::-1]
         rows = zip(self.shape, self.strides, steps.tolist(), strict=True)
         return 0 in self.shape or all(n == 1 or s == step for n, s, step in rows)
 
     def array(self) -> np.ndarray:
-        """The same memory as an array of NumPy's, where it is of this machine."""
-        return np.asarray(_Held(self)).view(self.dtype)
+        """Return the same memory as a NumPy array, if it is on this machine."""
+        return np.asarray(_HostMemory(self)).view(self.dtype)
 
     def on_gpu(self) -> OnGpuMemory:
-        """The same memory as what numba-cuda takes."""
+        """Return the same memory as an object that numba-cuda accepts."""
         return OnGpuMemory(self)
 
 
-class _Held:
-    """What NumPy makes an array of, which keeps it."""
+class _HostMemory:
+    """Exporter of borrowed memory to NumPy, whose array keeps it alive."""
 
-    def __init__(self, lent: BorrowedArray) -> None:
-        self.lent = lent
-        self.__array_interface__ = {**_interface(lent), "version": 3}
+    def __init__(self, borrowed: BorrowedArray) -> None:
+        self.borrowed = borrowed
+        self.__array_interface__ = {**_interface(borrowed), "version": 3}
 
 
 class OnGpuMemory:
-    """Memory of a GPU that is known by DLPack, as numba-cuda takes it."""
+    """Exporter of GPU memory known by DLPack to numba-cuda."""
 
-    def __init__(self, lent: BorrowedArray) -> None:
-        self.lent = lent
-        self.__cuda_array_interface__ = {**_interface(lent), "version": 3}
+    def __init__(self, borrowed: BorrowedArray) -> None:
+        """Export the memory of a borrowed array."""
+        self.borrowed = borrowed
+        self.__cuda_array_interface__ = {**_interface(borrowed), "version": 3}
 
 
-def _interface(lent: BorrowedArray) -> dict[str, Any]:
-    plain = lent.dtype.kind in "biuf"
-    typestr = lent.dtype.str if plain else f"<u{lent.dtype.itemsize}"  # bits, which are its own
+def _interface(borrowed: BorrowedArray) -> dict[str, Any]:
+    plain = borrowed.dtype.kind in "biuf"
+    # raw bits: the dtype is no NumPy standard
+    typestr = borrowed.dtype.str if plain else f"<u{borrowed.dtype.itemsize}"
     return {
-        "shape": lent.shape,
+        "shape": borrowed.shape,
         "typestr": typestr,
-        "data": (lent.address, lent.is_read_only),
-        "strides": lent.strides,
+        "data": (borrowed.address, borrowed.is_read_only),
+        "strides": borrowed.strides,
     }
 
 
 def borrow_array(name: str, x: Any) -> BorrowedArray | None:
-    """An array that another library lends; None of what is no such array, or NumPy's own.
+    """Return an array that another library lends.
 
-    Raises BadOption where the library does not lend it, DtypeError where it has elements that no
-    tensor has, each in a sentence that names the input or output.
+    Return None for NumPy arrays and for objects without DLPack.
+
+    Raises:
+        BadOption: The library does not lend the array.
+        DtypeError: No tensor has elements of its dtype.
     """
     if isinstance(x, np.ndarray):
         return None
-    told = _told(x)  # before DLPack, whose old capsules do not say what may be written
-    if told is not None:
-        return _by_interface(name, told, x)
+    interface = _cuda_interface(x)  # before DLPack, whose old capsules lack a read-only flag
+    if interface is not None:
+        return _borrow_by_interface(name, interface, x)
     both = hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")
-    return _by_dlpack(name, x) if both else None
+    return _borrow_by_dlpack(name, x) if both else None
 
 
-def _told(x: Any) -> dict[str, Any] | None:
+def _cuda_interface(x: Any) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] | None = getattr(x, "__cuda_array_interface__", None)
-    except Exception:  # PyTorch's, of elements that it has no word for
+        interface: dict[str, Any] | None = getattr(x, "__cuda_array_interface__", None)
+    except Exception:  # PyTorch raises for dtypes without a typestr
         return None
-    return found
+    return interface
 
 
 def readable(name: str, x: Any) -> Any:
-    """Return a NumPy array over a tensor on this machine that is only read; other objects are
-    returned unchanged. A tensor of PyTorch may require a gradient, or be a negated view.
+    """Return a NumPy array over a tensor on this machine that is only read.
 
-    Raises BadOption where it lies on another device.
+    Other objects are returned unchanged. A tensor of PyTorch may require a gradient, or be a
+    negated view.
+
+    Raises:
+        BadOption: The tensor is on another device.
     """
     if getattr(x, "requires_grad", False) is True:
         x = x.detach()
@@ -175,66 +180,70 @@ def readable(name: str, x: Any) -> Any:
 
 
 def as_host_array(name: str, x: Any) -> Any:
-    """An array of NumPy's over what lies on this machine; what is lent by nobody stays.
+    """Return a NumPy array over an array on this machine; other objects are returned unchanged.
 
-    Raises BadOption where it lies on another device.
+    Raises:
+        BadOption: The array is on another device.
     """
-    found = borrow_array(name, x)
-    if found is None:
+    borrowed = borrow_array(name, x)
+    if borrowed is None:
         return x
-    if not found.is_here:
+    if not borrowed.is_here:
         raise BadOption(
             f"{name!r} lies on a GPU, and this program runs on the CPU of this machine",
             where=name,
             try_=f"{name}.cpu(), which copies it, or on_gpu()",
         )
-    return found.array()
+    return borrowed.array()
 
 
 def writable(name: str, x: Any) -> np.ndarray:
-    """An array of NumPy's that an output goes to, over what lies on this machine.
+    """Return a NumPy array for an output, over an array on this machine.
 
-    Raises BadOption where it lies elsewhere, or may only be read.
+    Raises:
+        BadOption: The array is on another device, or read-only.
     """
-    found = np.asarray(as_host_array(name, x))
-    repeated = any(step == 0 and n > 1 for step, n in zip(found.strides, found.shape, strict=True))
-    if repeated and found.size:
+    array = np.asarray(as_host_array(name, x))
+    repeated = any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True))
+    if repeated and array.size:
         raise BadOption(
-            f"the array for the output {name!r} has one place for several elements",
+            f"the array for the output {name!r} stores several elements at one address",
             where=name,
             try_="a copy of it",
         )
-    if not found.flags.writeable:
+    if not array.flags.writeable:
         raise BadOption(
-            f"the array for the output {name!r} may only be read",
+            f"the array for the output {name!r} is read-only",
             where=name,
-            try_="an array that was made by NumPy or PyTorch",
+            try_="an array of NumPy or PyTorch",
         )
-    return found
+    return array
 
 
-def _by_dlpack(name: str, x: Any) -> BorrowedArray:
+def _borrow_by_dlpack(name: str, x: Any) -> BorrowedArray:
     try:
         capsule = _capsule(x)
-    except Exception as problem:  # each library has its own
+    except Exception as problem:  # each library raises its own
         words = str(problem).strip().split("\n")[0]
-        raise BadOption(f"{name!r} is not lent by {_library(x)}: {words}", where=name) from problem
+        raise BadOption(
+            f"{name!r} cannot be shared by {_library(x)}: {words}", where=name
+        ) from problem
     if _is_valid(capsule, NEW):
         new = _Versioned.from_address(_pointer(capsule, NEW))
         if new.major != VERSION[0]:
-            what = f"{name!r} is lent in version {new.major} of DLPack, {VERSION[0]} is known"
+            what = f"{name!r} uses version {new.major} of DLPack, and {VERSION[0]} is supported"
             raise BadOption(what, where=name)
         return _read(name, new.tensor, bool(new.flags & READ_ONLY), capsule)
     if not _is_valid(capsule, OLD):
-        raise BadOption(f"{name!r} is lent in a capsule that is not DLPack's", where=name)
-    # an old one does not tell, so that nobody writes there
+        raise BadOption(f"{name!r} is in a capsule that is not DLPack's", where=name)
+    # an old capsule has no flag, so it counts as read-only
     return _read(name, _Managed.from_address(_pointer(capsule, OLD)).tensor, True, capsule)
 
 
 def _capsule(x: Any) -> Any:
     try:
         return x.__dlpack__(max_version=VERSION)
-    except TypeError:  # of before there were versions
+    except TypeError:  # older than versions
         return x.__dlpack__()
 
 
@@ -248,25 +257,25 @@ def _read(name: str, t: _Tensor, is_read_only: bool, capsule: Any) -> BorrowedAr
     try:
         if not kind or t.lanes != 1 or (kind == "bool" and t.bits != 8):
             raise TypeError
-        found = numpy_dtype(dtype)
+        dtype_ = numpy_dtype(dtype)
     except TypeError as problem:
         what = f"{name!r} has elements of DLPack's kind {t.code} with {t.bits} bits, which no"
         raise DtypeError(f"{what} tensor has", where=name) from problem
     shape = tuple(t.shape[n] for n in range(t.ndim))
     dense = [prod(shape[n + 1 :]) for n in range(t.ndim)]
-    steps = [t.strides[n] for n in range(t.ndim)] if t.strides else dense
-    strides = tuple(s * found.itemsize for s in steps)
+    element_strides = [t.strides[n] for n in range(t.ndim)] if t.strides else dense
+    strides = tuple(s * dtype_.itemsize for s in element_strides)
     address = (t.data or 0) + t.byte_offset
-    return BorrowedArray(t.device, t.number, address, found, shape, strides, is_read_only, capsule)
+    return BorrowedArray(t.device, t.number, address, dtype_, shape, strides, is_read_only, capsule)
 
 
-def _by_interface(name: str, told: dict[str, Any], x: Any) -> BorrowedArray:
-    dtype, shape = np.dtype(told["typestr"]), tuple(map(int, told["shape"]))
+def _borrow_by_interface(name: str, interface: dict[str, Any], x: Any) -> BorrowedArray:
+    dtype, shape = np.dtype(interface["typestr"]), tuple(map(int, interface["shape"]))
     if dtype.kind not in "biuf":
-        what = f"{name!r} has elements of {told['typestr']}, which no tensor has"
+        what = f"{name!r} has elements of {interface['typestr']}, which no tensor has"
         raise DtypeError(what, where=name)
-    strides = told.get("strides")
+    strides = interface.get("strides")
     if strides is None:
         strides = tuple(dtype.itemsize * prod(shape[n + 1 :]) for n in range(len(shape)))
-    address, is_read_only = told.get("data", (0, False))
+    address, is_read_only = interface.get("data", (0, False))
     return BorrowedArray(CUDA, -1, address or 0, dtype, shape, tuple(strides), is_read_only, x)

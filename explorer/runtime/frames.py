@@ -1,8 +1,7 @@
-"""A program with decisions of the host: regions are compiled, the interpreter does what lies
-between.
+"""Programs with decisions of the host: regions are compiled, the interpreter runs the rest.
 
-Each call of a function has a frame of its own, with values for the symbols that it defines; so
-recursion, loops whose state grows, and shapes that depend on values run as the language means them.
+Each call of a function has a frame of its own, with values for the symbols that it defines. So
+recursion, loops whose state grows, and shapes that depend on values keep the language's meaning.
 """
 
 from __future__ import annotations
@@ -21,21 +20,25 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.ir.symbols import needed_by, parameter_symbols
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import Compiled, Interpreter, Unread
-from explorer.runtime.binding.decided import Decided
-from explorer.runtime.binding.recording import Called, Traced
+from explorer.runtime.binding.control_events import ControlEvent
+from explorer.runtime.binding.recording import LibraryCallTrace, RunTrace
 from explorer.runtime.memoized_calls import Key, MemoizedCalls
-from explorer.runtime.regions import cut
+from explorer.runtime.regions import cut_regions
 from explorer.runtime.workers import clock
 
 Array = np.ndarray
-RunRegion: TypeAlias = Callable[[Mapping[str, Array], Sizes, "Traced | None"], Mapping[str, Array]]
+RunRegion: TypeAlias = Callable[
+    [Mapping[str, Array], Sizes, "RunTrace | None"], Mapping[str, Array]
+]
 
 
 class Frames:
-    """A dynamic program that runs from any thread; `compiled` gives what runs a region, `hosted`
-    are the functions that call themselves which the host shall follow. `memoised`: a call with
-    arguments that another one of the run had gives what that gave. `strict`: match_casts that sizes
-    decide are checked where they stand, as one of them does not hold.
+    """A dynamic program that runs from any thread.
+
+    `compiled` returns the runner of a region, `hosted` are the recursive functions that the host
+    shall run. `memoised`: a call reuses the results of an earlier call of the run with equal
+    arguments. `strict`: match_casts that sizes decide are checked in place, because one of them
+    does not hold.
     """
 
     def __init__(
@@ -46,124 +49,131 @@ class Frames:
         memoised: bool = False,
         strict: bool = False,
     ) -> None:
-        found = cut(program, hosted, strict)
+        """Cut the program into regions, and compile them."""
+        cut_program = cut_regions(program, hosted, strict)
         self.memoised = memoised
-        self.program, self.regions = found.program, found.regions
-        self.symbols = {name: _symbols(region) for name, region in found.regions.items()}
-        self.compiled = {name: compiled(region) for name, region in found.regions.items()}
+        self.program, self.regions = cut_program.program, cut_program.regions
+        self.symbols = {name: _symbols(region) for name, region in cut_program.regions.items()}
+        self.compiled = {name: compiled(region) for name, region in cut_program.regions.items()}
         self.unread: dict[str, Unread] = {}
         calls = (b for _, b in self.program.bindings() if isinstance(b.expr, FunctionCall))
         self.called = frozenset(v.name for b in calls for v in b.vars[:1])
 
     def run(
-        self, inputs: Mapping[str, Array], traced: Traced | None = None, given: Sizes | None = None
+        self,
+        inputs: Mapping[str, Array],
+        traced: RunTrace | None = None,
+        known_sizes: Sizes | None = None,
     ) -> list[Array]:
-        """The outputs in order; `traced` gathers the launches of all regions, `given` are sizes
-        that the inputs do not tell.
+        """Return the outputs in order.
 
-        Raises what `bind_sizes` and the match_casts raise.
+        `traced` collects the launches of all regions, `given` are sizes that the inputs do not
+        determine. Raises what `bind_sizes` and the match_casts raise.
         """
-        sizes = {**(given or {}), **bind_sizes(self.program, inputs, given)}
+        sizes = {**(known_sizes or {}), **bind_sizes(self.program, inputs, known_sizes)}
         main = self.program.main
         regions: dict[str, Compiled] = {}
         interpreter = _Host(self.program, sizes, regions, self.unread)
         interpreter.traced, interpreter.called, interpreter.open = traced, self.called, []
-        interpreter.kept = MemoizedCalls() if self.memoised else None
+        interpreter.memo = MemoizedCalls() if self.memoised else None
 
-        def region(name: str, args: Sequence[Array], known: Sizes) -> list[Array]:
+        def region(name: str, args: Sequence[Array], symbol_sizes: Sizes) -> list[Array]:
             if traced is not None:
                 traced.path = interpreter.path
-            return self.region(name, traced, args, known)
+            return self.region(name, traced, args, symbol_sizes)
 
         regions |= {name: partial(region, name) for name in self.regions}
         return interpreter.run(main, [inputs[p.name] for p in main.params])
 
     def region(
-        self, name: str, traced: Traced | None, args: Sequence[Array], sizes: Sizes
+        self, name: str, traced: RunTrace | None, args: Sequence[Array], sizes: Sizes
     ) -> list[Array]:
-        """The outputs of a region, in order."""
+        """Return the outputs of a region, in order."""
         counters.add("regions_run")
         main = self.regions[name].main
         inputs = {p.name: a for p, a in zip(main.params, args, strict=True)}
-        known = {s: sizes[s] for s in self.symbols[name] if s in sizes}
-        found = self.compiled[name](inputs, known, traced)
-        return [found[n] for n in main.output_names]
+        needed = {s: sizes[s] for s in self.symbols[name] if s in sizes}
+        outputs = self.compiled[name](inputs, needed, traced)
+        return [outputs[n] for n in main.output_names]
 
 
 class _Host(Interpreter):
-    """Does what lies between regions; what libraries do, and what is decided, is in the trace."""
+    """Interpreter between regions; library calls and decisions are traced."""
 
-    traced: Traced | None = None
+    traced: RunTrace | None = None
     called: frozenset[str] = frozenset()  # the bindings that are calls
-    open: list[tuple[str, str]]  # functions that are called, and the bindings that do
-    kept: MemoizedCalls | None = None  # what calls gave
+    open: list[tuple[str, str]]  # open calls: function, and binding
+    memo: MemoizedCalls | None = None  # results of calls
 
     def run(
         self,
         function: Function,
         args: Sequence[Array],
-        given: Sizes | None = None,
+        caller_sizes: Sizes | None = None,
         of: str = "",
     ) -> list[Array]:
-        known: Key = ()
-        if self.kept is not None and of in self.called:
-            known = self.kept.key(function.name, args, given)
-            if known in self.kept.results:
-                return self.kept.results[known]
-        binding, _, side = of.partition("/")
+        key: Key = ()
+        if self.memo is not None and of in self.called:
+            key = self.memo.key(function.name, args, caller_sizes)
+            if key in self.memo.results:
+                return self.memo.results[key]
+        binding, _, arm = of.partition("/")
         if self.traced is None or not of:
-            return self.keep(known, super().run(function, args, given, of))
-        if side:
-            self.decided("branch", binding, side == "then")
-            return super().run(function, args, given, of)
+            return self.memoise(key, super().run(function, args, caller_sizes, of))
+        if arm:
+            self.record_decision("branch", binding, arm == "then")
+            return super().run(function, args, caller_sizes, of)
         if of not in self.called:
-            results = super().run(function, args, given, of)
-            self.decided("trip", of, 1)
+            results = super().run(function, args, caller_sizes, of)
+            self.record_decision("trip", of, 1)
             return results
         self.open.append((function.name, of))
         mine = [outermost for name, outermost in self.open if name == function.name]
-        self.decided("call", mine[0], len(mine) - 1)
+        self.record_decision("call", mine[0], len(mine) - 1)
         try:
-            return self.keep(known, super().run(function, args, given, of))
+            return self.memoise(key, super().run(function, args, caller_sizes, of))
         finally:
             self.open.pop()
 
-    def keep(self, known: Key, found: list[Array]) -> list[Array]:
-        """What a call gave, for those like it. It is no frame around the call: they are counted."""
-        if self.kept is not None and known:
-            self.kept.results[known] = found
-        return found
+    def memoise(self, key: Key, results: list[Array]) -> list[Array]:
+        """Store the results of a call for equal calls, and return them.
+
+        It adds no Python frame around the call, because those are limited.
+        """
+        if self.memo is not None and key:
+            self.memo.results[key] = results
+        return results
 
     def loop(
         self, loop: Loop, values: Mapping[str, Array], sizes: Sizes, of: str
     ) -> Sequence[Array]:
-        self.decided("enter", of, 0)
+        self.record_decision("enter", of, 0)
         return super().loop(loop, values, sizes, of)
 
-    def decided(self, kind: str, binding: str, value: int) -> None:
-        """Note what was decided."""
+    def record_decision(self, kind: str, binding: str, value: int) -> None:
+        """Record a decision in the trace."""
         if self.traced is not None:
-            self.traced.decided.append(Decided(kind, binding, value, clock.cycles()))
+            self.traced.events.append(ControlEvent(kind, binding, value, clock.cycles()))
 
     def library(
-        self, binding: Binding, call: LibraryCall, given: Sequence[Array | None]
+        self, binding: Binding, call: LibraryCall, arguments: Sequence[Array | None]
     ) -> Sequence[Array]:
         counters.add("library_calls")
         begin = clock.cycles()
-        found = super().library(binding, call, given)
+        results = super().library(binding, call, arguments)
         if self.traced is not None:
             name = self.path + binding.vars[0].name
-            self.traced.calls.append(Called(name, binding.origin, begin, clock.cycles()))
-        return found
+            self.traced.calls.append(LibraryCallTrace(name, binding.origin, begin, clock.cycles()))
+        return results
 
 
 def _symbols(region: Program) -> tuple[str, ...]:
-    """The symbols that a region needs values of; a value of 2 * n elements comes without n."""
+    """Return the symbols whose values a region needs; a value of 2 * n elements comes without n."""
     needed = frozenset[str]().union(*(symbols_in(p.type) for p in region.main.params))
     for function in region.functions:
         needed |= parameter_symbols(function)
     for _, binding in region.bindings():
         needed |= needed_by(binding)
-        if isinstance(binding.expr, MatchCast):  # of symbols that have values before
+        if isinstance(binding.expr, MatchCast):  # of symbols defined earlier
             needed |= symbols_in(binding.var.type)
     return tuple(sorted(needed))

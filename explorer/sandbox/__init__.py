@@ -1,3 +1,1 @@
-"""Somebody else's code: tried in a process of its own before it runs in this one, and found by its
-line where it fails.
-"""
+"""Untrusted or user code: tried in a helper process first, and located by line when it fails."""

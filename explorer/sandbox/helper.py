@@ -1,8 +1,8 @@
-"""Work in a helper process, with a limit of time and one of memory: what never ends, crashes or
-eats all memory there ends in a sentence, and this process is as it was.
+"""Helper process with limits of time and memory.
 
-The helper is a fork, so that it sees what this process sees, functions of a notebook's cell too,
-and nothing has to be written down to get there. What comes back is text.
+Work that never ends, crashes or takes all memory ends in a sentence, and this process is
+unaffected. The helper is a fork, so it sees what this process sees, functions of a notebook's cell
+included, and nothing has to be serialised. It answers with text.
 """
 
 from __future__ import annotations
@@ -36,32 +36,37 @@ _inside = False  # whether this process is a helper: it starts no other
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a helper may take: seconds of computing, and MiB more than this process has."""
+    """Limits of a helper: seconds of computing, and MiB beyond what this process has."""
 
     seconds: float = 20.0
     mib: int = 2048
 
 
 class Ended(Exception):
-    """Work that did not come to its end: `why` is the rest of a sentence, "took more than …";
-    `told` what it had told by then.
+    """Work that did not finish.
+
+    `why` is the rest of a sentence, "took more than …"; `reported` is what it had reported by then.
     """
 
-    def __init__(self, why: str, told: tuple[str, ...] = ()) -> None:
+    def __init__(self, why: str, reported: tuple[str, ...] = ()) -> None:
+        """Create the error from its reason and the texts reported so far."""
         super().__init__(why)
-        self.why, self.told = why, told
+        self.why, self.reported = why, reported
 
 
 def is_helper() -> bool:
-    """Whether this process is a helper already, or none can be had here."""
+    """Return True if this process is a helper, or if helpers cannot be started here."""
     return _inside or not CAN_FORK
 
 
 def in_helper(work: Callable[[Callable[[str], None]], None], limits: Limits) -> tuple[str, ...]:
-    """What `work` tells, text by text, in a process of its own. It is called with the function
-    that tells. What it raises is no concern of ours: it tells what it wants known.
+    """Run `work` in a helper process and return the texts that it reports.
 
-    Raises Ended where it took too much time or memory, or its process died.
+    It is called with the function that reports. Exceptions that it raises are ignored: it reports
+    what it wants known.
+
+    Raises:
+        Ended: It took too much time or memory, or its process died.
     """
     with _starting:  # or another helper would hold this one's pipe open
         reading, writing = os.pipe()
@@ -89,8 +94,9 @@ def in_helper(work: Callable[[Callable[[str], None]], None], limits: Limits) -> 
 
 
 def _read(reading: int, child: int, limits: Limits) -> tuple[str, bool]:
-    """What the helper wrote, and whether it outlasted even its own watch, as where it is in a
-    function of C that lets no other thread of it go on.
+    """Return what the helper wrote, and True if it outlasted even its own watchdog.
+
+    That happens in a C function that does not release the interpreter lock.
     """
     parts: list[bytes] = []
     end = time.monotonic() + limits.seconds * WALL_TIMES + 2 * GRACE_SECONDS
@@ -105,20 +111,22 @@ def _read(reading: int, child: int, limits: Limits) -> tuple[str, bool]:
 
 
 def _computed_seconds(child: int) -> float:
+    """Return the CPU seconds of a child process."""
     with open(f"/proc/{child}/stat") as file:
         user, system = file.read().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _answer(text: str, status: int, slow: bool, limits: Limits) -> tuple[str, ...]:
-    told, why = [], ""
+    """Return the reported texts, or raise Ended with the reason."""
+    reported, why = [], ""
     for line in text.splitlines():
         with suppress(ValueError):  # cut short where the process died
-            kind, said = json.loads(line)
+            kind, text_of_message = json.loads(line)
             if kind == "told":
-                told.append(said)
+                reported.append(text_of_message)
             else:
-                why = said
+                why = text_of_message
     if not why and slow:
         why = f"took more than {limits.seconds:g} s"
     if not why and os.WIFSIGNALED(status):
@@ -127,18 +135,18 @@ def _answer(text: str, status: int, slow: bool, limits: Limits) -> tuple[str, ..
     if not why and os.waitstatus_to_exitcode(status):
         why = f"ended its process with {os.waitstatus_to_exitcode(status)}"
     if why:
-        raise Ended(why, tuple(told))
-    return tuple(told)
+        raise Ended(why, tuple(reported))
+    return tuple(reported)
 
 
 def _work(work: Callable[[Callable[[str], None]], None], limits: Limits, writing: int) -> NoReturn:
-    """In the child: the work, then its end without anything that a process does at its end."""
+    """Run the work in the child, then end without exit handlers."""
     global _inside
     _inside = True
     code = 1
     try:
         _quiet(writing)
-        say = _Saying(writing)
+        say = _Messages(writing)
         _bound_memory(limits)
         _watch(limits, say)
         try:
@@ -150,11 +158,15 @@ def _work(work: Callable[[Callable[[str], None]], None], limits: Limits, writing
         os._exit(code)
 
 
-class _Saying:
+class _Messages:
+    """Writer of messages to the parent, one JSON line each."""
+
     def __init__(self, writing: int) -> None:
+        """Write to an open descriptor."""
         self.writing, self.lock = writing, threading.Lock()
 
     def __call__(self, kind: str, text: str) -> None:
+        """Send a message."""
         data = (json.dumps((kind, text)) + "\n").encode()
         with self.lock:
             while data:
@@ -162,7 +174,7 @@ class _Saying:
 
 
 def _quiet(writing: int) -> None:
-    """Nothing is printed, no debugger waits for a terminal that is not its own."""
+    """Disable output and debuggers, which must not use the parent's terminal."""
     faulthandler.disable()
     sys.breakpointhook = lambda *_, **__: None
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -175,6 +187,7 @@ def _quiet(writing: int) -> None:
 
 
 def _bound_memory(limits: Limits) -> None:
+    """Limit the address space of this process."""
     import resource
 
     with open("/proc/self/statm") as file:
@@ -187,12 +200,13 @@ def _bound_memory(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _watch(limits: Limits, say: _Saying) -> None:
-    """A thread that ends the process when its time is over, and says where it was."""
+def _watch(limits: Limits, say: _Messages) -> None:
+    """Start a thread that ends the process when its time is over and reports where it was."""
     working = threading.get_ident()
     start, end = time.process_time(), time.monotonic() + limits.seconds * WALL_TIMES
 
     def watch() -> None:
+        """Wait for the end of the time."""
         while time.process_time() - start < limits.seconds and time.monotonic() < end:
             time.sleep(LOOK_SECONDS)
         say("ended", f"took more than {limits.seconds:g} s{now_at(working)}")

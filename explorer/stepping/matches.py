@@ -1,6 +1,4 @@
-"""Every single match of a step's rules, one after the other: which rule, where, and what that part
-was before and is after.
-"""
+"""Matches of a step's rules: the rule, the place, and the bindings before and after."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from explorer.compiler import pipeline
 from explorer.differences.changes import difference
 from explorer.errors import BadOption, IronworksError
 from explorer.ir.program import Binding
+from explorer.passes.pipeline.former_names import current_name
 from explorer.passes.pipeline.pipeline import Snapshot, Step
 from explorer.passes.rewrite_trace import recording
 from explorer.stepping.regions import regions
@@ -22,25 +21,26 @@ LONGEST_SECONDS = 2.0  # that a step took and is still run again for its matches
 
 @dataclass(frozen=True, slots=True)
 class StepMatch:
-    """One application of a rule: the bindings where it matched, and those in their place, under
-    the `title` that readers know. `told`: the rule said so; else it is a part of the program that
-    is another one after the step.
+    """One application of a rule: the matched bindings and their replacement.
+
+    `title` is its name for readers. `traced` is True if the rule reported the match; otherwise this
+    is a part of the program that differs after the step.
     """
 
     rule: Rule
     before: tuple[Binding, ...]
     after: tuple[Binding, ...]
-    told: bool
+    traced: bool
     title: str
 
     @property
     def ops(self) -> frozenset[str]:
-        """The source operators that it is about."""
+        """The source operators of these bindings."""
         return frozenset[str]().union(*(b.origin for b in (*self.before, *self.after)))
 
 
 def step_of(c: Compilation, name: str) -> Step:
-    """The step of that name in the compilation's pipeline. BadOption where there is none."""
+    """Return the step of that name in the compilation's pipeline, or raise BadOption."""
     steps = pipeline(c.options, c.device)
     for step in steps:
         if step.name == name:
@@ -50,12 +50,15 @@ def step_of(c: Compilation, name: str) -> Step:
 
 
 def matches(c: Compilation, step: str) -> tuple[StepMatch, ...]:
-    """The matches of a step's rules in the order in which they were made, by running the step again
-    on the program that it was given. Behind them stand the parts that are different and that no
-    rule told of: all of them, of a step that takes long, or that does something else now.
+    """Return the matches of a step's rules in order, by running the step again.
 
-    Raises BadOption where there is no such step.
+    After them come the parts that differ and that no rule reported. A step that takes long, or now
+    gives another result, has such parts only.
+
+    Raises:
+        BadOption: There is no such step.
     """
+    step = current_name(step)
     run = step_of(c, step)
     snapshot = next((s for s in c.snapshots if s.name == step), None)
     if snapshot is None:
@@ -63,25 +66,26 @@ def matches(c: Compilation, step: str) -> tuple[StepMatch, ...]:
     rule = rule_of(run.run)
     if snapshot.before is snapshot.after:
         return ()
-    told = _again(run, snapshot) if snapshot.seconds <= LONGEST_SECONDS else ()
-    known = {b.name for m in told for b in (*m.before, *m.after)}
+    traced = _traced_matches(run, snapshot) if snapshot.seconds <= LONGEST_SECONDS else ()
+    traced_names = {b.name for m in traced for b in (*m.before, *m.after)}
     parts = regions(snapshot.before, snapshot.after)
-    rest = (both for both in parts if not known or _names(both) - known)
-    return (*told, *(StepMatch(rule, old, new, False, step) for old, new in rest))
+    others = (both for both in parts if not traced_names or _names(both) - traced_names)
+    return (*traced, *(StepMatch(rule, old, new, False, step) for old, new in others))
 
 
 def _names(both: tuple[tuple[Binding, ...], ...]) -> set[str]:
+    """Return the names of all bindings of a part."""
     return {b.name for part in both for b in part}
 
 
-def _again(step: Step, snapshot: Snapshot) -> Sequence[StepMatch]:
-    """What the rules tell of; nothing where the step does not do now what it did then."""
+def _traced_matches(step: Step, snapshot: Snapshot) -> Sequence[StepMatch]:
+    """Return the matches that the rules report, or none if the step now gives another result."""
     try:
-        with recording() as found:
+        with recording() as records:
             after = step.run(snapshot.before)
     except IronworksError:  # a pass of somebody's own may end otherwise the second time
         return ()
     if difference(snapshot.after, after):
         return ()
-    told = [(m, rule_of(m.rule)) for m in found]
-    return [StepMatch(r, m.before, m.after, True, m.title or r.title) for m, r in told]
+    with_rules = [(m, rule_of(m.rule)) for m in records]
+    return [StepMatch(r, m.before, m.after, True, m.title or r.title) for m, r in with_rules]

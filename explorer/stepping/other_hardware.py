@@ -1,5 +1,6 @@
-"""What each figure of the hardware is worth: the plan with half of it and with twice of it, of the
-same program, and of one compiled anew for it.
+"""Sensitivity to hardware: the plan with half and twice of each figure of the device.
+
+Each is planned for the same program, and for one that is compiled for the changed device.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ TIMES = (0.5, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """A figure at another value: what a run is planned to take of the `same` program, and of one
-    compiled `anew`, in microseconds; None where there is none, and why.
+    """A figure at another value, with the planned times of a run in microseconds.
+
+    `same_us` is that of the same program, `anew_us` that of one compiled for the changed device;
+    None with the reason in `refused`.
     """
 
     name: str
@@ -31,34 +34,33 @@ class Varied:
 
 
 def varied_figures(c: Compilation) -> tuple[Figure, ...]:
-    """Those that are varied: how many units there are, how large and how fast they and memory are,
-    and what the runtime adds.
-    """
+    """Return the figures that are varied: units, sizes and speeds of memory, and runtime costs."""
     return tuple(f for f in figures(c.device) if f.group not in (COSTS, LIMIT) and f.value)
 
 
 def vary_each(c: Compilation, sizes: Sizes | None = None) -> Iterator[Varied]:
-    """Each figure alone, halved and doubled. BadOption where nothing is planned yet."""
+    """Yield each figure alone, halved and doubled; raise BadOption if nothing is planned yet."""
     sizes = dict(sizes or c.hint)
     c.planned_wall(sizes)
     for figure in varied_figures(c):
         for times in TIMES:
             value = figure.value * times
-            value = float(max(1, int(value))) if figure.number.whole else value
+            value = float(max(1, int(value))) if figure.number.is_integer else value
             if value != figure.value:
                 yield _varied(c, figure.name, times, value, sizes)
 
 
 def _varied(c: Compilation, name: str, times: float, value: float, sizes: Sizes) -> Varied:
+    """Plan for one changed figure."""
     others = {**dict(c.options.hardware.changed), name: value}
-    found = Varied(name, times, value)
+    varied = Varied(name, times, value)
     try:
         hardware = Options(tuple(others.items()))
         same = c.same_program(hardware).planned_wall(sizes).total_us
-        found = Varied(name, times, value, same)
+        varied = Varied(name, times, value, same)
         anew = c.with_options(until=Stage.PLANNED, hardware=hardware)
         return Varied(name, times, value, same, anew.planned_wall(sizes).total_us)
     except Cancelled:
         raise
     except IronworksError as problem:
-        return Varied(name, times, value, found.same_us, refused=problem.sentence)
+        return Varied(name, times, value, varied.same_us, refused=problem.sentence)

@@ -1,6 +1,4 @@
-"""The parts of two programs that are different, apart from each other: where a step whose rule
-tells of no match did something.
-"""
+"""Separate parts in which two programs differ, for steps whose rules report no match."""
 
 from __future__ import annotations
 
@@ -12,13 +10,15 @@ from explorer.ir.program import Binding, Program
 
 
 def regions(before: Program, after: Program) -> Iterator[tuple[tuple[Binding, ...], ...]]:
-    """The bindings of each part before and after, in the order of the first program. Bindings that
-    come from the same source operators, and those that are one, are one part.
+    """Yield the bindings of each part before and after, in the order of the first program.
+
+    Bindings with common source operators, and pairs of bindings, belong to one part.
     """
     changes = [c for c in difference(before, after).changes if c.what not in ("loop", "output")]
     parent = list(range(len(changes)))
 
     def root(n: int) -> int:
+        """Return the representative of a change (union-find)."""
         while parent[n] != n:
             parent[n] = parent[parent[n]]
             n = parent[n]

@@ -1,4 +1,4 @@
-"""Where a rule is written: its file, its line, its text, and what it says of itself."""
+"""Source of a rewrite rule: its file, its line, its text and its docstring."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
-from explorer.passes.pipeline.own_pass import OwnPass
-from explorer.passes.simplify.own_rewrite import Rewrite
+from explorer.passes.pipeline.user_pass import UserPass
+from explorer.passes.simplify.rewrite_rule import Rewrite
 
 ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of rewriting. `file` is a path from the project's root, or what Python calls a cell of
-    a notebook; 0 is the `line` of one whose text nobody has.
+    """A rewrite rule.
+
+    `file` is a path from the project's root, or Python's name of a notebook's cell; `line` is 0 if
+    the text is not available.
     """
 
     name: str
@@ -35,26 +37,27 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """Its name in words: `_Folder._as_view` is "as view", what a function makes is called as
-        that.
+        """Its name in words: `_Folder._as_view` is "as view".
+
+        A closure is named after the function that made it.
         """
         return self.name.partition(".<locals>")[0].rpartition(".")[2].strip("_").replace("_", " ")
 
     @property
     def short(self) -> str:
-        """The first sentence of what it says of itself."""
+        """The first sentence of its docstring."""
         return self.says.partition("\n\n")[0].replace("\n", " ")
 
 
 def rule_of(run: Any) -> Rule:
-    """Where a rule or a pass is written: a function, or the class of an object that is called."""
+    """Return the source of a function, or of the class of a callable object."""
     return _written(_defined(run))
 
 
 def _defined(run: Any) -> Any:
-    """What somebody wrote: the function inside of what was made of it."""
+    """Return the user-written function or class inside a wrapper."""
     match run:
-        case OwnPass(_, inner, _, _, _) | Rewrite(inner):
+        case UserPass(_, inner, _, _, _) | Rewrite(inner):
             return _defined(inner)
         case partial():
             return _defined(run.func)
@@ -67,6 +70,7 @@ def _defined(run: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _written(defined: Callable[..., Any]) -> Rule:
+    """Read the source of a function or class."""
     name = getattr(defined, "__qualname__", str(defined))
     says = inspect.getdoc(defined) or ""
     if says.startswith(f"{name}(") or defined.__module__ == "builtins":
@@ -82,6 +86,6 @@ def _written(defined: Callable[..., Any]) -> Rule:
 
 
 def _text(lines: list[str]) -> str:
-    """Lines without what all of them are indented by."""
+    """Return lines without their common indentation."""
     least = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
     return "".join(x[least:] if x.strip() else "\n" for x in lines)

@@ -1,6 +1,6 @@
-"""Whole compilations on disk: the last program with its decisions, and which code its kernels have.
+"""Whole compilations on disk: the last program with its decisions, and the keys of its kernels.
 
-What a model becomes is told by a key (`wanted`); a later process finds it under that key
-(`programs`), runs no pass and compiles no kernel. Values are written as plain data (`written`,
-`read`) of a literal list of types (`vocabulary`): nothing in an entry is ever run.
+A compilation is stored under its key (`program_key`). A later process finds it under that key
+(`programs`), runs no pass and compiles no kernel. Values are written as plain data (`serialize`) of
+a literal list of types (`vocabulary`): nothing in an entry is ever executed.
 """

@@ -1,5 +1,7 @@
-"""The constants that passes made of a model's own, each under its content: compilations of one
-model share them. They are read when the first of them is asked for: planning needs none.
+"""Constants that passes derived from a model's own, each stored under its content.
+
+Compilations of one model share them. They are read when the first of them is used: planning needs
+none.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What an entry says of a constant; `small` is what it holds, where it lies beside."""
+    """Description of a constant in an entry; `small` is its value if that is stored inline."""
 
     name: str
     digest: str
@@ -43,45 +45,49 @@ class Row:
 
     @property
     def key(self) -> str:
-        """Under which its bytes are kept."""
+        """The key of its bytes."""
         return cache.content_key("constant", self.digest)
 
     @property
     def bytes(self) -> int:
-        """How many there are."""
+        """Its size in bytes."""
         return prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
 class Batch:
-    """The constants of one program. What is not on disk any more is made again: `remake` runs the
-    passes and gives the program's constants.
+    """Constants of one program.
+
+    If some are no longer on disk, `remake` runs the passes again and returns the program's
+    constants.
     """
 
     def __init__(self, rows: Sequence[Row], remake: Remake) -> None:
+        """Describe the constants of one program."""
         self.rows, self.remake = rows, remake
 
     @property
     def is_there(self) -> bool:
-        """Whether each has an entry, intact or not."""
+        """True if each has an entry, intact or not."""
         return all(row.small is not None or cache.has(row.key) for row in self.rows)
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Their values."""
+        """The values, read from disk or made again."""
         read = _each(self._read, self.rows, sum(row.bytes for row in self.rows))
         if all(array is not None for array in read):
             return tuple(array for array in read if array is not None)
-        made = self.remake()
-        again = [made[row.name] for row in self.rows if row.name in made]
-        if [c.digest for c in again] != [row.digest for row in self.rows]:
+        constants = self.remake()
+        remade = [constants[row.name] for row in self.rows if row.name in constants]
+        if [c.digest for c in remade] != [row.digest for row in self.rows]:
             raise CacheError(
                 "constants that were kept are gone, and the passes make others now",
                 where=cache.disk().folder,
                 try_="ironworks cache clear",
             )
-        return tuple(c.array for c in again)
+        return tuple(c.array for c in remade)
 
     def _read(self, row: Row) -> np.ndarray | None:
+        """Read one value; return None if it is missing or has another size."""
         data = cache.get(row.key) if row.small is None else b64decode(row.small)
         if data is None or len(data) != row.bytes:
             return None
@@ -90,44 +96,49 @@ class Batch:
         return array.reshape(row.shape)
 
 
-class KeptConstant(Constant):
-    """A constant whose value is read when it is asked for; what it is was kept beside it."""
+class StoredConstant(Constant):
+    """Constant whose value is read when it is first used; its description is at hand."""
 
     def __init__(self, batch: Batch, number: int) -> None:
+        """Describe constant `number` of a batch."""
         self._batch, self._number = batch, number
         self._layouts = WeakValueDictionary()
 
     @cached_property
     def array(self) -> np.ndarray:
         """The value; read-only."""
-        found = np.ascontiguousarray(self._batch.arrays[self._number])
-        found = found.reshape(self._row.shape)
-        found.flags.writeable = False
-        return found
+        value = np.ascontiguousarray(self._batch.arrays[self._number])
+        value = value.reshape(self._row.shape)
+        value.flags.writeable = False
+        return value
 
     @property
     def _row(self) -> Row:
+        """Its description."""
         return self._batch.rows[self._number]
 
     @cached_property
     def digest(self) -> str:
-        """As it was when it was kept."""
+        """The digest that it was stored with."""
         return self._row.digest
 
     @property
     def type(self) -> Tensor:
-        """The annotation of the value."""
+        """The type of the value."""
         return Tensor(self._row.shape, self._row.dtype)
 
 
 def bytes_of(constants: Iterable[Constant]) -> int:
-    """How many they hold."""
+    """Return the total size of constants in bytes."""
     return sum(c.array.nbytes for c in constants)
 
 
-def kept(constants: Mapping[str, Constant], store: cache.DiskStore) -> list[dict[str, Any]] | None:
-    """After: every constant is in the store, or stands in its row. None where there are too many
-    bytes of them, or nobody can write them.
+def store_constants(
+    constants: Mapping[str, Constant], store: cache.DiskStore
+) -> list[dict[str, Any]] | None:
+    """Write constants to the store and return their rows.
+
+    Returns None if they are too large, or if one has a dtype that cannot be stored.
     """
     if bytes_of(constants.values()) > LARGEST_BYTES or any(
         dtype_of(c.array) not in ITEM_BYTES for c in constants.values()
@@ -137,12 +148,13 @@ def kept(constants: Mapping[str, Constant], store: cache.DiskStore) -> list[dict
     return None if any(row is None for row in rows) else [asdict(row) for row in rows if row]
 
 
-def row_of(told: Mapping[str, Any]) -> Row:
-    """A row as `kept` gave it."""
-    return Row(**{**told, "shape": tuple(told["shape"])})
+def row_of(fields: Mapping[str, Any]) -> Row:
+    """Return a row from its JSON form."""
+    return Row(**{**fields, "shape": tuple(fields["shape"])})
 
 
 def _put(name: str, constant: Constant, store: cache.DiskStore) -> Row | None:
+    """Store one constant and return its row, or None if that fails."""
     array = constant.array
     small = b64encode(array.tobytes()).decode() if array.nbytes <= SMALL_BYTES else None
     row = Row(name, constant.digest, dtype_of(array), array.shape, small)
@@ -153,7 +165,10 @@ def _put(name: str, constant: Constant, store: cache.DiskStore) -> Row | None:
 
 
 def _each(do: Callable[[T], R], items: Sequence[T], size: int) -> list[R]:
-    """Hashing lets other threads run, and takes most of the time."""
+    """Map a function over items, on several threads if they are large.
+
+    Hashing takes most of the time and releases the interpreter lock.
+    """
     threads = min(THREADS, cores(), len(items))
     if size < MANY_BYTES or threads < 2:
         return [do(item) for item in items]

@@ -1,4 +1,4 @@
-"""What a compilation depends on, part by part, and the key of its entry, which all of them make."""
+"""Key of a compilation's entry: everything that the compilation depends on, part by part."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from explorer.frontends.model import Model
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import is_symbolic
+from explorer.passes.pipeline.code_origin import field_names, kind_of, module_of
 from explorer.passes.pipeline.fingerprint import pass_key
-from explorer.passes.pipeline.own_pass import OwnPass
 from explorer.passes.pipeline.pipeline import Step, steps_key
-from explorer.passes.pipeline.where_from import field_names, kind_of, module_of
+from explorer.passes.pipeline.user_pass import UserPass
 
 FORMAT = "whole-program-1"
 TOOLS = ("numpy", "numba", "llvmlite", "onnx", "ml_dtypes", "sympy")
@@ -48,62 +48,63 @@ class ProgramKey:
 
     @property
     def stays(self) -> bool:
-        """Whether nothing but this package's own code runs, which changes nothing of it."""
+        """True if only this package's own code runs, which cannot change the key's parts."""
         return not self.parts["packages"]
 
 
 def program_key(
-    given: Model,
+    model: Model,
     device: Device,
     options: Any,
     donated: Sequence[str],
     steps: Sequence[Step],
     setting: str | None,
 ) -> ProgramKey | None:
-    """What the last program of these steps depends on. `setting` stands for all that they depend on
-    besides their options, as `run_steps` takes it.
+    """Return the key of the last program of these steps, or None if it cannot be stored.
 
-    None where nobody can tell what a step, an option or the model itself does, and where a clock
-    decides.
+    It cannot be stored if a step, an option or the model has no fingerprint, or if measured times
+    decide. `setting` stands for everything that the steps depend on besides their options, as in
+    `run_steps`.
     """
-    key, told = steps_key(steps), _options(options)
-    if key is None or setting is None or told is None or not _is_plain(given.program):
+    key, options_by_name = steps_key(steps), _options(options)
+    if key is None or setting is None or options_by_name is None or not _is_plain(model.program):
         return None
     if options.roller.measure or options.grinder.measure:
         return None
-    ours = setting == text_of_device(device) and _is_ours((steps, options), set())
+    is_own_code = setting == text_of_device(device) and _is_ours((steps, options), set())
     parts = {
-        "model": f"{given.content} {given.name}",
+        "model": f"{model.content} {model.name}",
         "target": device.name,
         "device": cache.content_key(text_of_device(device)),
         "donate": ", ".join(donated),
         "compiler": compiler_key(),
         "memory": str(budget()),
         "steps": cache.content_key(key, setting),
-        "packages": "" if ours else _packages(),
+        "packages": "" if is_own_code else _packages(),
         **_tools(),
-        **told,
+        **options_by_name,
     }
-    return ProgramKey(given.name, parts)
+    return ProgramKey(model.name, parts)
 
 
 def compiler_key() -> str:
-    """The digest of the compiler's own code."""
+    """Return the digest of the compiler's own code."""
     return cache.code_key(".")
 
 
 @once
 def _tools() -> Mapping[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
     return {"python": sys.version, **{name: version(name) for name in TOOLS}}
 
 
 def _packages() -> str:
-    """Everything that is installed, by version: code of one's own may call it."""
+    """Return the digest of all installed packages by version: a user's code may call them."""
     return _installed_in(tuple((place, _changed_ns(place)) for place in sys.path))
 
 
 def _changed_ns(place: str) -> int:
-    """When something was put into a folder, or out of it; 0 where there is none."""
+    """Return when a folder's entries last changed; 0 if it does not exist."""
     try:
         return os.stat(place or ".").st_mtime_ns
     except OSError:
@@ -112,41 +113,46 @@ def _changed_ns(place: str) -> int:
 
 @lru_cache(maxsize=1)  # to read what each package says of itself takes a tenth of a second
 def _installed_in(places: tuple[tuple[str, int], ...]) -> str:
-    """What is installed in folders, as they were changed last: a version lies under its own name,
-    so another one changes its folder.
+    """Return the digest of what is installed in folders that were last changed at given times.
+
+    A version is installed under its own name, so another version changes the folder.
     """
-    found = sorted(f"{d.name} {d.version}" for d in distributions())
-    return cache.content_key(*found)
+    packages = sorted(f"{d.name} {d.version}" for d in distributions())
+    return cache.content_key(*packages)
 
 
 def _options(options: Any) -> dict[str, str] | None:
-    """Each option by its group and name."""
-    told: dict[str, str] = {}
+    """Return each option by its group and name, or None if one has no fingerprint."""
+    options_by_name: dict[str, str] = {}
     for group in fields(options):
-        held = getattr(options, group.name)
-        names = field_names(type(held))  # type: ignore[arg-type]
-        values = {f"{group.name}.{n}": getattr(held, n) for n in names} or {group.name: held}
+        options_of_group = getattr(options, group.name)
+        names = field_names(type(options_of_group))  # type: ignore[arg-type]
+        values = {f"{group.name}.{n}": getattr(options_of_group, n) for n in names} or {
+            group.name: options_of_group
+        }
         for name, value in values.items():
             text = _text(value)
             if text is None:
                 return None
-            told[name] = text
-    return told
+            options_by_name[name] = text
+    return options_by_name
 
 
 def _is_plain(program: Program) -> bool:
-    """Whether a program is told by its content in every process: it holds no function."""
+    """Return True if a program's content describes it in every process: it holds no function."""
     attrs = (v for _, b in program.bindings() for _, v in getattr(b.expr, "attrs", ()))
     return program.decisions == Decisions() and all(map(_is_data, attrs))
 
 
 def _is_data(value: Any) -> bool:
+    """Return True if an attribute is plain data."""
     if isinstance(value, tuple):
         return all(map(_is_data, value))
     return isinstance(value, PLAIN) or is_symbolic(value)
 
 
 def _text(value: Any) -> str | None:
+    """Return a value as short text or as a fingerprint, or None."""
     plain = isinstance(value, PLAIN) or (
         isinstance(value, tuple) and all(isinstance(item, PLAIN) for item in value)
     )
@@ -154,22 +160,22 @@ def _text(value: Any) -> str | None:
 
 
 def _is_ours(value: Any, seen: set[int]) -> bool:
-    """Whether nothing but code of this package stands in a value."""
+    """Return True if a value holds code of this package only."""
     if isinstance(value, (*PLAIN, bytes, np.ndarray)) or is_symbolic(value) or id(value) in seen:
         return True
     seen.add(id(value))
     kind = type(value)
-    if kind is OwnPass:
+    if kind is UserPass:
         return False
     if isinstance(value, FunctionType):
         return kind_of(module_of(value)) == "ours"
     if isinstance(value, Mapping):
-        held: list[Any] = [item for pair in value.items() for item in pair]
+        parts: list[Any] = [item for pair in value.items() for item in pair]
     elif isinstance(value, tuple | frozenset | list):
-        held = list(value)
+        parts = list(value)
     else:
-        held = [object.__getattribute__(value, name) for name in field_names(kind)]  # type: ignore[arg-type]
-        held += getattr(value, "__dict__", {}).values()
+        parts = [object.__getattribute__(value, name) for name in field_names(kind)]  # type: ignore[arg-type]
+        parts += getattr(value, "__dict__", {}).values()
         if kind_of(kind.__module__) != "ours":
             return False
-    return all(_is_ours(item, seen) for item in held)
+    return all(_is_ours(item, seen) for item in parts)

@@ -1,4 +1,4 @@
-"""Whole programs in the cache folder: kept once, found by later processes."""
+"""Whole programs in the cache folder, for later processes."""
 
 from __future__ import annotations
 
@@ -20,78 +20,80 @@ from explorer.frontends.model import Model
 from explorer.ir.program import Constant, Program, SourceOp
 from explorer.stored import constants
 from explorer.stored.program_key import ProgramKey
-from explorer.stored.read import Unreadable, read
-from explorer.stored.vocabulary import Code, StepRow, Whole
-from explorer.stored.written import Unwritable, written
+from explorer.stored.serialize import Unreadable, Unwritable, deserialize, serialize
+from explorer.stored.vocabulary import Code, Entry, StepRow
 
 REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Found:
-    """A program as it was kept, with its code in memory; what each step took when it ran."""
+class CachedProgram:
+    """A program from the cache with its loaded code, and what each step took when it ran."""
 
     program: Program
     codes: Mapping[str, KernelCode]
     steps: tuple[StepRow, ...]
 
 
-Known: TypeAlias = tuple[str, tuple[SourceOp, ...]]  # a key, and whose operators were named
-_made: OrderedDict[Known, None] = OrderedDict()  # what this process compiled itself
-_found: WeakValueDictionary[Known, Found] = WeakValueDictionary()
+Identity: TypeAlias = tuple[str, tuple[SourceOp, ...]]  # a key, and whose operators were named
+_compiled_here: OrderedDict[Identity, None] = OrderedDict()  # what this process compiled itself
+_open_programs: WeakValueDictionary[Identity, CachedProgram] = WeakValueDictionary()
 _lock = ForkLock()
 
 
 def find(
-    wanted: ProgramKey, given: Model, device: Device, remake: constants.Remake
-) -> Found | None:
-    """The program under a key. None where there is none, or none that can be used, which is then
-    removed; and where this process has compiled it: it remembers more than the folder does.
-    `remake` runs the passes for their constants, should these be gone when they are asked for.
+    key: ProgramKey, model: Model, device: Device, remake: constants.Remake
+) -> CachedProgram | None:
+    """Return the program under a key, or None.
+
+    None also if the entry is unusable, which is then removed, and if this process has compiled the
+    program: it remembers more than the folder holds. `remake` runs the passes again for their
+    constants if these are gone when they are used.
     """
-    known = wanted.key, given.program.sources
+    identity = key.key, model.program.sources
     with _lock:
-        if known in _made:
+        if identity in _compiled_here:
             return None
-        found = _found.get(known)
-    if found is None:
-        found = _on_disk(wanted.key, given, device, remake)
-        counters.add("program_misses" if found is None else "program_hits")
-    if found is not None:
+        program = _open_programs.get(identity)
+    if program is None:
+        program = _on_disk(key.key, model, device, remake)
+        counters.add("program_misses" if program is None else "program_hits")
+    if program is not None:
         with _lock:
-            _found[known] = found
-    return found
+            _open_programs[identity] = program
+    return program
 
 
 def in_memory(key: str | None) -> bool:
-    """Whether this process compiled the program of a key, or has opened it and holds it."""
+    """Return True if this process compiled the program of a key, or holds it open."""
     with _lock:
-        return any(known == key for known, _ in (*_made, *_found))
+        return any(known == key for known, _ in (*_compiled_here, *_open_programs))
 
 
-def keep(
-    wanted: ProgramKey,
-    given: Model,
+def store_program(
+    key: ProgramKey,
+    model: Model,
     program: Program,
     codes: Mapping[str, KernelCode],
     steps: Sequence[StepRow],
 ) -> None:
-    """After: the program is under its key, unless it holds what no entry may hold, or too much;
-    soon, where it takes long enough to be waited for.
+    """Store a program under its key, unless it holds values that cannot be stored or is too large.
+
+    Large programs are written in the background.
     """
     with _lock:
-        _made[wanted.key, given.program.sources] = None
-        while len(_made) > REMEMBERED:
-            _made.popitem(last=False)
+        _compiled_here[key.key, model.program.sources] = None
+        while len(_compiled_here) > REMEMBERED:
+            _compiled_here.popitem(last=False)
     store = cache.disk()
-    if store.has(wanted.key):
+    if store.has(key.key):
         return
-    known, words = _given(given), _numbers(given)
-    own = {id(value) for value in known.values()}
-    names = {id(c): name for name, c in program.constants.items() if id(c) not in own}
+    model_objects, words = _model_objects(model), _operator_numbers(model)
+    model_constants = {id(value) for value in model_objects.values()}
+    names = {id(c): name for name, c in program.constants.items() if id(c) not in model_constants}
     derived = {name: program.constants[name] for name in names.values()}
-    whole = Whole(program, tuple(_code(name, code) for name, code in codes.items()), tuple(steps))
-    write = partial(_write, store, wanted, whole, known, derived, words)
+    entry = Entry(program, tuple(_code(name, code) for name, code in codes.items()), tuple(steps))
+    write = partial(_write, store, key, entry, model_objects, derived, words)
     if constants.bytes_of(derived.values()) < constants.MANY_BYTES:
         write()
     else:
@@ -100,84 +102,97 @@ def keep(
 
 def _write(
     store: cache.DiskStore,
-    wanted: ProgramKey,
-    whole: Whole,
-    given: Mapping[str, object],
+    key: ProgramKey,
+    entry: Entry,
+    model_objects: Mapping[str, object],
     derived: Mapping[str, Constant],
     words: Mapping[str, str],
 ) -> None:
-    rows = constants.kept(derived, store)
+    """Write an entry: its constants, then the program."""
+    rows = constants.store_constants(derived, store)
     if rows is None:
         return
-    known = {**given, **{f"derived {name}": constant for name, constant in derived.items()}}
+    objects = {
+        **model_objects,
+        **{f"derived {name}": constant for name, constant in derived.items()},
+    }
     try:
-        text = written(whole, known, words)
+        text = serialize(entry, objects, words)
     except Unwritable:
         return
-    cache.remember_parts(store, wanted.model, wanted.parts)
-    store.put(wanted.key, json.dumps(rows).encode() + b"\n" + text, "program")
+    cache.remember_parts(store, key.model, key.parts)
+    store.put(key.key, json.dumps(rows).encode() + b"\n" + text, "program")
 
 
-def _given(given: Model) -> dict[str, object]:
-    """What every process has that has the model."""
+def _model_objects(model: Model) -> dict[str, object]:
+    """Return the objects that every process with the model has."""
     return {
-        "sources": given.program.sources,
-        **{f"constant {name}": c for name, c in given.program.constants.items()},
+        "sources": model.program.sources,
+        **{f"constant {name}": c for name, c in model.program.constants.items()},
     }
 
 
-def _numbers(given: Model) -> dict[str, str]:
-    """The operators of Python's by their numbers: their names say in which line they stand, which
-    changes nothing.
+def _operator_numbers(model: Model) -> dict[str, str]:
+    """Return numbers for the operators of a Python function.
+
+    Their names hold line numbers, which do not change the program.
     """
-    if not given.python:
+    if not model.python:
         return {}
-    return {s.name: f"\0source {n}" for n, s in enumerate(given.program.sources)}
+    return {s.name: f"\0source {n}" for n, s in enumerate(model.program.sources)}
 
 
 def _code(name: str, code: KernelCode) -> Code:
+    """Return the stored form of a kernel's code."""
     return Code(name, code.key, code.source, code.tile_program, code.arguments)
 
 
-def _on_disk(key: str, given: Model, device: Device, remake: constants.Remake) -> Found | None:
+def _on_disk(
+    key: str, model: Model, device: Device, remake: constants.Remake
+) -> CachedProgram | None:
+    """Open the entry under a key; remove it if it is unusable."""
     data = cache.get(key)
     if data is None:
         return None
     try:
-        found = _opened(data, given, device, remake)
+        program = _opened(data, model, device, remake)
     except Unreadable:
-        found = None
-    if found is None:
+        program = None
+    if program is None:
         cache.disk().discard(key)
-    return found
+    return program
 
 
-def _opened(data: bytes, given: Model, device: Device, remake: constants.Remake) -> Found | None:
-    """None where a constant or the code of a kernel is not there any more."""
+def _opened(
+    data: bytes, model: Model, device: Device, remake: constants.Remake
+) -> CachedProgram | None:
+    """Open an entry; return None if a constant or the code of a kernel is missing."""
     head, _, text = data.partition(b"\n")
     batch = constants.Batch(_rows(head), remake)
     if not batch.is_there:
         return None
     derived = {
-        f"derived {row.name}": constants.KeptConstant(batch, n) for n, row in enumerate(batch.rows)
+        f"derived {row.name}": constants.StoredConstant(batch, n)
+        for n, row in enumerate(batch.rows)
     }
-    names = {number: name for name, number in _numbers(given).items()}
-    whole = read(text, {**_given(given), **derived}, names)
-    if not isinstance(whole, Whole) or not isinstance(whole.program, Program):
+    names = {number: name for name, number in _operator_numbers(model).items()}
+    entry = deserialize(text, {**_model_objects(model), **derived}, names)
+    if not isinstance(entry, Entry) or not isinstance(entry.program, Program):
         raise Unreadable("it holds another value")
     codes: dict[str, KernelCode] = {}
-    for code in whole.codes:
+    for code in entry.codes:
         machine = loaded(code.key)
         if machine is None:
             return None
         codes[code.call] = KernelCode(
             code.source, machine, code.tile_program, code.arguments, device.target
         )
-    return Found(whole.program, codes, whole.steps)
+    return CachedProgram(entry.program, codes, entry.steps)
 
 
 def _rows(head: bytes) -> list[constants.Row]:
+    """Read the rows of an entry's constants."""
     try:
-        return [constants.row_of(told) for told in json.loads(head)]
+        return [constants.row_of(fields) for fields in json.loads(head)]
     except Exception as problem:  # bytes that others wrote may be anything
         raise Unreadable(f"{type(problem).__name__}: {problem}") from problem

@@ -1,4 +1,4 @@
-"""In which tiers a compilation lies, and what finding it there saves."""
+"""Tiers of the cache that hold a compilation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from explorer.stored.why_not import WhyNot
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A place to look: whether the whole program is there, and how many of its kernels."""
+    """A place to look: True if it has the whole program, and the number of its kernels there."""
 
     name: str
     place: str
@@ -22,25 +22,23 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What the key of a compilation is made of, None where it has none; the tiers in the order in
-    which they are asked; and on a miss what differs from the nearest key.
-    """
+class Tiers:
+    """The key of a compilation, or None; the tiers in lookup order; and the reason of a miss."""
 
-    wanted: ProgramKey | None
+    key: ProgramKey | None
     why: WhyNot
     tiers: tuple[Tier, ...]
     kernels: int
 
 
-def kept(wanted: ProgramKey | None, why: WhyNot, kernels: Iterable[str]) -> Kept:
-    """Where a program and the kernels of these keys are now."""
+def find_tiers(program: ProgramKey | None, why: WhyNot, kernels: Iterable[str]) -> Tiers:
+    """Return where a program and the kernels of these keys are now."""
     cache.finish()
-    keys, key = tuple(dict.fromkeys(kernels)), wanted.key if wanted else None
+    keys, digest = tuple(dict.fromkeys(kernels)), program.key if program else None
     own, shared = cache.disk(), cache.team()
-    tiers = [Tier("memory", "this process", programs.in_memory(key), len(keys))]
+    tiers = [Tier("memory", "this process", programs.in_memory(digest), len(keys))]
     for name, store in (("private", own), ("team", shared)):
         if store is not None:
-            there = key is not None and store.has(key)
+            there = digest is not None and store.has(digest)
             tiers.append(Tier(name, str(store.folder), there, sum(map(store.has, keys))))
-    return Kept(wanted, why, tuple(tiers), len(keys))
+    return Tiers(program, why, tuple(tiers), len(keys))

@@ -1,4 +1,4 @@
-"""The types of which an entry may hold values: frozen data of these modules, and nothing else."""
+"""Types whose values an entry may hold: frozen data of these modules, and nothing else."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ MODULES: tuple[ModuleType, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code of a kernel call: the key of its entry in the cache, and what was printed for it."""
+    """Code of a kernel call: the key of its cache entry, and its printed source."""
 
     call: str
     key: str
@@ -83,7 +83,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step that led to the program, and the seconds that it took when it ran."""
+    """A step that led to the program, and its seconds when it ran."""
 
     name: str
     stage: stage.Stage
@@ -91,8 +91,8 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """What an entry holds."""
+class Entry:
+    """Content of an entry."""
 
     program: program.Program
     codes: tuple[Code, ...]
@@ -101,26 +101,27 @@ class Whole:
 
 @cache
 def kinds() -> Mapping[str, type]:
-    """The types by the names that entries call them."""
-    found: dict[str, type] = {"Whole": Whole, "Code": Code, "StepRow": StepRow}
+    """Return the types by the names that entries use."""
+    by_name: dict[str, type] = {"Whole": Entry, "Code": Code, "StepRow": StepRow}
     for module in MODULES:
         for name, kind in vars(module).items():
-            own = isinstance(kind, type) and kind.__module__ == module.__name__
-            if own and (is_dataclass(kind) or issubclass(kind, Enum)) and not _is_called(kind):
-                found[f"{module.__name__}.{name}"] = kind
-    return found
+            is_local = isinstance(kind, type) and kind.__module__ == module.__name__
+            if is_local and (is_dataclass(kind) or issubclass(kind, Enum)) and not _is_called(kind):
+                by_name[f"{module.__name__}.{name}"] = kind
+    return by_name
 
 
 @cache
 def names() -> Mapping[type, str]:
-    """The names by type."""
+    """Return the names by type."""
     return {kind: name for name, kind in kinds().items()}
 
 
 def field_names(kind: type) -> tuple[str, ...]:
-    """The fields of a frozen value, in the order in which it is made of them."""
+    """Return the fields of a frozen value in the order of its constructor."""
     return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _is_called(kind: type) -> bool:
+    """Return True if instances of a type can be called."""
     return any("__call__" in vars(base) for base in kind.__mro__)

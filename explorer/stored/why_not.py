@@ -1,4 +1,4 @@
-"""Why a compilation is not found on disk: the part of its key that differs from the nearest one."""
+"""Reason why a compilation is not on disk: the parts of its key that differ."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ FOLLOWS = frozenset({"steps", "device", "packages"})  # from other parts, which 
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """`found`: it would be found. Else `differs` from the nearest entry of a model of this name,
-    or there is none; `untold`: nothing of it is ever kept.
+    """Answer to the question whether a compilation is on disk.
+
+    `is_cached`: it is. Otherwise `differs` lists the parts that differ from the nearest entry of a
+    model of this name. `is_unstorable`: such a compilation is never stored.
     """
 
     model: str
-    found: bool
+    is_cached: bool
     differs: tuple[Difference, ...] = ()
-    untold: bool = False
+    is_unstorable: bool = False
 
 
-def why_not(model: str, wanted: ProgramKey | None) -> WhyNot:
-    """The answer for what is wanted, None where it cannot be kept."""
-    if wanted is None:
-        return WhyNot(model, found=False, untold=True)
+def why_not(model: str, key: ProgramKey | None) -> WhyNot:
+    """Return the reason for a key, which is None if the compilation cannot be stored."""
+    if key is None:
+        return WhyNot(model, is_cached=False, is_unstorable=True)
     cache.finish()
-    if cache.has(wanted.key):
-        return WhyNot(model, found=True)
+    if cache.has(key.key):
+        return WhyNot(model, is_cached=True)
 
     def is_there(parts: Mapping[str, str]) -> bool:
         return cache.has(ProgramKey(model, parts).key)
 
-    found = cache.differences(model, wanted.parts, is_there) or ()
-    told = tuple(d for d in found if d.part not in FOLLOWS)
-    return WhyNot(model, found=False, differs=told or found)
+    differing = cache.differences(model, key.parts, is_there) or ()
+    primary = tuple(d for d in differing if d.part not in FOLLOWS)
+    return WhyNot(model, is_cached=False, differs=primary or differing)

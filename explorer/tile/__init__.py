@@ -1,1 +1,1 @@
-"""Tile programs: a kernel and a tiling become one, and named rewrites make it what is printed."""
+"""Tile programs: lowered from a kernel and a tiling, then rewritten up to the printed form."""

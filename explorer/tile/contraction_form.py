@@ -1,7 +1,7 @@
-"""The form that a contraction gets in a tile program, known before there is one.
+"""The form that a contraction gets in a tile program, predicted without building the program.
 
-Whoever prices thousands of tilings asks here; lowering and the rewrite of register tiles, which
-make the program of the one that is chosen, decide with the same functions.
+Cost models that price thousands of tilings use it. Lowering and the rewrite of register tiles make
+the program of the chosen tiling, and decide with the same functions.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from explorer.tile.lowering.contract import (
 from explorer.tile.lowering.lower import grid_of, reduced_alone, tensor_contraction
 from explorer.tile.lowering.places import Places
 from explorer.tile.lowering.tile_epilogue import tile_epilogue
-from explorer.tile.lowering.transposed_tile import turned_sizes, turned_tile
-from explorer.tile.rewriting.register_tiles import LyingRows, lying
+from explorer.tile.lowering.transposed_tile import transposed_sizes, transposed_tile
+from explorer.tile.rewriting.register_tiles import RowLayout, row_layout
 
 REMEMBERED_KERNELS, REMEMBERED_TILES = 64, 256  # bounds on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)
 class PartForm:
-    """How register tiles go over the rows while a part of the depth is summed: so many of the last
-    row axes are a `run`, 0: rows stand in a table. `exact`: whole tiles are all of a run.
-    `registers`: full tiles do the epilogue on registers.
+    """The order in which register tiles visit the rows while a part of the depth is summed.
+
+    The last `run` row axes form a run; 0: rows are in a table. `exact`: all tiles of a run are
+    full. `registers`: full tiles compute the epilogue on registers.
     """
 
     run: int
@@ -54,12 +55,12 @@ class PartForm:
 
 @dataclass(frozen=True, slots=True)
 class ContractionForm:
-    """How register tiles go over a contraction: axes by name.
+    """The order in which register tiles visit a contraction: axes by name.
 
-    `around`: row axes of one point; `rows`: the others. `parts` of the depth that are alike, with
-    how many there are: all of it, or the first, those between and the last one. `panels` of the
-    right operand: "ahead", "in place", or packed in the "tile". `turned`: results are copied, their
-    axes swapped, when all are done.
+    `around` are row axes of one point, `rows` the others. `parts` are the distinct parts of the
+    depth with their counts: all of it, or the first, those between and the last one. `panels` of
+    the right operand are "ahead", "in place", or packed in the "tile". `turned`: the finished
+    results are copied with their axes swapped.
     """
 
     around: tuple[str, ...]
@@ -70,47 +71,48 @@ class ContractionForm:
 
 
 def contraction_form(kernel: Kernel, number: int, tiling: Tiling) -> ContractionForm | None:
-    """The form of the contraction that the compute of that number is, in a kernel in normal form;
-    None where it becomes loops.
+    """Return the form of a compute that is a contraction; None if it becomes loops.
+
+    The kernel is in normal form; `number` is that of the compute.
     """
-    laid = _laid(kernel, (number, tiling.tile))
+    laid = _layout_of(kernel, (number, tiling.tile))
     if laid is None:
         return None
-    found, column, left, walk = laid.found, laid.column, laid.left, laid.left.walk
+    contraction, column, left, walk = laid.contraction, laid.column, laid.left, laid.left.walk
     depth, part = left.depth, None
     if tiling.depth_block:
-        part = packed_part(laid.p.kernel, tiling, found, depth, column, laid.right)
+        part = packed_part(laid.p.kernel, tiling, contraction, depth, column, laid.right)
     if part is not None:
         depth = tuple(part if x.name == part.name else x for x in depth)
         walk = walk_of(left.fetch, depth, left.group)
     if walk is None:
         return None
     block = tiling.depth_block
-    count = depth_parts(block, *walk[:2]) if part is None else part_count(part, found)
-    height, parts = tiling.micro.over(found.column.extent).rows, _rows(laid, count > 1)
+    count = depth_parts(block, *walk[:2]) if part is None else part_count(part, contraction)
+    height, parts = tiling.micro.over(contraction.column.extent).rows, _rows(laid, count > 1)
     times = (1, count - 2, 1) if count > 1 else (1,)
     return ContractionForm(
         tuple(x.axis for x in parts[0].around),
         tuple(x.axis for x in parts[0].rows),
-        tuple((_part(rows, height), alike) for rows, alike in zip(parts, times) if alike),
-        panels_of(laid.p.kernel, tiling, found, depth, column, laid.right)[0],
+        tuple((_part_form(rows, height), alike) for rows, alike in zip(parts, times) if alike),
+        panels_of(laid.p.kernel, tiling, contraction, depth, column, laid.right)[0],
         laid.turned,
     )
 
 
-def _part(rows: LyingRows, height: int) -> PartForm:
+def _part_form(rows: RowLayout, height: int) -> PartForm:
     run = rows.run(height)
     along = 0 if run is None else len(rows.rows) - len(run.outer)
     return PartForm(along, run is not None and run.exact, bool(rows.operands))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Laid:
-    """A contraction within a tile, whatever register tile it has."""
+class _Layout:
+    """A contraction within a tile, independent of its register tile."""
 
     p: Places
     number: int
-    found: Contraction
+    contraction: Contraction
     rows: tuple[Span, ...]
     column: Span
     left: _Left
@@ -120,50 +122,53 @@ class _Laid:
 
 
 @by_identity_at(REMEMBERED_TILES)
-def _laid(kernel: Kernel, key: tuple[int, tuple[tuple[str, int], ...]]) -> _Laid | None:
+def _layout_of(kernel: Kernel, key: tuple[int, tuple[tuple[str, int], ...]]) -> _Layout | None:
+    """Return the layout of a contraction under a tile, `key` = (compute, tile); None if loops."""
     number, tile = key
     tiling = Tiling(tile)
     grid, regions = grid_of(kernel, tiling), propagate(kernel, dict(tile))
     blocks = block_by_block(kernel, regions)
     if blocks is None:
-        known = _outside(kernel, number)
+        invariant = _tile_invariant(kernel, number)
     else:
         kernel, regions = blocks.kernel, blocks.regions
-        known = _in_blocks(kernel, number)
-    if known is None:
+        invariant = _in_blocks(kernel, number)
+    if invariant is None:
         return None
-    c, found = kernel.computes[number], known.found
+    c, contraction = kernel.computes[number], invariant.contraction
     p = Places(kernel, ShapeEnv(), grid, tiling, regions, reduced=reduced_alone(kernel))
     spans = p.spans(number, c)
-    rows, column = rows_of(spans, found), spans[found.column.name]
-    left = known.left or _left(p, number, found)
+    rows, column = rows_of(spans, contraction), spans[contraction.column.name]
+    left = invariant.left or _left(p, number, contraction)
     if column.clip_low or left is None:
         return None
-    finish = known.finish or _finish(p, number, column)
-    turned = turned_sizes(rows, column, finish.target) is not None
+    finish = invariant.finish or _epilogue(p, number, column)
+    turned = transposed_sizes(rows, column, finish.target) is not None
     if turned:
-        finish, _ = turned_tile(p, c.out, rows, column, finish)
-    right = known.right or p.element(found.b, {})
-    return _Laid(p, number, found, rows, column, left, right, finish, turned)
+        finish, _ = transposed_tile(p, c.out, rows, column, finish)
+    right = invariant.right or p.element(contraction.b, {})
+    return _Layout(p, number, contraction, rows, column, left, right, finish, turned)
 
 
 @by_identity_at(REMEMBERED_TILES)
-def _rows(laid: _Laid, several: bool) -> tuple[LyingRows, ...]:
-    """How the rows lie while all of the depth is summed, or the first of several parts, one
-    between, and the last.
+def _rows(laid: _Layout, several: bool) -> tuple[RowLayout, ...]:
+    """Return how the rows lie for each part of the depth.
+
+    The parts are all of it, or the first of several, one between, and the last.
     """
     kernel, n = laid.p.kernel, laid.number
-    sums = _sums(kernel, n)
+    sums = _placeholder_sums(kernel, n)
     parts: tuple[Map, ...] = (laid.finish,)
     if several:
         parts = summed_in_parts(laid.p, kernel.computes[n], laid.finish, sums)
-    return tuple(lying(laid.rows, laid.column, laid.left.fetch, sums.buffer, e) for e in parts)
+    return tuple(row_layout(laid.rows, laid.column, laid.left.fetch, sums.buffer, e) for e in parts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """The left operand, the summed axes in the order of its segments, those, and how many
-    neighbours are multiplied in a group.
+    """The left operand, the summed axes in the order of its segments, and the group size.
+
+    `group` is how many neighbours are multiplied together.
     """
 
     fetch: Fetch
@@ -173,47 +178,50 @@ class _Left:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outside:
-    """What of a contraction lies as its tensor does, whatever the tile; None where scratch does."""
+class _TileInvariant:
+    """The parts of a contraction that do not depend on the tile; None where they lie in scratch."""
 
-    found: Contraction
+    contraction: Contraction
     left: _Left | None
     right: Fetch | None
     finish: Map | None
 
 
 @by_identity_at(REMEMBERED_KERNELS)
-def _outside(kernel: Kernel, number: int) -> _Outside | None:
+def _tile_invariant(kernel: Kernel, number: int) -> _TileInvariant | None:
+    """Return the parts of a contraction that are equal for all tiles, or None."""
     c = kernel.computes[number]
-    found = tensor_contraction(kernel, c)
-    if found is None:
+    contraction = tensor_contraction(kernel, c)
+    if contraction is None:
         return None
     border = {*kernel.inputs, *kernel.outputs}
     p = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
     epilogue = tile_epilogue(kernel, c)
     last = epilogue or c
     around = {last.out, *(r.tensor for r in reads(last.expr) if epilogue)} - {c.out}
-    alone = found.a.fill is None and found.a.tensor in border
-    return _Outside(
-        found,
-        _left(p, number, found) if alone and group_of(kernel.dtype(found.a.tensor)) == 1 else None,
-        p.element(found.b, {}) if found.b.tensor in border else None,
-        _finish(p, number, p.spans(number, c)[found.column.name])
+    is_plain = contraction.a.fill is None and contraction.a.tensor in border
+    return _TileInvariant(
+        contraction,
+        _left(p, number, contraction)
+        if is_plain and group_of(kernel.dtype(contraction.a.tensor)) == 1
+        else None,
+        p.element(contraction.b, {}) if contraction.b.tensor in border else None,
+        _epilogue(p, number, p.spans(number, c)[contraction.column.name])
         if around | {last.out} <= border
         else None,
     )
 
 
 @by_identity_at(REMEMBERED_KERNELS)
-def _in_blocks(kernel: Kernel, number: int) -> _Outside | None:
-    """The contraction alone: what lies around it has a place of its own in every block."""
-    found = tensor_contraction(kernel, kernel.computes[number])
-    return None if found is None else _Outside(found, None, None, None)
+def _in_blocks(kernel: Kernel, number: int) -> _TileInvariant | None:
+    """Return the contraction alone: other parts have a place of their own in every block."""
+    contraction = tensor_contraction(kernel, kernel.computes[number])
+    return None if contraction is None else _TileInvariant(contraction, None, None, None)
 
 
-def _left(p: Places, number: int, found: Contraction) -> _Left | None:
-    halo = {found.a: p.halo(number, found.a)[1]} if p.is_copied(found.a) else {}
-    left = left_operand(p, number, p.kernel.computes[number], found, halo)
+def _left(p: Places, number: int, contraction: Contraction) -> _Left | None:
+    halo = {contraction.a: p.halo(number, contraction.a)[1]} if p.is_copied(contraction.a) else {}
+    left = left_operand(p, number, p.kernel.computes[number], contraction, halo)
     if left is None:
         return None
     fetch, depth, _, group = left
@@ -221,12 +229,14 @@ def _left(p: Places, number: int, found: Contraction) -> _Left | None:
 
 
 @by_identity_at(REMEMBERED_KERNELS)
-def _sums(kernel: Kernel, number: int) -> Fetch:
-    """In the place of the sums of a register tile, whatever its size."""
+def _placeholder_sums(kernel: Kernel, number: int) -> Fetch:
+    """Return a stand-in for the sums of a register tile of any size."""
     c = kernel.computes[number]
     return Fetch(Buffer(f"{c.out}_acc", "scratch", 1, kernel.dtype(c.out), "L1"), Affine())
 
 
-def _finish(p: Places, number: int, column: Span) -> Map:
+def _epilogue(p: Places, number: int, column: Span) -> Map:
     c = p.kernel.computes[number]
-    return epilogue_map(p, c, tile_epilogue(p.kernel, c), _sums(p.kernel, number), column)
+    return epilogue_map(
+        p, c, tile_epilogue(p.kernel, c), _placeholder_sums(p.kernel, number), column
+    )

@@ -1,7 +1,7 @@
-"""What threads of a block share while one of them writes: where a `Sync` must stand.
+"""Data hazards between threads of a block, and the gaps where a `Sync` must prevent them.
 
-Indices are affine and sizes are numbers, so that elements are compared one by one; what cannot be
-told counts as shared.
+Indices are affine and sizes are numbers, so that elements are compared one by one. An unknown index
+counts as shared.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from explorer.tile.thread_reach import Reach, accesses, clash, reach
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """Two parts that different threads may be in, one of which writes what the other one touches of
-    a buffer: a Sync must stand in one of the gaps. There are none where it is one part: no Sync
-    helps.
+    """Two parts in which different threads access one buffer, and at least one of them writes.
+
+    A Sync must be in one of the gaps. A single part has no gaps: no Sync helps.
     """
 
     buffer: str
@@ -26,20 +26,20 @@ class Hazard:
 
 
 def hazards(parts: Parts) -> tuple[Hazard, ...]:
-    """Every hazard of a program without its Syncs."""
+    """Return every hazard of a program without its Syncs."""
     return tuple(dict.fromkeys(_Hazards(parts).all()))
 
 
 def race(p: TileProgram) -> str:
-    """The first hazard that no Sync of the program mends, in words; empty where all are mended."""
+    """Return a sentence about the first hazard that no Sync prevents; else an empty string."""
     parts = parts_of_block(p)
     for h in hazards(parts):
         if not h.gaps:
-            return f"two threads may meet at one element of {h.buffer}, and one of them writes it"
+            return f"two threads may access one element of {h.buffer}, and one of them writes it"
         if not h.gaps & parts.synced:
             return (
-                f"a thread may come to an element of {h.buffer} before another one has done with "
-                "it: no Sync stands between"
+                f"a thread may access an element of {h.buffer} before another one has finished "
+                "with it: no Sync is between them"
             )
     return ""
 
@@ -48,36 +48,39 @@ class _Hazards:
     """The pairs of a program's parts."""
 
     def __init__(self, parts: Parts) -> None:
+        """Create the pairs from a program's parts."""
         self.parts = parts
         self.of = {part.path: accesses(part) for part in parts.parts}
-        self.known: dict[tuple[Path, int, int], Reach | None] = {}
+        self.reaches: dict[tuple[Path, int, int], Reach | None] = {}
 
     def reach(self, part: Part, number: int, same: int) -> Reach | None:
-        """What one access of a part comes to, worked out once."""
+        """Return the elements of one access of a part, computed once."""
         key = (part.path, number, same)
-        if key not in self.known:
-            self.known[key] = reach(part, self.of[part.path][number], same)
-        return self.known[key]
+        if key not in self.reaches:
+            self.reaches[key] = reach(part, self.of[part.path][number], same)
+        return self.reaches[key]
 
     def all(self) -> Iterator[Hazard]:
-        """By the part that comes first."""
+        """Yield every hazard, by the part that comes first."""
         order = self.parts.parts
         for n, a in enumerate(order):
-            yield from self._met(a, a, len(a.around), frozenset())
+            yield from self._conflicts(a, a, len(a.around), frozenset())
             for b in order[n + 1 :]:
-                yield from self._met(a, b, _shared(a, b), self.parts.between(a.path, b.path))
+                yield from self._conflicts(
+                    a, b, _common_loops(a, b), self.parts.between(a.path, b.path)
+                )
         for a in order:
             for b in order:
-                yield from self._of_next_trips(a, b)
+                yield from self._across_trips(a, b)
 
-    def _of_next_trips(self, a: Part, b: Part) -> Iterator[Hazard]:
-        for depth in range(_shared(a, b)):
+    def _across_trips(self, a: Part, b: Part) -> Iterator[Hazard]:
+        for depth in range(_common_loops(a, b)):
             if a.around[depth].span.size != 1:
                 gaps = self.parts.around(a.path, b.path, depth + 1)
-                yield from self._met(a, b, depth, gaps)
+                yield from self._conflicts(a, b, depth, gaps)
 
-    def _met(self, a: Part, b: Part, same: int, gaps: frozenset[Gap]) -> Iterator[Hazard]:
-        """The buffers by which two parts meet while the first `same` loops around stand still."""
+    def _conflicts(self, a: Part, b: Part, same: int, gaps: frozenset[Gap]) -> Iterator[Hazard]:
+        """Yield the buffers that two parts share in the same trip of the first `same` loops."""
         for n, x in enumerate(self.of[a.path]):
             for m, y in enumerate(self.of[b.path]):
                 name = x.buffer.name
@@ -87,8 +90,8 @@ class _Hazards:
                     yield Hazard(name, gaps)
 
 
-def _shared(a: Part, b: Part) -> int:
-    """How many loops go around both."""
+def _common_loops(a: Part, b: Part) -> int:
+    """Return the number of loops around both parts."""
     count = 0
     while count < min(len(a.path), len(b.path)) - 1 and a.path[count] == b.path[count]:
         count += 1

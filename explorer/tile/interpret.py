@@ -1,7 +1,6 @@
-"""The meaning of a tile program, in NumPy, one task at a time; every address is checked against its
-buffer.
+"""An interpreter of tile programs in NumPy, one task at a time, with bounds checks.
 
-Scratch starts as NaN, so that a read before a write shows. The threads of a block go in a random
+Scratch starts as NaN, so that a read before a write shows. The threads of a block run in a random
 order from one `Sync` to the next.
 """
 
@@ -47,18 +46,20 @@ from explorer.ops.kernels.scalar import call, identity, number
 from explorer.tile.lowering.packing import pack_constant
 from explorer.tile.thread_order import Env, ThreadBlock
 
-TASKS_IN_A_ROW = 3  # that one worker does; chosen
-REDUCED = "_reduced"  # what a window was reduced to
+TASKS_IN_A_ROW = 3  # of one worker; chosen
+REDUCED = "_reduced"  # the reduced value of a window
 
 
 class Interpreter:
-    """Runs tasks of one tile program over flat arrays by buffer name; `seed` is of the order that
-    threads go in.
+    """An interpreter of one tile program over flat arrays by buffer name.
+
+    `seed` is of the order of threads.
     """
 
     def __init__(
         self, program: TileProgram, arrays: Mapping[str, np.ndarray], sizes: Sizes, seed: int = 0
     ) -> None:
+        """Create an interpreter; packed constants are computed here."""
         self.program = program
         self.sizes = sizes
         self.order = np.random.default_rng(seed)
@@ -68,7 +69,7 @@ class Interpreter:
             self.arrays[q.name] = pack_constant(q, arrays[q.source])
 
     def run(self) -> None:
-        """Every task, in order, a few by each worker; the outputs are written in place."""
+        """Run every task, in order, a few by each worker; the outputs are written in place."""
         counts = [self.dim(g.count) for g in self.program.grid]
         shared = {b.name for s in self.program.body if isinstance(s, Once) for b in writes(s)}
         is_block = threads_of(self.program.body) > 0
@@ -88,21 +89,21 @@ class Interpreter:
                 self.statement(s, env)
 
     def poison(self, b: Buffer) -> None:
-        """Scratch as it is before anything is written: a read shows."""
+        """Reset scratch to its state before any write."""
         self.arrays[b.name] = self.poisoned(b)
 
     def poisoned(self, b: Buffer) -> np.ndarray:
-        """An array of what nobody has written."""
-        room = np.zeros(self.dim(b.size), numpy_dtype(b.dtype))
-        room[:] = np.nan if is_float(b.dtype) else 0
-        return room
+        """Return an unwritten array of a buffer."""
+        array = np.zeros(self.dim(b.size), numpy_dtype(b.dtype))
+        array[:] = np.nan if is_float(b.dtype) else 0
+        return array
 
     def registers(self) -> dict[str, np.ndarray]:
-        """What a thread has for itself, before it writes anything."""
+        """Return the unwritten registers of a thread."""
         return {b.name: self.poisoned(b) for b in self.program.buffers if b.level == REGISTER}
 
     def once(self, s: Once, env: Env) -> None:
-        """What the first of several tasks does for all: nothing of it is there before."""
+        """Run what the first of several tasks does for all, on poisoned scratch."""
         if not self.is_first and any(env[g.variable] for g in self.program.grid[s.level :]):
             return
         for b in {b.name: b for b in writes(s)}.values():
@@ -111,52 +112,52 @@ class Interpreter:
             self.statement(inner, env)
 
     def window(self, s: Window, env: Env) -> None:
-        """Each window's part that lies inside, reduced, then what is made of it."""
+        """Reduce the part of each window that lies inside, then compute its epilogue."""
         reduction = s.reduction
         spans = (*reduction.spans, *reduction.over)
         e = self.points(spans, env)
         shape = [len(self.values(x, env)) for x in spans]
-        there = np.ones(shape, np.bool_)
+        in_bounds = np.ones(shape, np.bool_)
         for b in s.borders:
             index = self.affine(b.first, e) + e[b.axis] * b.step
-            there &= np.broadcast_to((index >= 0) & (index < b.extent), shape)
-        inside = {x.axis: np.broadcast_to(e[x.axis], shape)[there] for x in spans}
+            in_bounds &= np.broadcast_to((index >= 0) & (index < b.extent), shape)
+        inside = {x.axis: np.broadcast_to(e[x.axis], shape)[in_bounds] for x in spans}
         value = np.full(shape, identity(reduction.combiner, reduction.dtype))
         part = self.value(s.data, env | inside)
-        value[there] = part if s.weights is None else part * self.value(s.weights, env | inside)
+        value[in_bounds] = part if s.weights is None else part * self.value(s.weights, env | inside)
         axes = tuple(range(len(reduction.spans), len(shape)))
         e = self.points(reduction.spans, env)
         e[REDUCED] = COMBINERS[reduction.combiner].numpy.reduce(value, axis=axes)
-        whole = with_loads(
+        epilogue = with_loads(
             s.expr, lambda f: IndexValue(var(REDUCED)) if f == reduction.target else f
         )
-        self.put(s.target, e, self.value(whole, e))
+        self.store(s.target, e, self.value(epilogue, e))
 
     def dim(self, d: Dim) -> int:
-        """A dim under the binding."""
+        """Return a dim under the binding."""
         return evaluate_dim(d, self.sizes)
 
     def affine(self, a: Affine, env: Env) -> Any:
-        """An affine value, for arrays of the variables."""
+        """Return an affine value, for arrays of the variables."""
         total: Any = self.dim(a.const)
         for name, factor in a.terms:
             total = total + env[name] * self.dim(factor)
         return total
 
     def values(self, s: Span, env: Env) -> np.ndarray:
-        """What an axis runs over."""
+        """Return the values of an axis."""
         lo = self.affine(s.base, env)
         hi = lo + self.dim(s.size)
         first = max(lo, 0) if s.clip_low else lo
         return np.arange(first, min(hi, self.dim(s.extent)) if s.clip_high else hi)
 
     def points(self, spans: tuple[Span, ...], env: Env) -> Env:
-        """Every point of the spans."""
+        """Return every point of the spans."""
         axes = np.meshgrid(*(self.values(s, env) for s in spans), indexing="ij")
         return env | {s.axis: a for s, a in zip(spans, axes, strict=True)}
 
     def where(self, f: Fetch, env: Env) -> tuple[np.ndarray, Any]:
-        """The array of a load and the offsets in it."""
+        """Return the array of a load and its offsets, checked against the buffer's size."""
         flat = self.arrays[f.buffer.name]
         offset = np.asarray(self.affine(f.offset, env))
         for index, stride, extent in f.dynamic:
@@ -164,14 +165,14 @@ class Interpreter:
             offset = offset + at * self.dim(stride)
         if offset.size and (offset.min() < 0 or offset.max() >= flat.size):
             raise CheckFailed(
-                f"a tile program leaves {f.buffer.name}: offsets {offset.min()} to {offset.max()}, "
+                f"{f.buffer.name} is accessed out of bounds: {offset.min()} to {offset.max()}, "
                 f"elements {flat.size}",
                 where=f.buffer.name,
             )
         return flat, offset
 
     def value(self, expr: TileExpr, env: Env) -> Any:
-        """A scalar expression at every point."""
+        """Return a scalar expression at every point."""
         match expr:
             case Fetch():
                 flat, offset = self.where(expr, env)
@@ -185,21 +186,23 @@ class Interpreter:
             case Do(op, args):
                 return call(op, [self.value(a, env) for a in args])
 
-    def put(self, f: Fetch, env: Env, value: Any) -> None:
-        """Store at every point."""
+    def store(self, f: Fetch, env: Env, value: Any) -> None:
+        """Store a value at every point."""
         flat, offset = self.where(f, env)
-        if offset.ndim < np.ndim(value):  # an element that no axis moves, as in a register
+        if offset.ndim < np.ndim(
+            value
+        ):  # an element that does not depend on an axis, as in a register
             offset = np.broadcast_to(offset, np.shape(value))
         flat[offset] = value
 
     def statement(self, s: Statement, env: Env) -> None:
-        """One statement."""
+        """Run one statement."""
         match s:
             case For(span, body):
                 for v in self.values(span, env):
-                    here = env | {span.axis: int(v)}
+                    inner_env = env | {span.axis: int(v)}
                     for inner in body:
-                        self.statement(inner, here)
+                        self.statement(inner, inner_env)
             case At(span, index, body):
                 value = int(self.value(index, env))
                 if value in self.values(span, env):
@@ -211,7 +214,7 @@ class Interpreter:
                 self.pack(s, env)
             case Load(target, expr, spans) | Map(target, spans, expr):
                 e = self.points(spans, env)
-                self.put(target, e, self.value(expr, e))
+                self.store(target, e, self.value(expr, e))
             case Reduce(target, spans, over, combiner, expr, dtype):
                 e = self.points((*spans, *over), env)
                 shape = [len(self.values(x, env)) for x in (*spans, *over)]
@@ -222,7 +225,7 @@ class Interpreter:
                 e = self.points(spans, env)
                 if s.onto:
                     total = COMBINERS[combiner].numpy(self.value(target, e), total)
-                self.put(target, e, total.astype(numpy_dtype(dtype)))
+                self.store(target, e, total.astype(numpy_dtype(dtype)))
             case Scan():
                 self.scan(s, env)
             case OnePass(parts):
@@ -233,7 +236,7 @@ class Interpreter:
             case Find(name, index, extent):
                 at = np.clip(self.value(index, env), 0, self.dim(extent) - 1)
                 env[name] = int(at)
-            case Sync() | Shuffle():  # one alone waits for nobody
+            case Sync() | Shuffle():  # a single thread does not wait
                 pass
             case Window():
                 self.window(s, env)
@@ -241,7 +244,7 @@ class Interpreter:
                 self.panels(s, env)
 
     def scan(self, s: Scan, env: Env) -> None:
-        """A running reduction along the last axis of the points."""
+        """Run a running reduction along the last axis of the points."""
         spans = (*s.spans, s.over)
         e, count = self.points(spans, env), len(self.values(s.over, env))
         shape = [len(self.values(x, env)) for x in spans]
@@ -251,36 +254,36 @@ class Interpreter:
         if s.exclusive and count:
             so_far = np.roll(so_far, 1, -1)
             so_far[..., 0] = identity(s.combiner, s.dtype)
-        self.put(s.target, e, so_far[..., ::-1] if s.backwards else so_far)
+        self.store(s.target, e, so_far[..., ::-1] if s.backwards else so_far)
 
     def pack(self, s: Pack, env: Env) -> None:
-        """Columns as panels."""
+        """Pack columns into panels."""
         e = self.points((s.columns, *s.depth), env)
         shape = [len(self.values(x, env)) for x in (s.columns, *s.depth)]
         value = np.broadcast_to(self.value(s.source, e), shape)
         rows, group = -(-self.dim(s.columns.size) // s.lanes) * s.lanes, s.group
         last = -(-shape[-1] // group) * group
-        whole = np.zeros((rows, *shape[1:-1], last), numpy_dtype(s.target.dtype))
-        whole[: shape[0], ..., : shape[-1]] = value
-        grouped = whole.reshape(-1, s.lanes, prod(shape[1:-1]) * last // group, group)
+        padded = np.zeros((rows, *shape[1:-1], last), numpy_dtype(s.target.dtype))
+        padded[: shape[0], ..., : shape[-1]] = value
+        grouped = padded.reshape(-1, s.lanes, prod(shape[1:-1]) * last // group, group)
         panels = grouped.swapaxes(1, 2).ravel()
         self.arrays[s.target.name][: panels.size] = panels
 
     def panels(self, s: Panels, env: Env) -> None:
-        """Register tiles over the rows and columns."""
+        """Run register tiles over the rows and columns."""
         js = self.values(s.columns, env)
         for j in range(js[0], js[-1] + 1, s.micro.columns) if len(js) else ():
             n = np.arange(j, min(j + s.micro.columns, js[-1] + 1))
-            for here in self.row_tiles(s, env):
-                height = np.arange(len(next(iter(here.values()))))[:, None]
-                e = env | here | {"_j": j, "_r": height, s.columns.axis: n[None, :]}
+            for row_env in self.row_tiles(s, env):
+                height = np.arange(len(next(iter(row_env.values()))))[:, None]
+                e = env | row_env | {"_j": j, "_r": height, s.columns.axis: n[None, :]}
                 is_full = len(height) == s.micro.rows and len(n) == s.micro.columns
                 self.steps(s, e, is_full)
                 self.contract(s.contract, s.micro.columns, e, len(height))
-                self.put(s.epilogue.target, e, self.value(s.epilogue.expr, e))
+                self.store(s.epilogue.target, e, self.value(s.epilogue.expr, e))
 
     def row_tiles(self, s: Panels, env: Env) -> Iterator[Env]:
-        """The rows of each register tile, as columns of values of the row axes."""
+        """Yield the rows of each register tile, as columns of values of the row axes."""
         grid = self.points(s.rows, env)
         points = {x.axis: grid[x.axis] for x in s.rows}
         if s.run is not None and s.run.outer:
@@ -291,25 +294,25 @@ class Interpreter:
         number, count = next(iter(runs.values())).shape
         rows, moved = s.micro.rows, s.run is not None and not s.run.exact
         if s.run is not None and count and (count < rows or (s.run.exact and count % rows)):
-            raise CheckFailed(f"a run of {count} rows has no whole tiles of {rows}")
+            raise CheckFailed(f"a run of {count} rows does not divide into tiles of {rows}")
         for n in range(number):
             for i in range(0, count, rows):
                 first = min(i, count - rows) if moved else i
                 yield {k: v[n, first : first + rows, None] for k, v in runs.items()}
 
     def steps(self, s: Panels, env: Env, is_full: bool) -> None:
-        """What a full tile addresses by its first row and a step lies where its rows say."""
-        found = (s.contract.a,) if s.run is not None else ()
-        for f in (*found, *(s.operands if is_full else ())):
+        """Check that rows a tile addresses by its first row and a step are that step apart."""
+        stepped = (s.contract.a,) if s.run is not None else ()
+        for f in (*stepped, *(s.operands if is_full else ())):
             at = np.asarray(self.affine(f.offset, env))
             step = self.dim(f.offset.factor(s.rows[-1].axis))
             if at.ndim and np.any(at != at[:1] + step * np.arange(len(at))[:, None]):
                 raise CheckFailed(
-                    f"rows of {f.buffer.name} do not lie {step} apart", where=f.buffer.name
+                    f"rows of {f.buffer.name} are not {step} elements apart", where=f.buffer.name
                 )
 
     def contract(self, c: Contract, lanes: int, env: Env, rows: int) -> None:
-        """One register tile."""
+        """Run one register tile."""
         steps = np.arange(self.dim(c.depth))
         group = group_of(c.a.buffer.dtype)
         each = np.arange(group)
@@ -327,10 +330,10 @@ class Interpreter:
         self.arrays[c.acc.name][: acc.size] = acc.ravel()
 
     def check(self, buffer: Buffer, flat: np.ndarray, index: np.ndarray) -> None:
-        """Every address of a micro-kernel lies in its buffer."""
+        """Check that every address of a micro-kernel lies in its buffer."""
         if index.size and (index.min() < 0 or index.max() >= flat.size):
             raise CheckFailed(
-                f"a micro-kernel leaves {buffer.name}: offsets {index.min()} to {index.max()}, "
-                f"elements {flat.size}",
+                f"a micro-kernel reads {buffer.name} out of bounds: "
+                f"{index.min()} to {index.max()}, elements {flat.size}",
                 where=buffer.name,
             )

@@ -1,5 +1,6 @@
-"""The rewrites of tile programs, in order: from the plain program of a kernel and a tiling to the
-one that is printed. Each has a name, which the house shows as a step.
+"""The rewrites of tile programs, in order: from the lowered program to the printed one.
+
+Each has a name, which the user interface shows as a step.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.tile.lowering.lower import lower
 from explorer.tile.rewriting.hoisting import hoist
-from explorer.tile.rewriting.in_output import keep_in_output
+from explorer.tile.rewriting.keep_in_output import keep_in_output
 from explorer.tile.rewriting.long_sums import sum_in_blocks
 from explorer.tile.rewriting.map_groups import group_maps
 from explorer.tile.rewriting.one_pass import one_pass
@@ -27,7 +28,7 @@ from explorer.tile.rewriting.windows import reduce_windows
 
 Rewrite: TypeAlias = Callable[[TileProgram, Device], TileProgram]
 
-PLACEMENT: tuple[tuple[str, Rewrite], ...] = (  # what lies where, and for how long
+PLACEMENT: tuple[tuple[str, Rewrite], ...] = (  # memory placement and lifetimes
     ("one pass", one_pass),
     ("keep in the output", keep_in_output),
     ("blocks of rows", blocks_of_rows),
@@ -35,7 +36,7 @@ PLACEMENT: tuple[tuple[str, Rewrite], ...] = (  # what lies where, and for how l
     ("share scratch", share_scratch),
     ("long sums", sum_in_blocks),
 )
-LOOPS: tuple[tuple[str, Rewrite], ...] = (  # in which order it is done
+LOOPS: tuple[tuple[str, Rewrite], ...] = (  # loop order
     ("group maps", group_maps),
     ("vectorise", vectorise),
     ("hoist", hoist),
@@ -48,20 +49,20 @@ REMEMBERED_PROGRAMS = 512  # a bound on memory, chosen
 def steps(
     kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device
 ) -> tuple[tuple[str, TileProgram], ...]:
-    """The plain program under "lower", then the program after each rewrite, under its name.
+    """Return the program under "lower", then after each rewrite, under its name.
 
-    Raises BadOption where the kernel in normal form has no such tiles.
+    Raises BadOption if the kernel in normal form has no such tiles.
     """
     program = lower(kernel, tiling, env, device)
-    found = [("lower", program)]
+    programs = [("lower", program)]
     for name, rewrite in REWRITES:
         program = rewrite(program, device)
-        found.append((name, program))
-    return tuple(found)
+        programs.append((name, program))
+    return tuple(programs)
 
 
-def placed(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
-    """The program when all has its place: what room a tiling takes is asked of it."""
+def placed_program(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
+    """Return the program after the placement rewrites, for the memory that a tiling takes."""
     program = lower(kernel, tiling, env, device)
     for _, rewrite in PLACEMENT:
         program = rewrite(program, device)
@@ -70,5 +71,5 @@ def placed(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> Til
 
 @lru_cache(maxsize=REMEMBERED_PROGRAMS)
 def tile_program(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
-    """The program that is printed and run: the last of `steps`."""
+    """Return the program that is printed and run: the last of `steps`."""
     return steps(kernel, tiling, env, device)[-1][1]

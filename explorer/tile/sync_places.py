@@ -1,5 +1,6 @@
-"""Where a `Sync` may stand in the program of a thread block: gaps between what its threads go
-through together, and which of them lie on the way from one part to another.
+"""Places for a `Sync` in a thread block's program: gaps between parts that all threads run.
+
+Also the gaps that lie between one part and another.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Shuffle, Statement, Sync
 from explorer.ir.tile_programs.traversal import statements
 
-Path = tuple[int, ...]  # the place in the body, in the loop that stands there, and so on
-UNKNOWN_TRIPS = 64  # of a loop whose extent is no number: how often a Sync in it is counted; chosen
+Path = tuple[int, ...]  # index in the body, then in the loop there, and so on
+UNKNOWN_TRIPS = 64  # assumed of a loop with a symbolic extent; chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Before part number `before` of a loop's body, behind the last one where it is their count;
-    `loop` is the loop's path, () the program.
+    """A place before part number `before` of a loop's body.
+
+    The number of parts means behind the last one. `loop` is the loop's path, () the program.
     """
 
     loop: Path
@@ -29,8 +31,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What threads do between two gaps: loops that are dealt out, or a statement alone, inside of
-    the loops that all go through together.
+    """The work of threads between two gaps, inside of the loops that all threads run together.
+
+    It is a distributed loop or a single statement.
     """
 
     path: Path
@@ -40,8 +43,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A program without its Syncs: the parts in order, the length of every body, and the gaps in
-    which a Sync stood.
+    """A program without its Syncs.
+
+    It has the parts in order, the length of every body, and the gaps in which a Sync was.
     """
 
     parts: tuple[Part, ...]
@@ -50,43 +54,44 @@ class Parts:
     synced: frozenset[Gap]
 
     def between(self, a: Path, b: Path) -> frozenset[Gap]:
-        """The gaps that all threads cross on the way from a part to a later one."""
+        """Return the gaps that all threads cross between a part and a later one."""
         d = next(d for d, (x, y) in enumerate(zip(a, b)) if x != y)
-        found = {Gap(a[:d], n) for n in range(a[d] + 1, b[d] + 1)}
+        crossed = {Gap(a[:d], n) for n in range(a[d] + 1, b[d] + 1)}
         for n in range(a[d] + 1, b[d]):
             loop = (*a[:d], n)
-            if loop in self.loops and _runs(self.loops[loop]):
-                found |= {Gap(loop, k) for k in range(self.lengths[loop] + 1)}
-        return frozenset({*found, *self._out(a, d), *self._into(b, d)})
+            if loop in self.loops and _always_runs(self.loops[loop]):
+                crossed |= {Gap(loop, k) for k in range(self.lengths[loop] + 1)}
+        return frozenset({*crossed, *self._gaps_leaving(a, d), *self._gaps_entering(b, d)})
 
     def around(self, a: Path, b: Path, depth: int) -> frozenset[Gap]:
-        """And those from a part to one of the next trip, by the loop that is so deep."""
+        """Return the gaps between a part and one of the next trip of the loop at a depth."""
         loop = a[:depth]
-        rest = {Gap(loop, n) for n in range(a[depth] + 1, self.lengths[loop] + 1)}
+        after = {Gap(loop, n) for n in range(a[depth] + 1, self.lengths[loop] + 1)}
         first = {Gap(loop, n) for n in range(b[depth] + 1)}
-        return frozenset({*rest, *first, *self._out(a, depth), *self._into(b, depth)})
+        return frozenset(
+            {*after, *first, *self._gaps_leaving(a, depth), *self._gaps_entering(b, depth)}
+        )
 
-    def _out(self, a: Path, depth: int) -> Iterator[Gap]:
+    def _gaps_leaving(self, a: Path, depth: int) -> Iterator[Gap]:
         for d in range(depth + 1, len(a)):
             yield from (Gap(a[:d], n) for n in range(a[d] + 1, self.lengths[a[:d]] + 1))
 
-    def _into(self, b: Path, depth: int) -> Iterator[Gap]:
+    def _gaps_entering(self, b: Path, depth: int) -> Iterator[Gap]:
         for d in range(depth + 1, len(b)):
             yield from (Gap(b[:d], n) for n in range(b[d] + 1))
 
     def times(self, gap: Gap) -> int:
-        """How often a Sync in a gap is met."""
+        """Return how often a Sync in a gap runs."""
         loops = (self.loops[gap.loop[:d]] for d in range(1, len(gap.loop) + 1))
-        return prod(_trips(loop) for loop in loops)
+        return prod(_trip_count(loop) for loop in loops)
 
 
 def parts_of_block(p: TileProgram) -> Parts:
-    """The parts of a program, and where its Syncs stand.
+    """Return the parts of a program, and the places of its Syncs.
 
-    Raises CheckFailed where a Sync or a shuffle stands in a loop that is dealt out: not all threads
-    come there.
+    Raises CheckFailed for a Sync or a shuffle in a distributed loop, which not all threads reach.
     """
-    found, lengths, loops, synced = [], {}, {}, set()
+    parts, lengths, loops, synced = [], {}, {}, set()
 
     def enter(body: Sequence[Statement], path: Path, around: tuple[For, ...]) -> None:
         n = 0
@@ -99,42 +104,46 @@ def parts_of_block(p: TileProgram) -> Parts:
                 enter(s.body, (*path, n), (*around, s))
             else:
                 if any(isinstance(x, Sync | Shuffle) and x is not s for x in statements((s,))):
-                    raise CheckFailed("a Sync stands where not every thread of the block comes")
-                found.append(Part((*path, n), around, s))
+                    raise CheckFailed(
+                        "a Sync or shuffle is in a distributed loop, which not all threads reach"
+                    )
+                parts.append(Part((*path, n), around, s))
             n += 1
         lengths[path] = n
 
     enter(p.body, (), ())
-    return Parts(tuple(found), lengths, loops, frozenset(synced))
+    return Parts(tuple(parts), lengths, loops, frozenset(synced))
 
 
 def with_syncs(p: TileProgram, gaps: Collection[Gap], scope: str) -> TileProgram:
-    """The program with Syncs in these gaps and nowhere else."""
+    """Return the program with Syncs in these gaps and nowhere else."""
 
     def of(body: Sequence[Statement], path: Path) -> tuple[Statement, ...]:
-        made: list[Statement] = []
-        kept = [s for s in body if not isinstance(s, Sync)]
-        for n, s in enumerate(kept):
+        synced_body: list[Statement] = []
+        unsynced = [s for s in body if not isinstance(s, Sync)]
+        for n, s in enumerate(unsynced):
             if Gap(path, n) in gaps:
-                made.append(Sync(scope))
+                synced_body.append(Sync(scope))
             if isinstance(s, For) and s.threads is None and _has_parts(s):
                 s = replace(s, body=of(s.body, (*path, n)))
-            made.append(s)
-        return (*made, Sync(scope)) if Gap(path, len(kept)) in gaps else tuple(made)
+            synced_body.append(s)
+        return (
+            (*synced_body, Sync(scope)) if Gap(path, len(unsynced)) in gaps else tuple(synced_body)
+        )
 
     return replace(p, body=of(p.body, ()))
 
 
 def _has_parts(s: For) -> bool:
-    """Whether threads go through a loop together, for there is something dealt out in it."""
+    """Return True if threads run a loop together, because a loop inside is distributed."""
     return any(isinstance(x, For) and x.threads is not None for x in statements(s.body))
 
 
-def _trips(loop: For) -> int:
+def _trip_count(loop: For) -> int:
     size = loop.span.size
     return size if isinstance(size, int) else UNKNOWN_TRIPS
 
 
-def _runs(loop: For) -> bool:
+def _always_runs(loop: For) -> bool:
     s = loop.span
     return isinstance(s.size, int) and s.size > 0 and not (s.clip_low or s.clip_high)

@@ -1,8 +1,8 @@
-"""Training as one program: a step's forward, backward and update, with nothing read by the host.
+"""Training as one program: a step's forward, backward and update, without reads by the host.
 
 The mechanisms are those of sync-free optimizers in PyTorch/XLA (pull requests 3119, 3145 and 3294
-of pytorch/xla): whether a step is skipped is data, and so are its counter and the scale of the
-loss.
+of pytorch/xla): the decision to skip a step is data, and so are the step counter and the loss
+scale.
 """
 
 from __future__ import annotations

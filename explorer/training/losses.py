@@ -1,4 +1,4 @@
-"""Losses of classes and of numbers, as means over a batch."""
+"""Losses for classification and regression, as means over a batch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from explorer.errors import ShapeError
 
 
 def cross_entropy(scores: Any, labels: Any) -> Any:
-    """How unexpected the labels are, in nats: integers that select from the last axis of scores,
-    which are logarithms up to a constant.
+    """Return the mean cross entropy in nats.
 
-    ShapeError where the labels do not have the shape of the scores without its last dim.
+    Labels are integers that select from the last axis of scores, which are unnormalised
+    log-probabilities. Source: PyTorch's torch.nn.functional.cross_entropy.
 
-    Source: PyTorch's torch.nn.functional.cross_entropy.
+    Raises:
+        ShapeError: the labels do not have the shape of the scores without its last dim.
     """
     have, want = labels.shape, scores.shape[:-1]
     sizes = [(n, m) for n, m in zip(have, want) if isinstance(n, int) and isinstance(m, int)]
@@ -24,21 +25,22 @@ def cross_entropy(scores: Any, labels: Any) -> Any:
             f"{list(scores.shape)}",
             where="cross_entropy",
             expected=f"labels of shape {list(want)}",
-            found=list(have),
+            actual=list(have),
         )
-    found = enp.take_along_axis(enp.log_softmax(scores, axis=-1), labels[..., None], axis=-1)
-    return -found.mean()
+    log_likelihood = enp.take_along_axis(
+        enp.log_softmax(scores, axis=-1), labels[..., None], axis=-1
+    )
+    return -log_likelihood.mean()
 
 
 def binary_cross_entropy(scores: Any, labels: Any) -> Any:
-    """The same for labels of 0 and 1, or between them, and the logarithm of their odds; no score is
-    too large.
+    """Return the mean cross entropy of labels in [0, 1] and logits, stable for scores of any size.
 
     Source: PyTorch's torch.nn.functional.binary_cross_entropy_with_logits.
     """
     return (enp.maximum(scores, 0) - scores * labels + enp.log1p(enp.exp(-enp.abs(scores)))).mean()
 
 
-def squared_error(found: Any, wanted: Any) -> Any:
-    """The mean of squared differences."""
-    return ((found - wanted) ** 2).mean()
+def squared_error(outputs: Any, targets: Any) -> Any:
+    """Return the mean of squared differences."""
+    return ((outputs - targets) ** 2).mean()

@@ -1,4 +1,4 @@
-"""A model of a file, or of the zoo, whose weights can be trained: they are its parameters."""
+"""Models from a file or the zoo with trainable weights as parameters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from uuid import uuid4
 import numpy as np
 
 from explorer.errors import BadOption, MissingInput, ShapeError, UnsupportedOperator
-from explorer.frontends.embedded import embedded
+from explorer.frontends.embed_program import embed_program
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.frontends.torch_export import is_exported, load_exported
-from explorer.frontends.tracing.frames import source_of
+from explorer.frontends.tracing.frames import attributed_to_call
 from explorer.frontends.tracing.promote import is_traced, traced
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Constant, Program
@@ -25,13 +25,14 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.passes.simplify.bind_symbols import bind_symbols
 from explorer.relax import deduce
 
-STATISTICS = {"BatchNormalization": (3, 4)}  # operands that are means of data, and not learnt
+STATISTICS = {"BatchNormalization": (3, 4)}  # operands that are statistics of data and not trained
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A model as a function of parameters, nested by name, and of its inputs, in their order. In a
-    traced function it is a part of that; batches may be of any size that the model takes.
+    """A model as a function of parameters, nested by name, and of its inputs, in their order.
+
+    It can be called inside a traced function; batches may be of any size that the model takes.
     """
 
     model: Model
@@ -39,15 +40,18 @@ class Pretrained:
 
     @property
     def params(self) -> dict[str, np.ndarray]:
-        """The weights as the model has them."""
+        """The current weights of the model."""
         return {n: self.model.program.constants[n].array for n in self.names}
 
     def __call__(self, params: Mapping[str, Any], *inputs: Any) -> Any:
-        """The model's output, a tuple where it has several. MissingInput where a weight or an input
-        is not there, ShapeError where an input has another shape than the model takes.
+        """Return the model's output, a tuple if there are several.
+
+        Raises:
+            MissingInput: a weight or an input is missing.
+            ShapeError: an input has a shape that the model does not take.
         """
         if not (is_traced(inputs) or is_traced(tuple(params.values()))):
-            return self._now(params, inputs)
+            return self._evaluate(params, inputs)
         missing = [n for n in self.names if n not in params]
         wanted = self.model.program.main.params
         if missing or len(inputs) != len(wanted):
@@ -55,24 +59,24 @@ class Pretrained:
                 f"{self.model.name} takes {len(self.names)} weights and {len(wanted)} inputs",
                 where=missing[0] if missing else self.model.name,
                 expected=", ".join(p.name for p in wanted),
-                found=f"{len(params)} and {len(inputs)}",
+                actual=f"{len(params)} and {len(inputs)}",
             )
-        given = [traced(a) for a in inputs]
-        program = self._program(tuple(_dims(g) for g in given))
-        args = [*given, *(traced(params[n]) for n in self.names)]
-        with source_of(self.model.name):
-            found = embedded(program, args, self.model.name)
-        return found[0] if len(found) == 1 else tuple(found)
+        arrays = [traced(a) for a in inputs]
+        program = self._program(tuple(_static_dims(g) for g in arrays))
+        args = [*arrays, *(traced(params[n]) for n in self.names)]
+        with attributed_to_call(self.model.name):
+            results = embed_program(program, args, self.model.name)
+        return results[0] if len(results) == 1 else tuple(results)
 
-    def _now(self, params: Mapping[str, Any], inputs: tuple[Any, ...]) -> Any:
-        """On arrays, by the interpreter."""
+    def _evaluate(self, params: Mapping[str, Any], inputs: tuple[Any, ...]) -> Any:
+        """Evaluate the model on arrays by the interpreter."""
         program = self.with_params(params).program
         names = [p.name for p in program.main.params]
-        found = evaluate(program, dict(zip(names, map(np.asarray, inputs), strict=True))).values()
-        return next(iter(found)) if len(found) == 1 else tuple(found)
+        results = evaluate(program, dict(zip(names, map(np.asarray, inputs), strict=True))).values()
+        return next(iter(results)) if len(results) == 1 else tuple(results)
 
     def _program(self, shapes: tuple[tuple[int, ...], ...]) -> Program:
-        """The model for inputs of these shapes, its weights parameters."""
+        """Return the model for inputs of these shapes, with its weights as parameters."""
         program = self.model.program
         sizes: dict[str, int] = {}
         for p, shape in zip(program.main.params, shapes, strict=True):
@@ -82,19 +86,19 @@ class Pretrained:
                     raise ShapeError(
                         f"{self.model.name} takes {p.type} as {p.name!r}",
                         where=p.name,
-                        found=list(shape),
+                        actual=list(shape),
                     )
         symbols = {s.name for s in program.env.symbols}
         bound = bind_symbols(program, {n: k for n, k in sizes.items() if n in symbols})
         weights = tuple(Var(n, program.constants[n].type) for n in self.names)
-        rest = {n: c for n, c in bound.constants.items() if n not in self.names}
+        constants = {n: c for n, c in bound.constants.items() if n not in self.names}
         main = replace(bound.main, params=(*bound.main.params, *weights))
-        found = deduce(replace(bound, constants=rest).with_function(main))
-        self._check_results(found)
-        return found
+        deduced = deduce(replace(bound, constants=constants).with_function(main))
+        self._check_results(deduced)
+        return deduced
 
     def _check_results(self, program: Program) -> None:
-        """UnsupportedOperator where nothing tells the dtype and the rank of a result."""
+        """Raise UnsupportedOperator if the dtype or rank of a result is unknown."""
         for v in program.main.outputs:
             if isinstance(v.type, Tensor) and v.type.dtype is not None and v.type.rank is not None:
                 continue
@@ -103,23 +107,25 @@ class Pretrained:
             first = next(unknown, None) or next(b for b in body if v in b.vars)
             operator = first.expr.op if isinstance(first.expr, OpCall) else first.name
             raise UnsupportedOperator(
-                f"nothing tells the dtype and the rank of {v.name!r}, a result of "
+                f"the dtype and the rank of {v.name!r} are unknown, a result of "
                 f"{self.model.name}, after {operator} at {min(first.origin, default=first.name)}",
                 where=first.name,
                 try_="a model without lists of tensors",
             )
 
     def with_params(self, params: Mapping[str, Any]) -> Model:
-        """The model with other weights."""
+        """Return the model with other weights."""
         constants = dict(self.model.program.constants)
         for name in self.names:
-            constants[name] = Constant(_fitting(name, params, constants[name].array))
+            constants[name] = Constant(_cast_like(name, params, constants[name].array))
         program = replace(self.model.program, constants=constants)
         return replace(self.model, program=program, head=b"")
 
     def save(self, path: str | Path, params: Mapping[str, Any]) -> None:
-        """Write the model's ONNX file with other weights, at once or not at all. BadOption where
-        the model comes from no such file.
+        """Write the model's ONNX file with other weights, atomically.
+
+        Raises:
+            BadOption: the model comes from no ONNX file.
         """
         import onnx
 
@@ -129,7 +135,7 @@ class Pretrained:
         proto = onnx.load(source)
         for tensor in proto.graph.initializer:
             if tensor.name in self.names:
-                array = _fitting(tensor.name, params, self.params[tensor.name])
+                array = _cast_like(tensor.name, params, self.params[tensor.name])
                 tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
         target = Path(path)
         beside = target.with_name(f".{target.name}.{uuid4().hex}")
@@ -143,35 +149,37 @@ class Pretrained:
 def trainable(
     model: Model | str | os.PathLike[str] | Any, names: Collection[str] | None = None
 ) -> Pretrained:
-    """A model whose weights can be trained: what `explorer.load` takes. `names` are the constants
-    to train; else all floating-point ones of several elements, but means and variances of data.
-    Of what `torch.export.export` gave they are its parameters, as PyTorch names them, and no
-    buffers: a norm computes in the mode that it was exported in.
+    """Make the weights of a model trainable; `model` is anything that `explorer.load` takes.
 
-    BadOption where a name is no floating-point constant of the model, or there is none.
+    `names` are the constants to train, by default all floating-point ones of several elements
+    except means and variances of data. For models of `torch.export.export` they are its parameters,
+    as PyTorch names them, and no buffers: a norm computes in the mode that it was exported in.
+
+    Raises:
+        BadOption: a name is no floating-point constant of the model, or there is none.
     """
     if is_exported(model):
-        given, learnt = load_exported(model, folds=False), model.graph_signature.parameters
-        found = tuple(n for n in learnt if n in given.program.constants)
+        loaded, learnt = load_exported(model, folds=False), model.graph_signature.parameters
+        weights = tuple(n for n in learnt if n in loaded.program.constants)
     else:
-        given = model if isinstance(model, Model) else load(model)
-        found = _weights(given.program)
+        loaded = model if isinstance(model, Model) else load(model)
+        weights = _trainable_names(loaded.program)
     if names is not None:
-        constants = given.program.constants
+        constants = loaded.program.constants
         for name in names:
             if name not in constants or constants[name].array.dtype.kind != "f":
                 raise BadOption(
-                    f"{given.name} has no floating-point constant {name!r}",
+                    f"{loaded.name} has no floating-point constant {name!r}",
                     where=name,
-                    expected=", ".join(found),
+                    expected=", ".join(weights),
                 )
-        found = tuple(names)
-    if not found:
-        raise BadOption(f"{given.name} has no weight to train", where=given.name)
-    return Pretrained(given, found)
+        weights = tuple(names)
+    if not weights:
+        raise BadOption(f"{loaded.name} has no weight to train", where=loaded.name)
+    return Pretrained(loaded, weights)
 
 
-def _weights(program: Program) -> tuple[str, ...]:
+def _trainable_names(program: Program) -> tuple[str, ...]:
     statistics: set[str] = set()
     for _, b in program.bindings():
         if isinstance(b.expr, OpCall):
@@ -185,11 +193,11 @@ def _weights(program: Program) -> tuple[str, ...]:
     )
 
 
-def _fitting(name: str, params: Mapping[str, Any], like: np.ndarray) -> np.ndarray:
+def _cast_like(name: str, params: Mapping[str, Any], like: np.ndarray) -> np.ndarray:
     array = np.asarray(params[name])
     if array.shape != like.shape:
         raise ShapeError(
-            f"the weight {name} is {list(like.shape)}", where=name, found=list(array.shape)
+            f"the weight {name} is {list(like.shape)}", where=name, actual=list(array.shape)
         )
     return array.astype(like.dtype)
 
@@ -198,7 +206,7 @@ def _is_unknown(var: Var) -> bool:
     return not (isinstance(var.type, Tensor) and var.type.dtype is not None)
 
 
-def _dims(value: Any) -> tuple[int, ...]:
+def _static_dims(value: Any) -> tuple[int, ...]:
     if not all(isinstance(n, int) for n in value.shape):
         raise ShapeError(f"a pretrained model takes batches of known sizes, not {value.shape}")
     return tuple(value.shape)

@@ -10,26 +10,30 @@ from explorer.frontends.tracing.structure import flatten, rebuild
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The arrays, in order."""
+    """Return the arrays, in order."""
     return flatten(tree)[0]
 
 
 def each(function: Callable[..., Any], tree: Any, *more: Any) -> Any:
-    """A function of each array, and of those in the same place of further trees."""
+    """Apply a function to each array, and to those at the same place of further trees."""
     first, nesting = flatten(tree)
-    others = [_same(flatten(other), nesting) for other in more]
+    others = [_check_nesting(flatten(other), nesting) for other in more]
     return rebuild(nesting, [function(*row) for row in zip(first, *others, strict=True)])
 
 
-def several(function: Callable[..., Any], count: int, tree: Any, *more: Any) -> tuple[Any, ...]:
-    """The same of a function that gives so many arrays: a tree of each."""
+def map_to_trees(
+    function: Callable[..., Any], count: int, tree: Any, *more: Any
+) -> tuple[Any, ...]:
+    """Apply a function that returns `count` arrays; return one tree for each."""
     first, nesting = flatten(tree)
-    others = [_same(flatten(other), nesting) for other in more]
-    found = [function(*row) for row in zip(first, *others, strict=True)]
-    return tuple(rebuild(nesting, [row[n] for row in found]) for n in range(count))
+    others = [_check_nesting(flatten(other), nesting) for other in more]
+    rows = [function(*row) for row in zip(first, *others, strict=True)]
+    return tuple(rebuild(nesting, [row[n] for row in rows]) for n in range(count))
 
 
-def _same(found: tuple[list[Any], Any], nesting: Any) -> list[Any]:
-    if found[1] != nesting:
-        raise BadOption(f"parameters are {nesting}, and what belongs to them is {found[1]}")
-    return found[0]
+def _check_nesting(flattened: tuple[list[Any], Any], nesting: Any) -> list[Any]:
+    if flattened[1] != nesting:
+        raise BadOption(
+            f"parameters have the nesting {nesting}, and another tree has {flattened[1]}"
+        )
+    return flattened[0]

@@ -1,1 +1,1 @@
-"""Choosing and comparing: what would happen, what happened instead, and how others do."""
+"""Forecasts, comparisons of compilations and policies, tile search, and runtime races."""

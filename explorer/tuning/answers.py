@@ -1,4 +1,4 @@
-"""Whether two answers are the same, and by how much they differ."""
+"""Comparison of outputs: agreement within a tolerance, and largest errors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from explorer.errors import AnswerMismatch
 
 TOLERANCE_SHARE = 1e-4  # of the largest answer; chosen
-LEAST = 1e-30  # what counts as the largest answer where all are 0
+LEAST = 1e-30  # the largest answer counts as at least this
 
 
 def agree(ours: np.ndarray, theirs: np.ndarray) -> bool:
-    """Whether two arrays are the same to 1e-4 of the largest finite element, or of 1e-30 where all
-    are smaller; NaN agrees with NaN.
+    """Return True if two arrays agree to 1e-4 of the largest finite element.
 
-    Integers and truth values must be equal.
+    If all elements are smaller than 1e-30, that counts as the largest. NaN agrees with NaN.
+    Integers and bools must be equal.
     """
     if ours.shape != theirs.shape or ours.dtype.kind != theirs.dtype.kind:
         return False
@@ -26,14 +26,15 @@ def agree(ours: np.ndarray, theirs: np.ndarray) -> bool:
 
 
 def largest(array: np.ndarray) -> float:
-    """The largest finite magnitude, 0 where there is none."""
+    """Return the largest finite magnitude, 0 if there is none."""
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     return float(np.abs(finite.astype(np.float64)).max(initial=0.0))
 
 
 def largest_error(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """The largest difference of two arrays of one shape; infinite where only one is NaN or
-    infinite.
+    """Return the largest difference of two arrays of one shape.
+
+    It is infinite where only one element is NaN or infinite.
     """
     return float(_errors(ours, theirs).max(initial=0.0))
 
@@ -41,17 +42,19 @@ def largest_error(ours: np.ndarray, theirs: np.ndarray) -> float:
 def check_answers(
     ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], name: str
 ) -> float:
-    """The largest error over all outputs of another runtime.
+    """Return the largest error over all outputs of another runtime.
 
-    Raises AnswerMismatch, which names the output and the element that differs most.
+    Raises:
+        AnswerMismatch: an output differs; it names the element that differs most.
     """
     for output, value in ours.items():
         other = theirs.get(output)
         if other is None:
-            raise AnswerMismatch(f"{name} gives no output {output!r}", where=output)
+            raise AnswerMismatch(f"{name} returns no output {output!r}", where=output)
         if not agree(value, other):
+            difference = _describe_difference(value, other)
             raise AnswerMismatch(
-                f"ironworks and {name} differ at the output {output!r}: {_said(value, other)}",
+                f"ironworks and {name} differ at the output {output!r}: {difference}",
                 where=output,
                 expected=f"at most {TOLERANCE_SHARE:g} of the largest answer",
                 try_="diverges() of the compilation, which names the first operator that differs",
@@ -67,7 +70,7 @@ def _errors(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(gap), np.inf, gap)
 
 
-def _said(ours: np.ndarray, theirs: np.ndarray) -> str:
+def _describe_difference(ours: np.ndarray, theirs: np.ndarray) -> str:
     if ours.shape != theirs.shape or ours.dtype.kind != theirs.dtype.kind:
         return f"{ours.dtype}{list(ours.shape)} and {theirs.dtype}{list(theirs.shape)}"
     errors = _errors(ours, theirs)

@@ -1,4 +1,4 @@
-"""The walls of one model under several of Rammer's policies."""
+"""Walls of one model under several Rammer policies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from explorer.garbage import rare_collections
 from explorer.ir.decisions.rprogram import Wait
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.shapes.dims import Sizes
-from explorer.passes.pipeline.progress import told
+from explorer.passes.pipeline.progress import report_progress
 from explorer.rammer import POLICIES, Policy, Schedule
 from explorer.rammer.model import Weighed
 from explorer.rammer.walls.wall_statistics import WallStatistics, wall_statistics
@@ -23,21 +23,22 @@ class PolicyWall:
     """A model under one policy, planned for a machine or simulated on a data sheet."""
 
     policy: str
-    account: WallStatistics
+    statistics: WallStatistics
     wall: Wall
     schedules: tuple[Schedule, ...]
 
     @property
     def barriers(self) -> int:
-        """Waits of one unit for another; the instructions are written to count them, and on
-        hundreds of units there are millions.
+        """The number of waits of one unit for another.
+
+        The instructions are generated to count them: on hundreds of units there are millions.
         """
         programs = (p for s in self.schedules for p in s.programs)
         return sum(isinstance(row, Wait) for p in programs for rows in p.units for row in rows)
 
     @property
     def weighed(self) -> tuple[Weighed, ...]:
-        """What the policy compared: merges of waves, and kernels, each with its times."""
+        """The candidates that the policy compared: merges of waves, and kernels, with times."""
         return tuple(c for s in self.schedules for c in s.placement.weighed)
 
 
@@ -47,16 +48,18 @@ def compare_policies(
     sizes: Sizes | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[PolicyWall, ...]:
-    """Plan a binding under each policy, in this order; None: under all of them.
+    """Plan a binding under each policy, in this order; by default under all policies.
 
-    Nothing runs. `progress` is called with each policy before its wall is planned. Raises BadOption
-    for an unknown policy, and the errors of planning.
+    Nothing runs. `progress` is called with each policy before its wall is planned.
+
+    Raises:
+        BadOption: a policy is unknown.
     """
     walls = []
-    asked = tuple(POLICIES) if policies is None else policies
-    for n, policy in enumerate(asked):
+    requested = tuple(POLICIES) if policies is None else policies
+    for n, policy in enumerate(requested):
         options = replace(c.options.rammer, policy=policy)
-        told("schedule under each policy", n, len(asked))
+        report_progress("schedule under each policy", n, len(requested))
         if progress is not None:
             progress(options.policy_name)
         other = c if options == c.options.rammer else c.with_options(rammer=options)

@@ -1,6 +1,4 @@
-"""A kernel's source as somebody edited it, in the place of ours: tried in a process of its own, its
-answers held against ours, and timed against ours in turns.
-"""
+"""User-edited kernel sources: run in a separate process, checked and timed against the original."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from explorer.codegen.build import KernelCode
-from explorer.codegen.cpu.object.object_code import compile_problem, compile_unkept
+from explorer.codegen.cpu.object.object_code import compile_problem, compile_uncached
 from explorer.compilation import Compilation
 from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, KernelCompileError
@@ -30,15 +28,16 @@ from explorer.tuning.answers import TOLERANCE_SHARE, agree, largest_error
 
 LIMITS = Limits(seconds=20.0, mib=2048)
 LONGEST_SOURCE = 200_000  # characters: ten times the longest of ours; chosen
-UNWRITTEN = 0xFF  # a byte of what no task wrote: of floats NaN
+UNWRITTEN = 0xFF  # byte of unwritten outputs: floats are NaN
 _WHERE = re.compile(r"\bline (\d+)")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Tried(Printed):
-    """What came of an edited kernel. `problem` says in a sentence why it is none to go on with, ""
-    where its answers are ours; then `against_ours` says how fast it is, `largest_error` how far an
-    answer is off.
+class KernelTrial(Printed):
+    """The result of an edited kernel.
+
+    `problem` is the reason in a sentence why it is unusable, "" if its outputs agree with the
+    original's; then `against_ours` compares the times. `largest_error` is the largest deviation.
     """
 
     kernel: str
@@ -48,6 +47,7 @@ class Tried(Printed):
     against_ours: Comparison | None = None
 
     def __str__(self) -> str:
+        """Return the problem or the comparison in a line."""
         if self.against_ours is None:
             return f"{self.kernel}: {self.problem}"
         return f"{self.kernel}: right, and {self.against_ours} against ours"
@@ -55,21 +55,25 @@ class Tried(Printed):
 
 def try_kernel(
     c: Compilation, name: str, source: str, *, seconds: float = 1.0, limits: Limits = LIMITS
-) -> Tried:
-    """Another source for the kernel of that name, or for that of a source operator, as it would do
-    on one thread of this machine: it has the arguments and the tasks of ours, whatever it does.
+) -> KernelTrial:
+    """Run another source for a kernel, named by itself or by a source operator.
 
-    It runs in a process of its own: what crashes, never ends or eats memory there is a `problem`.
-    Raises BadOption where there is no such kernel, or no such process.
+    It runs on one thread of this machine, with the arguments and tasks of the original, in a
+    process of its own: a crash, an endless loop or excessive memory becomes a `problem`.
+
+    Raises:
+        BadOption: there is no such kernel, or no such process.
     """
     code = c.codes.get(c.binding(name).name)
     if code is None or not runs_on(c.device, this_cpu()):
         raise BadOption(f"{name} has no code that runs here", where=name)
     binding = c.binding(name)
-    return tried(binding.name, code, binding.kernel_call.kernel, c.hint, source, seconds, limits)
+    return run_edited_kernel(
+        binding.name, code, binding.kernel_call.kernel, c.hint, source, seconds, limits
+    )
 
 
-def tried(
+def run_edited_kernel(
     name: str,
     code: KernelCode,
     kernel: Kernel,
@@ -77,58 +81,58 @@ def tried(
     source: str,
     seconds: float = 1.0,
     limits: Limits = LIMITS,
-) -> Tried:
-    """The same of a kernel by its code; `sizes` bind its symbols."""
+) -> KernelTrial:
+    """Run another source for a kernel given by its code; `sizes` bind its symbols."""
     if is_helper():
-        raise BadOption("an edited kernel needs a process of its own, which cannot be had here")
+        raise BadOption("an edited kernel needs a helper process, which is not available here")
     if len(source) > LONGEST_SOURCE:
         raise BadOption(f"a source has at most {LONGEST_SOURCE:,} characters, not {len(source):,}")
 
     def work(tell: Callable[[str], None]) -> None:
-        tell(json.dumps(_found(code, kernel, sizes, source, seconds)))
+        tell(json.dumps(_run_in_helper(code, kernel, sizes, source, seconds)))
 
     try:
-        (told,) = in_helper(work, limits)
+        (message,) = in_helper(work, limits)
     except Ended as end:
-        why = end.why.partition(", at line ")[0]  # of who asked: of machine code no line is known
-        return Tried(name, source, f"the edited kernel {why}")
-    found = json.loads(told)
-    if found["problem"]:
-        return Tried(name, source, found["problem"], found["error"])
-    return Tried(name, source, "", found["error"], _comparison(found["times"]))
+        why = end.why.partition(", at line ")[0]  # the line is the caller's: machine code has none
+        return KernelTrial(name, source, f"the edited kernel {why}")
+    result = json.loads(message)
+    if result["problem"]:
+        return KernelTrial(name, source, result["problem"], result["error"])
+    return KernelTrial(name, source, "", result["error"], _comparison(result["times"]))
 
 
-def _found(
+def _run_in_helper(
     code: KernelCode, kernel: Kernel, sizes: Sizes, source: str, seconds: float
 ) -> dict[str, Any]:
-    """In the helper: what came of it, as a JSON value."""
+    """Run, check and time the edited kernel in the helper; return the result as JSON data."""
     try:
-        made = compile_unkept(source, code.target)
+        machine_code = compile_uncached(source, code.target)
     except KernelCompileError as problem:
         if isinstance(problem.__cause__, MemoryError):
             raise problem.__cause__ from None
         return {"problem": _compile_sentence(problem), "error": 0.0}
-    edited = KernelCode(source, made, code.tile_program, code.arguments, code.target)
+    edited = KernelCode(source, machine_code, code.tile_program, code.arguments, code.target)
     operands = Operands(kernel, sizes)
     ours = PreparedKernel(code, operands)
-    want, before = _answers(ours), {n: a.copy() for n, a in operands.arrays.items()}
+    want, before = _run_outputs(ours), {n: a.copy() for n, a in operands.arrays.items()}
     theirs = PreparedKernel(edited, operands)
-    found = _answers(theirs)
-    error = max((largest_error(found[n], want[n]) for n in want), default=0.0)
+    answers = _run_outputs(theirs)
+    error = max((largest_error(answers[n], want[n]) for n in want), default=0.0)
     for name, array in operands.arrays.items():
         if array.tobytes() != before[name].tobytes():
-            return {"problem": f"it writes over what it reads, {name}", "error": error}
+            return {"problem": f"it overwrites its input {name}", "error": error}
     for name, value in want.items():
-        if not agree(found[name], value):
-            return {"problem": _wrong(name, found[name], value), "error": error}
+        if not agree(answers[name], value):
+            return {"problem": _describe_wrong(name, answers[name], value), "error": error}
     runs = min(ours.runs, theirs.runs)
     works = (lambda: theirs.launch(runs)), (lambda: ours.launch(runs))
-    told = comparison(*take_turns(works, seconds, perf_counter_ns))
-    return {"problem": "", "error": error, "times": _times(told, runs)}
+    timing = comparison(*take_turns(works, seconds, perf_counter_ns))
+    return {"problem": "", "error": error, "times": _timing_data(timing, runs)}
 
 
-def _answers(prepared: PreparedKernel) -> dict[str, np.ndarray]:
-    """What one run writes, over bytes that are no answer."""
+def _run_outputs(prepared: PreparedKernel) -> dict[str, np.ndarray]:
+    """Return the outputs of one run, over memory filled with `UNWRITTEN`."""
     outputs = prepared.operands.outputs
     for array in outputs.values():
         array.reshape(-1).view(np.uint8).fill(UNWRITTEN)
@@ -136,32 +140,32 @@ def _answers(prepared: PreparedKernel) -> dict[str, np.ndarray]:
     return {name: array.copy() for name, array in outputs.items()}
 
 
-def _wrong(name: str, found: np.ndarray, want: np.ndarray) -> str:
-    """Where an answer is furthest from ours."""
-    gap = np.abs(found.astype(np.float64) - want.astype(np.float64))
+def _describe_wrong(name: str, actual: np.ndarray, want: np.ndarray) -> str:
+    """Describe where an output differs most from the original."""
+    gap = np.abs(actual.astype(np.float64) - want.astype(np.float64))
     at = np.unravel_index(int(np.where(np.isnan(gap), np.inf, gap).argmax()), gap.shape)
     place = ", ".join(str(int(n)) for n in at)
     return (
-        f"its answer is wrong: {name}[{place}] is {found[at]:.6g} and should be {want[at]:.6g} "
+        f"its answer is wrong: {name}[{place}] is {actual[at]:.6g} and should be {want[at]:.6g} "
         f"(to {TOLERANCE_SHARE:g} of the largest)"
     )
 
 
 def _compile_sentence(problem: KernelCompileError) -> str:
-    """Why it does not compile, with the line."""
+    """Describe why the source does not compile, with the line."""
     text = str(problem.__cause__ or problem)
-    said = compile_problem(problem.__cause__ or problem)
+    problem_text = compile_problem(problem.__cause__ or problem)
     where = _WHERE.search(text)
-    at = f", at line {where.group(1)}" if where and not _WHERE.search(said) else ""
-    return f"it does not compile: {said.rstrip('.')}{at}"
+    at = f", at line {where.group(1)}" if where and not _WHERE.search(problem_text) else ""
+    return f"it does not compile: {problem_text.rstrip('.')}{at}"
 
 
-def _times(told: Comparison, runs: int) -> list[Any]:
-    parts = [told.ratio, told.low, told.high, told.n, told.verdict]
-    return [*parts, *(_of_run(m, runs) for m in (told.first, told.second))]
+def _timing_data(timing: Comparison, runs: int) -> list[Any]:
+    parts = [timing.ratio, timing.low, timing.high, timing.n, timing.verdict]
+    return [*parts, *(_run_data(m, runs) for m in (timing.first, timing.second))]
 
 
-def _of_run(m: Measurement, runs: int) -> list[Any]:
+def _run_data(m: Measurement, runs: int) -> list[Any]:
     return [m.median_us / runs, m.low_us / runs, m.high_us / runs, m.n * runs, m.machine]
 
 

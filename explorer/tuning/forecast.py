@@ -1,4 +1,4 @@
-"""What would happen to a model, before anything does: operators, kernels, memory."""
+"""Forecasts for a model before compilation: operators, kernels, memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
 from explorer.printed import Printed
 from explorer.relax import deduce, legalize
-from explorer.relax.deduction.known import is_known
+from explorer.relax.deduction.knowledge import is_known
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorForecast:
-    """All operators of one type: how many there are, and what becomes of them."""
+    """All operators of one type: their number and treatment."""
 
     op: str
     count: int
@@ -30,8 +30,10 @@ class OperatorForecast:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecast(Printed):
-    """What compiling would do. `hints`: the sizes of symbols that tiles would be chosen for; bytes
-    are under them: intermediates side by side.
+    """The expected result of a compilation.
+
+    `hints`: the symbols' sizes that tiles would be chosen for. Bytes are for these sizes, with
+    intermediates in separate memory.
     """
 
     model: str
@@ -43,10 +45,11 @@ class Forecast(Printed):
 
     @property
     def supported(self) -> bool:
-        """Whether each operator has a kernel or a library call; no kernel is made to see that."""
+        """True if each operator has a kernel or a library call; no kernel is built for that."""
         return all(o.becomes != "unsupported" for o in self.operators)
 
     def __str__(self) -> str:
+        """Return the forecast as a table."""
         lines = [f"{self.model}: {verdict(self)}"]
         for o in self.operators:
             lines.append(
@@ -59,63 +62,66 @@ class Forecast(Printed):
         return "\n".join(lines)
 
 
-def verdict(found: Forecast) -> str:
-    """Return the answer in words; that every operator is supported promises no more."""
-    return "every operator is supported" if found.supported else "does not compile"
+def verdict(forecast: Forecast) -> str:
+    """Return the verdict in words; it promises no more than that every operator is supported."""
+    return "every operator is supported" if forecast.supported else "does not compile"
 
 
 def check(model: Any) -> Forecast:
-    """What would become of each operator, and how much memory it would take; nothing is compiled.
+    """Forecast the treatment of each operator and the memory of a model, without compiling.
 
-    Raises BadModelFile where the file cannot be read.
+    Raises:
+        BadModelFile: the file cannot be read.
     """
-    given = model if isinstance(model, Model) else load(model)
+    loaded = model if isinstance(model, Model) else load(model)
     counts = Counter(
-        b.expr.op for f in given.program.functions for b in f.body if isinstance(b.expr, OpCall)
+        b.expr.op for f in loaded.program.functions for b in f.body if isinstance(b.expr, OpCall)
     )
     refused: dict[str, str] = {}
     library: dict[str, str] = {}
     after: Program | None = None
     try:
-        after = legalize(deduce(given.program))
-        library = dict(map(_left_to_a_library, after.library_calls))
+        after = legalize(deduce(loaded.program))
+        library = dict(map(_library_reason, after.library_calls))
     except UnsupportedOperator as error:
         name = next((op for op in counts if op in error.sentence.split()), "")
         refused[name or next(iter(counts), "")] = error.sentence
     operators = tuple(
-        OperatorForecast(op, n, _becomes(op, refused, library), {**library, **refused}.get(op, ""))
+        OperatorForecast(
+            op, n, _treatment(op, refused, library), {**library, **refused}.get(op, "")
+        )
         for op, n in sorted(counts.items(), key=lambda item: -item[1])
     )
-    env = given.program.env
+    env = loaded.program.env
     return Forecast(
-        given.name,
+        loaded.name,
         operators,
         {s.name: (s.low, s.high) for s in env.symbols},
-        sum(c.array.nbytes for c in given.program.constants.values()),
+        sum(c.array.nbytes for c in loaded.program.constants.values()),
         None if after is None else intermediate_bytes(after),
         {s.name: (env if after is None else after.env).of(s.name).hint for s in env.symbols},
     )
 
 
-def _left_to_a_library(binding: Binding) -> tuple[str, str]:
-    """The operator of a library call, and why it has no kernel."""
+def _library_reason(binding: Binding) -> tuple[str, str]:
+    """Return the operator of a library call and the reason why it has no kernel."""
     call = binding.library_call
     if not all(map(is_known, binding.reads)):
-        return call.function, "the shape of what it reads is not known before the run"
+        return call.function, "the shapes of its operands are unknown before the run"
     if not all(map(is_known, binding.vars)):
         return call.function, "the shape of its result depends on the values of the run"
     form = "this form of it" if call.function in RECORDS else "it"
     return call.function, f"{form} has no kernel rule"
 
 
-def _becomes(op: str, refused: dict[str, str], library: dict[str, str]) -> str:
+def _treatment(op: str, refused: dict[str, str], library: dict[str, str]) -> str:
     if op in refused:
         return "unsupported"
     return "library call" if op in library else "compiled"
 
 
 def intermediate_bytes(program: Program) -> int:
-    """The bytes under the hints of every value that a kernel makes."""
+    """Return the bytes of every value that a kernel computes, under the hints."""
     env = program.env
     total = 0
     for b in program.kernel_calls:

@@ -1,4 +1,4 @@
-"""One kernel under one tiling, compiled and timed alone."""
+"""Timing of one kernel under one tiling."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ def time_tiling(
     env: ShapeEnv = ShapeEnv(),
     operands: Operands | None = None,
 ) -> Measurement:
-    """How long a kernel in normal form takes under a tiling, on hot caches, in microseconds.
+    """Return the time of a kernel in normal form under a tiling, on warm caches, in microseconds.
 
-    Raises BadOption with the rule that the tiling breaks where it is not legal on the device.
+    Raises:
+        BadOption: the tiling is illegal on the device; the message names the broken rule.
     """
-    known = sizes or {}
-    why = refusal(kernel, tiling, device, env, known)
+    bound_sizes = sizes or {}
+    why = refusal(kernel, tiling, device, env, bound_sizes)
     if why:
         raise BadOption(f"this tiling of {kernel.name} is not legal: {why}", where=kernel.name)
-    used = operands or Operands(kernel, known)
+    used = operands or Operands(kernel, bound_sizes)
     return prepare(kernel, tiling, used, this_cpu(), threads, env).measure(seconds)

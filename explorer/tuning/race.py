@@ -1,5 +1,6 @@
-"""The same model in several runtimes: answers compared first, then times, taking turns. Each other
-runtime has a process of its own, which is stopped while it has no turn.
+"""Races of one model in several runtimes: outputs are compared first, then times in turns.
+
+Each other runtime has a process of its own, which is stopped outside of its turns.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from explorer.measure.quiet import Disturbance, Watch
 from explorer.measure.turns import Clock, Series, Watcher, take_turns
 from explorer.printed import Printed
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers.apart import entered_apart
-from explorer.tuning.peers.runtimes import known_peers, own_version
+from explorer.tuning.peers.peer_process import prepare_peers_apart
+from explorer.tuning.peers.runtimes import check_peer_names, own_version
 
 OURS = "ironworks"
 ALONE = "no other runtime ran"
@@ -37,10 +38,10 @@ ALONE = "no other runtime ran"
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """One runtime: its time, its largest error against our answers, and our time against its.
+    """One runtime: its time, its largest error against our outputs, and our time against its.
 
-    In `versus` we are the first: its ratio is their time over ours. It is None for ourselves.
-    `turns` says of each turn what it bore.
+    In `versus` ours is the first: its ratio is their time over ours. It is None for our own runner.
+    `turns` records the disturbances of each turn.
     """
 
     name: str
@@ -52,21 +53,21 @@ class Runner:
 
     @property
     def disturbed(self) -> float:
-        """The share of its turns in which others had a part."""
+        """The share of its turns that other processes disturbed."""
         return sum(t.disturbed for t in self.turns) / max(1, len(self.turns))
 
     @property
     def waited_us(self) -> float:
-        """How long a turn waited for the machine to be quiet, in the median."""
+        """The median time that a turn waited for the machine to be idle."""
         return median([t.waited_us for t in self.turns] or [0.0])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RaceResult(Printed):
-    """All runners, ourselves first, and those that were skipped, with the reason.
+    """All runners, ours first, and those that were skipped, with the reason.
 
-    `ratio`: the fastest other's median time over ours, with its 99 % interval; `verdict` speaks of
-    us: "faster", "slower", or "not distinguishable".
+    `ratio`: the fastest other's median time over ours, with its 99 % interval; `verdict` is ours:
+    "faster", "slower", or "not distinguishable".
     """
 
     model: str
@@ -77,32 +78,32 @@ class RaceResult(Printed):
 
     @property
     def ours(self) -> Runner:
-        """Ourselves."""
+        """Our runner."""
         return self.runners[0]
 
     @property
     def fastest_other(self) -> Runner | None:
-        """The other runtime of the least median time; None where none ran."""
+        """The other runtime with the least median time, None if none ran."""
         return min(self.runners[1:], key=lambda r: r.time.median_us, default=None)
 
     @property
     def versus(self) -> Comparison | None:
-        """We against the fastest other."""
+        """The comparison with the fastest other runtime."""
         other = self.fastest_other
         return None if other is None else other.versus
 
     @property
     def ratio(self) -> float | None:
-        """How many times faster we are than the fastest other."""
+        """Our speedup over the fastest other runtime."""
         return None if self.versus is None else self.versus.ratio
 
     @property
     def verdict(self) -> str:
-        """What may be said of us against the fastest other."""
+        """The verdict on our runner against the fastest other."""
         return ALONE if self.versus is None else self.versus.verdict
 
     def to_json(self) -> dict[str, object]:
-        """What `ironworks race --json` prints."""
+        """Return the output of `ironworks race --json`."""
         versus, other = self.versus, self.fastest_other
         return {
             "model": self.model,
@@ -119,6 +120,7 @@ class RaceResult(Printed):
         }
 
     def __str__(self) -> str:
+        """Return the race as a table."""
         head = f"{self.model}, {self.threads} threads, {self.machine}"
         lines = [f"  {r.name:14} {_milliseconds(r.time)}{_against(r)}" for r in self.runners]
         lines += [f"  {name:14} skipped: {reason}" for name, reason in self.skipped]
@@ -135,52 +137,59 @@ def race(
     clock: Clock = perf_counter_ns,
     watch: Watcher | None = None,
 ) -> RaceResult:
-    """Our compilation of a model against other runtimes, each with the same number of threads, for
-    the seconds, or up to three times as long where an interval stays wide. A turn begins when all
-    threads of the others are at rest.
+    """Race our compilation of a model against other runtimes with the same number of threads.
 
-    Raises AnswerMismatch where a runtime disagrees beyond 1e-4 of the largest answer, before
-    anything is timed; BadOption for a runtime that is not known.
+    It lasts `seconds`, or up to three times as long if an interval stays wide. A turn begins when
+    all threads of the others are idle.
+
+    Raises:
+        AnswerMismatch: a runtime differs by more than 1e-4 of the largest output; nothing was
+            timed then.
+        BadOption: a runtime is unknown.
     """
-    known_peers(against)
+    check_peer_names(against)
     checked_seconds(seconds)
     ours = with_threads(compilation or _compiled(model), threads)
-    given = {n: np.asarray(a, order="C") for n, a in ours.named(inputs).items()}
-    answer = ours.run(given)
+    named_inputs = {n: np.asarray(a, order="C") for n, a in ours.named(inputs).items()}
+    answer = ours.run(named_inputs)
     with ExitStack() as stack:
         entering = dict.fromkeys(against)
-        peers, skipped = entered_apart(entering, ours.model, given, threads_of(ours), stack)
+        peers, skipped = prepare_peers_apart(
+            entering, ours.model, named_inputs, threads_of(ours), stack
+        )
         errors = [check_answers(answer, peer.run(), peer.name) for peer in peers]
-        works = [lambda: ours.run(given), *(peer.run for peer in peers)]
-        first, *others = take_turns(works, seconds, clock, watch or Watch(), _narrow)
-    runners = [Runner(OURS, own_version(), measurement(first), 0.0, None, _bore(first))]
+        works = [lambda: ours.run(named_inputs), *(peer.run for peer in peers)]
+        first, *others = take_turns(works, seconds, clock, watch or Watch(), _is_narrow)
+    runners = [Runner(OURS, own_version(), measurement(first), 0.0, None, _disturbances(first))]
     for peer, error, series in zip(peers, errors, others, strict=True):
         versus = comparison(first, series)
-        runners.append(Runner(peer.name, peer.version, versus.second, error, versus, _bore(series)))
+        runners.append(
+            Runner(peer.name, peer.version, versus.second, error, versus, _disturbances(series))
+        )
     return RaceResult(
         ours.model.name, threads_of(ours), machine().line, tuple(runners), tuple(skipped.items())
     )
 
 
-def _narrow(series: Sequence[Series]) -> bool:
-    """Whether every interval says something."""
+def _is_narrow(series: Sequence[Series]) -> bool:
+    """Return True if no interval is wide."""
     first, *others = series
     return not any(comparison(first, other).wide for other in others)
 
 
-def _bore(series: Series) -> tuple[Disturbance, ...]:
+def _disturbances(series: Series) -> tuple[Disturbance, ...]:
     return tuple(series.disturbances)
 
 
 def with_threads(c: Compilation, threads: int | None) -> Compilation:
-    """The compilation with so many workers; no kernel depends on it."""
+    """Return the compilation with this number of workers; no kernel depends on it."""
     if threads is None or threads == threads_of(c):
         return c
     return c.with_options(rammer=replace(c.options.rammer, threads=threads))
 
 
 def threads_of(c: Compilation) -> int:
-    """How many workers a compilation runs on."""
+    """Return the number of workers of a compilation."""
     return c.options.rammer.threads or c.device.units
 
 

@@ -1,4 +1,4 @@
-"""Search over the tilings of a kernel: random, and evolutionary with the best so far as parents."""
+"""Search over the tilings of a kernel: random, and evolutionary with the best as parents."""
 
 from __future__ import annotations
 
@@ -10,91 +10,95 @@ from time import perf_counter
 from typing import TypeAlias
 
 from explorer.ir.decisions.tiling import Tiling
-from explorer.roller.enumerated import Space
+from explorer.roller.tiling_space import TilingSpace
 
 Trial: TypeAlias = Callable[[Tiling, float], tuple[float, float]]
 """From a tiling and the best time so far to its microseconds and the seconds spent on it."""
 
-POPULATION, FRESH = 16, 0.2  # parents; the share of children that are drawn anew
+POPULATION, FRESH = 16, 0.2  # parents; the share of random children
 
 
 @dataclass(slots=True)
-class Found:
-    """What a search tried, best last improvement last, and the seconds that it took."""
+class SearchResult:
+    """The trials of a search in order, and the seconds that it took."""
 
     seconds: float = 0.0
     trials: int = 0
-    best: list[tuple[float, Tiling]] = field(default_factory=list)  # all, as they came
+    best: list[tuple[float, Tiling]] = field(default_factory=list)  # all trials, in order
 
     def add(self, us: float, tiling: Tiling, seconds: float) -> None:
-        """One trial more."""
+        """Record a trial."""
         self.seconds += seconds
         self.trials += 1
         self.best.append((us, tiling))
 
     @property
-    def first(self) -> float:
-        """Microseconds of the best so far."""
+    def best_us(self) -> float:
+        """The microseconds of the best trial."""
         return min((us for us, _ in self.best), default=float("inf"))
 
     def leaders(self, count: int) -> list[Tiling]:
-        """The best so far, the best first."""
+        """Return the best `count` tilings, best first."""
         return [t for _, t in sorted(self.best, key=lambda pair: pair[0])[:count]]
 
 
-def random_search(space: Space, trials: int, trial: Trial, seed: int) -> Found:
-    """Legal tilings by chance."""
-    found, begin = Found(), perf_counter()
+def random_search(space: TilingSpace, trials: int, trial: Trial, seed: int) -> SearchResult:
+    """Try random legal tilings."""
+    result, begin = SearchResult(), perf_counter()
     for tiling in space.drawn(seed):
-        if found.trials == trials:
+        if result.trials == trials:
             break
         drawing = perf_counter() - begin
-        us, seconds = trial(tiling, found.first)
-        found.add(us, tiling, seconds + drawing)
+        us, seconds = trial(tiling, result.best_us)
+        result.add(us, tiling, seconds + drawing)
         begin = perf_counter()
-    return found
+    return result
 
 
-def evolutionary_search(space: Space, trials: int, trial: Trial, seed: int) -> Found:
-    """Generations whose parents are the best so far: choices of two of them mixed, or one choice of
-    one made anew; some of each generation are drawn by chance.
+def evolutionary_search(space: TilingSpace, trials: int, trial: Trial, seed: int) -> SearchResult:
+    """Try generations of tilings whose parents are the best so far.
+
+    A child mixes the choices of two parents, or changes one choice of one; some of each generation
+    are random.
     """
-    every = deque(evolving(space, trials, trial, seed), maxlen=1)
-    return every.pop() if every else Found()
+    every = deque(evolve(space, trials, trial, seed), maxlen=1)
+    return every.pop() if every else SearchResult()
 
 
-def evolving(space: Space, trials: int, trial: Trial, seed: int) -> Iterator[Found]:
-    """The same, looked at after each trial: it grows."""
-    found, random = Found(), Random(seed)
+def evolve(space: TilingSpace, trials: int, trial: Trial, seed: int) -> Iterator[SearchResult]:
+    """Yield the growing result of `evolutionary_search` after each trial."""
+    result, random = SearchResult(), Random(seed)
     fresh, tried = space.drawn(seed), set[Tiling]()
-    while found.trials < trials:
+    while result.trials < trials:
         begin = perf_counter()
-        tiling = _child(space, found, random, tried) or next(fresh, None)
+        tiling = _child(space, result, random, tried) or next(fresh, None)
         if tiling is None:
             break
         if tiling in tried:
             continue
         tried.add(tiling)
         drawing = perf_counter() - begin
-        us, seconds = trial(tiling, found.first)
-        found.add(us, tiling, seconds + drawing)
-        yield found
+        us, seconds = trial(tiling, result.best_us)
+        result.add(us, tiling, seconds + drawing)
+        yield result
 
 
-def _child(space: Space, found: Found, random: Random, tried: set[Tiling]) -> Tiling | None:
-    """A legal tiling that was not tried, from the best so far; None where a fresh one is due."""
-    if found.trials < POPULATION or random.random() < FRESH:
+def _child(
+    space: TilingSpace, result: SearchResult, random: Random, tried: set[Tiling]
+) -> Tiling | None:
+    """Return a new legal tiling from the best ones, or None if a random one is due."""
+    if result.trials < POPULATION or random.random() < FRESH:
         return None
-    parents = found.leaders(POPULATION)
+    parents = result.leaders(POPULATION)
     for _ in range(POPULATION):
-        one, other = random.choice(parents), random.choice(parents)
-        made = space.crossed(one, other, random)
-        if made in tried or random.random() < 0.5:
-            made = space.changed(made, random)
-        if made not in tried and space.legal(made):
-            return made
+        first, other = random.choice(parents), random.choice(parents)
+        child = space.crossed(first, other, random)
+        if child in tried or random.random() < 0.5:
+            child = space.changed(child, random)
+        if child not in tried and space.is_legal(child):
+            return child
     return None
 
 
-Strategy: TypeAlias = Callable[[Space, int, Trial, int], Found]
+Strategy: TypeAlias = Callable[[TilingSpace, int, Trial, int], SearchResult]
 STRATEGIES: dict[str, Strategy] = {"random": random_search, "evolutionary": evolutionary_search}

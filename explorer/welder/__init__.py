@@ -4,10 +4,10 @@ The paper's nouns. Operator-tile, reuse tile and connect level: `OperatorTile` a
 `ir.decisions.tile_graph`. Tile-graph, virtual nodes: `tile_graph`. Propagate:
 `ir.patterns.regions.propagate`. MemTraffic, MemFootprint: `cost.traffic`, `cost.footprint`. Memory
 levels of a device: `levels`. GraphConnecting and SubGraphTiling: `two_step`, `layers`; the
-artifact's greedy grouping: `shipped`. A connected group becomes one kernel.
+artifact's greedy grouping: `artifact_policy`. A connected group becomes one kernel.
 """
 
-from explorer.welder.joined_results import JoinResults
+from explorer.welder.join_results import JoinResults
 from explorer.welder.named_policies import POLICIES
 from explorer.welder.options import Options
 from explorer.welder.program_bytes import bytes_per_level, dram_bytes

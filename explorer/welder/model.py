@@ -1,6 +1,4 @@
-"""What Welder talks about: kernels as operator tiles, and the form of the one that a merge would
-anchor on.
-"""
+"""Welder's model: kernels as operator tiles, and the form that a merge would anchor on."""
 
 from __future__ import annotations
 
@@ -20,23 +18,21 @@ Cut = tuple[tuple[str, int], ...]  # sizes by axis of the output
 
 
 class Price(Protocol):
-    """Roller's modelled time of a kernel."""
+    """A price function: Roller's modelled time of a kernel."""
 
     def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
-        """Microseconds at the best tiling."""
+        """Return the microseconds at the best tiling."""
 
     def tiled(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> float:
-        """Microseconds at the best tiling inside of a tile, legal or not."""
+        """Return the microseconds at the best tiling inside of a tile, legal or not."""
 
     def allows(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> str:
-        """Why no tiling inside of a tile is legal, "" where one is."""
+        """Return why no tiling inside of a tile is legal, "" if one is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a kernel is made of: contractions, other reductions, and the compute that writes an
-    output last.
-    """
+    """The parts of a kernel: contractions, other reductions, and the compute that writes last."""
 
     contractions: int
     reductions: int
@@ -45,7 +41,7 @@ class Form:
 
     @property
     def is_map(self) -> bool:
-        """Element by element, nothing summed."""
+        """Return True if the kernel is element-wise and reduces nothing."""
         return not self.contractions and not self.reductions
 
     @property
@@ -58,7 +54,7 @@ class Form:
 
 @by_identity
 def form_of(kernel: Kernel) -> Form:
-    """The form of a kernel."""
+    """Return the form of a kernel."""
     reduced = [c for c in kernel.computes if c.reduce]
     contracted = sum(contraction(c) is not None for c in reduced)
     last = stores(kernel)[-1]
@@ -67,7 +63,7 @@ def form_of(kernel: Kernel) -> Form:
 
 
 def bytes_at_hint(kernel: Kernel, tensor: str, env: ShapeEnv) -> int:
-    """The size of a tensor under the hints."""
+    """Return the size of a tensor under the hints, in bytes."""
     spec = kernel.spec(tensor)
     total = ITEM_BYTES[spec.dtype]
     for d in spec.shape:
@@ -76,7 +72,7 @@ def bytes_at_hint(kernel: Kernel, tensor: str, env: ShapeEnv) -> int:
 
 
 def home(device: Device, size: int) -> str:
-    """The nearest memory that all units share and that holds so many bytes, with as many beside."""
+    """Return the nearest memory that all units share and that holds twice as many bytes."""
     for m in device.levels:
         if m.shared and m.capacity_bytes is not None and size <= m.capacity_bytes // 2:
             return m.name
@@ -84,7 +80,7 @@ def home(device: Device, size: int) -> str:
 
 
 def points(compute: Compute, env: ShapeEnv) -> int:
-    """How many values a compute writes, under the hints."""
+    """Return the number of values that a compute writes, under the hints."""
     total = 1
     for a in compute.axes:
         total *= env.hint(a.extent)
@@ -92,12 +88,12 @@ def points(compute: Compute, env: ShapeEnv) -> int:
 
 
 def loads_of(kernel: Kernel, tensor: str) -> list[tuple[Compute, Read]]:
-    """Every load of a tensor, with the compute it stands in."""
+    """Return every load of a tensor, with the compute that it stands in."""
     return [(c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor == tensor]
 
 
 def is_point(read: Read, compute: Compute) -> bool:
-    """Whether a load takes one axis a dim, each once: every element is read once."""
+    """Return True if a load has one axis a dim, each once: every element is read once."""
     names = [i.bare for i in read.index if isinstance(i, Affine) and i.terms]
     plain = all(isinstance(i, Affine) for i in read.index) and read.fill is None
     return (
@@ -109,8 +105,9 @@ def is_point(read: Read, compute: Compute) -> bool:
 
 
 def is_once(read: Read, compute: Compute) -> bool:
-    """Whether a load takes one axis a dim, summed or not, each at most once: no element is read
-    twice for one result, in windows.
+    """Return True if a load has one axis a dim, reduced or not, each at most once.
+
+    Then no element is read twice for one result, as in windows.
     """
     names = [i.bare for i in read.index if isinstance(i, Affine) and i.terms]
     plain = all(isinstance(i, Affine) for i in read.index) and read.fill is None
@@ -118,7 +115,7 @@ def is_once(read: Read, compute: Compute) -> bool:
 
 
 def is_prefix(read: Read, compute: Compute) -> bool:
-    """Whether a load stands at the compute's own leading axes alone: once for each of its rows."""
+    """Return True if a load is at the compute's leading axes alone: once for each row."""
     if read.fill is not None or not all(isinstance(i, Affine) for i in read.index):
         return False
     names = [i.bare for i in read.index if isinstance(i, Affine) and i.terms]
@@ -126,7 +123,7 @@ def is_prefix(read: Read, compute: Compute) -> bool:
 
 
 def is_row(read: Read, compute: Compute) -> bool:
-    """Whether a load iterates over its last dim, at the compute's leading axes in the others."""
+    """Return True if a load iterates over its last dim, at leading axes in the others."""
     if read.fill is not None or not all(isinstance(i, Affine) for i in read.index):
         return False
     lead = [i.bare for i in read.index[:-1] if isinstance(i, Affine) and i.terms]

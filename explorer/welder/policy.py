@@ -1,6 +1,4 @@
-"""Whether two kernels should share their tiles: what it saves in memory traffic and what it costs
-("gain"), asked of one pair after the other in program order.
-"""
+"""The "gain" policy: fuse pairs of kernels in program order if they save more than they cost."""
 
 from __future__ import annotations
 
@@ -9,15 +7,15 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.calls import Var
 from explorer.ir.decisions.candidate import Candidate, Refusal
-from explorer.passes.pipeline.own_policy import Asked, a, shown
-from explorer.passes.pipeline.progress import told
-from explorer.passes.rewrite_trace import is_recorded, matched
-from explorer.welder.groups.duplicated_columns import in_blocks, spread
+from explorer.passes.pipeline.policy_call import PolicyCall, a, shown
+from explorer.passes.pipeline.progress import report_progress
+from explorer.passes.rewrite_trace import is_recorded, record_match
 from explorer.welder.groups.eviction import evicted_us
-from explorer.welder.groups.groups import Facts, Group, Merge, Merged, merged, taken
+from explorer.welder.groups.groups import Facts, Group, Merge, Merged, absorb, merge_kernels
 from explorer.welder.groups.halo import halo
-from explorer.welder.groups.heuristics import unwise
-from explorer.welder.groups.refusals import before_merging, impossible, no_gain
+from explorer.welder.groups.heuristics import rejected_by_heuristic
+from explorer.welder.groups.recompute_columns import in_blocks, recompute_columns
+from explorer.welder.groups.refusals import early_refusal, illegal_merge, no_gain
 from explorer.welder.groups.windows import is_window
 from explorer.welder.model import bytes_at_hint, form_of, home, is_point, is_row, loads_of
 from explorer.welder.tiles.capacity import no_legal_tile
@@ -28,22 +26,23 @@ Verdict = Callable[[Merge, Facts], Candidate[bool]]
 
 @dataclass(frozen=True, slots=True)
 class ByPairs:
-    """Greedy grouping: each kernel in program order takes in the producers that `verdict` is for,
-    the latest first.
+    """Greedy grouping: each kernel in program order absorbs the producers that `verdict` accepts.
+
+    The latest producer is tried first.
     """
 
     verdict: Verdict
 
     def __call__(self, kernels: Sequence[Group], facts: Facts) -> Sequence[Group]:
-        """The groups in program order, each with the merges that were weighed for it."""
+        """Return the groups in program order, each with the merges that were weighed for it."""
         groups: dict[str, Group] = {}
         for number, kernel in enumerate(kernels):
-            told(f"weld: {kernel.name}", number, len(kernels))
-            groups[kernel.name] = self._absorbed(kernel, groups, facts)
-        return spread(groups, facts)
+            report_progress(f"fuse (Welder): {kernel.name}", number, len(kernels))
+            groups[kernel.name] = self._absorb(kernel, groups, facts)
+        return recompute_columns(groups, facts)
 
-    def _absorbed(self, group: Group, groups: dict[str, Group], facts: Facts) -> Group:
-        """The group with producers for as long as one is worth it; these are taken away."""
+    def _absorb(self, group: Group, groups: dict[str, Group], facts: Facts) -> Group:
+        """Absorb producers for as long as one is worth it, and remove them from `groups`."""
         refused: set[str] = set()
         while True:
             ready = [a for a in group.args if a.name in groups and a.name not in refused]
@@ -58,31 +57,33 @@ class ByPairs:
             by_hand = facts.connect.get(arg.name, "")
             producer = groups.pop(arg.name)
             before = group
-            group = taken(group, producer, arg, both, facts.device, by_hand)
+            group = absorb(group, producer, arg, both, facts.device, by_hand)
             if is_recorded():
                 pair = (producer.binding, before.binding)
-                matched(self.verdict, pair, (group.binding,), "weld two kernels")
+                record_match(self.verdict, pair, (group.binding,), "fuse two kernels")
             refused.clear()
 
     def _weigh(
         self, group: Group, producer: Group, arg: Var, facts: Facts
     ) -> tuple[Candidate[bool], Merged | None]:
-        """The verdict on a producer, and what both would be, where that is worth it."""
+        """Return the verdict on a producer, and the merged kernel if it is accepted."""
         label = f"{producer.members[-1]} into {group.members[-1]}"
-        why = before_merging(group, producer, arg.name, facts)
+        why = early_refusal(group, producer, arg.name, facts)
         if why is not None:
             return refused(label, why), None
-        both = merged(group, producer, arg, facts.env)
+        both = merge_kernels(group, producer, arg, facts.env)
         if form_of(producer.kernel).contractions and form_of(group.kernel).is_map:
             both = in_blocks(both, facts)
         merge = Merge(producer.kernel, group.kernel, both.tensor, both.kernel)
-        why = impossible(merge)
+        why = illegal_merge(merge)
         if why is not None:
             return refused(label, why), None
         judged = self.verdict(merge, facts)
         if not isinstance(judged, Candidate) or not isinstance(judged.refused, str):
-            asked = Asked("Welder", self.verdict, f"{label!r}")
-            raise asked.refused(f"gave {a(judged)}, and must give a Candidate", found=shown(judged))
+            policy_call = PolicyCall("Welder", self.verdict, f"{label!r}")
+            raise policy_call.refused(
+                f"returned {a(judged)}, and must return a Candidate", actual=shown(judged)
+            )
         verdict = replace(judged, label=label)
         if verdict.refused and arg.name in facts.connect:
             verdict = Candidate(label, True, verdict.terms)
@@ -90,17 +91,17 @@ class ByPairs:
 
 
 def refused(label: str, why: Refusal, terms: Terms = ()) -> Candidate[bool]:
-    """A choice that is not taken."""
+    """Return a candidate that is not taken."""
     return Candidate(label, False, terms, why.words, why)
 
 
-def gained(merge: Merge, facts: Facts) -> Candidate[bool]:
-    """The modelled change in time, in named terms (below zero is a gain), or the reason why not.
+def judge_gain(merge: Merge, facts: Facts) -> Candidate[bool]:
+    """Return the modelled change in time, in named terms (below zero is a gain), or the refusal.
 
-    What neighbouring tiles both need is computed by both: where nobody could gain by that it is
-    told without a price, else it is priced, with the work that is done again as a term.
+    Neighbouring tiles both compute what both need. A merge that could not gain because of that is
+    refused without a price. Otherwise it is priced, with the repeated work as a term.
     """
-    why = unwise(merge, facts)
+    why = rejected_by_heuristic(merge, facts)
     if why is not None:
         return refused("", why)
     free = unpriced(merge, facts)
@@ -112,31 +113,33 @@ def gained(merge: Merge, facts: Facts) -> Candidate[bool]:
     if after == float("inf"):
         return refused("", no_legal_tile(merge.welded, facts.device, env))
     terms = [("apart", -before), ("welded", after), ("barrier", -barrier)]
-    again = halo(merge, facts)
-    if again is not None:
-        terms[1:2] = [("welded", after - again.least_us), ("halo done again", again.least_us)]
+    overlap = halo(merge, facts)
+    if overlap is not None:
+        terms[1:2] = [("welded", after - overlap.least_us), ("halo recomputed", overlap.least_us)]
     evicted = evicted_us(merge, facts)
     if evicted:
         terms.append((f"{facts.device.levels[-1].name} traffic", -evicted))
-    return decided(tuple(terms))
+    return judge_terms(tuple(terms))
 
 
 def unpriced(merge: Merge, facts: Facts) -> Candidate[bool] | None:
-    """The verdict on a merge that needs no price: taken where it leaves every tile as it was, not
-    taken where what is done again costs more than what could be saved. None where neither is so.
+    """Return the verdict on a merge that needs no price, else None.
+
+    It is accepted if it leaves every tile as it was, and refused if the repeated work costs more
+    than could be saved.
     """
     least = least_terms(merge, facts)
     if is_pointwise(merge):
-        return decided(least)
-    again = halo(merge, facts)
-    if again is None:
+        return judge_terms(least)
+    overlap = halo(merge, facts)
+    if overlap is None:
         return None
-    bound = (*least, ("halo done again", again.least_us))
-    return decided(bound) if sum(us for _, us in bound) >= 0 else None
+    bound = (*least, ("halo recomputed", overlap.least_us))
+    return judge_terms(bound) if sum(us for _, us in bound) >= 0 else None
 
 
 def least_terms(merge: Merge, facts: Facts) -> Terms:
-    """What a merge saves at most: the value is neither stored nor loaded, nobody waits for it."""
+    """Return the most that a merge saves: the value is neither stored nor loaded."""
     device = facts.device
     size = bytes_at_hint(merge.consumer, merge.tensor, facts.env)
     level = home(device, size)
@@ -144,8 +147,8 @@ def least_terms(merge: Merge, facts: Facts) -> Terms:
     return ((f"{level} traffic", saved), ("barrier", -device.barrier_us))
 
 
-def decided(terms: Terms) -> Candidate[bool]:
-    """Taken where the terms are a gain, all together."""
+def judge_terms(terms: Terms) -> Candidate[bool]:
+    """Return an accepted candidate if the terms are a gain in total, else a refused one."""
     gain = sum(us for _, us in terms)
     if gain < 0:
         return Candidate("", True, terms)
@@ -153,7 +156,7 @@ def decided(terms: Terms) -> Candidate[bool]:
 
 
 def is_pointwise(merge: Merge) -> bool:
-    """Whether the merge leaves every tile as it was: one side only maps, element by element."""
+    """Return True if the merge leaves every tile as it was: one part is an element-wise map."""
     loads = loads_of(merge.welded, merge.tensor)
     if form_of(merge.producer).is_map:
         across = len(loads) > 1 and any(c.reduce and not is_row(r, c) for c, r in loads)

@@ -1,4 +1,4 @@
-"""Bytes that a whole program moves between memories, kernel by kernel: what welding saves."""
+"""Bytes that a program moves between memories, kernel by kernel: what fusion saves."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from explorer.welder.tiles.plan import plan_group
 
 
 def bytes_per_level(program: Program, device: Device) -> tuple[LevelBytes, ...]:
-    """What every memory moves for all kernels of a program, and the most that it holds at once for
-    any, nearest first, under the hints: each binding once, loops not repeated.
+    """Return the traffic of every memory for all kernels of a program, and its largest footprint.
 
-    A kernel's tiling is the one that it has; where it has none, or on a GPU, that of its plan.
-    Every kernel finds what it reads in the farthest memory; a library call moves its arguments and
-    results there once.
+    Memories are nearest first, under the hints; each binding counts once, loops are not repeated. A
+    kernel has its own tiling; without one, or on a GPU, that of its plan. Every kernel finds its
+    operands in the farthest memory; a library call moves its arguments and results there once.
     """
-    known = memories(device)
-    held, moved = [0] * len(known), [0] * len(known)
+    levels_of_device = memories(device)
+    footprints, moved = [0] * len(levels_of_device), [0] * len(levels_of_device)
     for levels in _kernels(program, device):
-        for n, one in enumerate(levels):
-            held[n], moved[n] = max(held[n], one.footprint), moved[n] + one.traffic
+        for n, level in enumerate(levels):
+            footprints[n], moved[n] = max(footprints[n], level.footprint), moved[n] + level.traffic
     moved[-2] += sum(_library(b, program.env) for f in program.functions for b in f.body)
     return tuple(
-        LevelBytes(m.name, h, m.capacity, t) for m, h, t in zip(known, held, moved, strict=True)
+        LevelBytes(m.name, h, m.capacity, t)
+        for m, h, t in zip(levels_of_device, footprints, moved, strict=True)
     )
 
 
 def dram_bytes(program: Program, device: Device) -> int:
-    """Bytes between DRAM and the memory before it, for all of a program."""
+    """Return the bytes between DRAM and the memory before it, for all of a program."""
     return bytes_per_level(program, device)[-2].traffic
 
 
@@ -45,7 +45,7 @@ def _kernels(program: Program, device: Device) -> Iterator[tuple[LevelBytes, ...
 
 
 def _library(binding: Binding, env: ShapeEnv) -> int:
-    """Bytes of a library call's arguments and results."""
+    """Return the bytes of a library call's arguments and results."""
     if not isinstance(binding.expr, LibraryCall):
         return 0
     types = [v.type for v in (*binding.reads, *binding.vars)]

@@ -1,4 +1,4 @@
-"""Welder as a pass: the groups that a policy finds become kernels."""
+"""Welder as a pass: the groups of a policy become kernels."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from explorer.cost.bound import bind_kernel, sizes_of
+from explorer.cost.bind_kernel import bind_kernel, sizes_of
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.tile_graph import FusionGroup, TileEdge, TileGraph
 from explorer.ir.kernels.in_place import overwritten
-from explorer.ir.kernels.nameless import kernel_text
+from explorer.ir.kernels.kernel_text import kernel_text
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
-from explorer.passes.pipeline.own_policy import Asked
-from explorer.passes.rewrite_trace import is_recorded, matched
-from explorer.welder.groups.groups import Facts, Group, alone
+from explorer.passes.pipeline.policy_call import PolicyCall
+from explorer.passes.rewrite_trace import is_recorded, record_match
+from explorer.welder.groups.groups import Facts, Group, single_group
 from explorer.welder.groups.loop_rows import loop_rows
-from explorer.welder.joined_loops import bytes_of
+from explorer.welder.join_loops import bytes_of
 from explorer.welder.model import Price
-from explorer.welder.named_policies import apart, policy_of
+from explorer.welder.named_policies import no_fusion, policy_of
 from explorer.welder.options import Options
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.plan import plan_group
-from explorer.welder.validate_policy import own_groups
+from explorer.welder.validate_policy import validate_groups
 
 
 @dataclass(frozen=True, slots=True)
 class Weld:
-    """Fusion over the memory hierarchy for one device. `price` is Roller's modelled time of a
-    kernel.
+    """Fusion over the memory hierarchy for one device.
+
+    `price` is Roller's modelled time of a kernel.
     """
 
     device: Device
@@ -42,10 +43,13 @@ class Weld:
     options: Options = Options()
 
     def __call__(self, program: Program) -> Program:
-        """After: kernels that share tiles are one kernel, and only their outputs are stored.
+        """Fuse kernels.
 
-        Raises BadOption where a value is connected that no kernel makes, or at a level that the
-        device has not, BadPolicy where a policy of the user's own breaks a rule.
+        After: kernels that share tiles are one kernel, and only their outputs are stored.
+
+        Raises:
+            BadOption: no kernel makes a connected value, or the device lacks its level.
+            BadPolicy: a user's policy breaks a rule.
         """
         _check(self.options, self.device, program)
         graph: list[FusionGroup] = []
@@ -55,7 +59,7 @@ class Weld:
         left = replace(program.decisions, tile_graph=TileGraph(tuple(graph), tuple(edges), name))
         after = replace(program, functions=functions, decisions=left, stage=Stage.WELDED)
         if self._is_own:
-            Asked("Welder", self.options.policy).sound_program(after)
+            PolicyCall("Welder", self.options.policy).check_program(after)
         return after
 
     @property
@@ -67,26 +71,26 @@ class Weld:
     ) -> Function:
         facts = self._facts(f, program)
         kernels = tuple(
-            alone(number, b, b.expr, program.env)
+            single_group(number, b, b.expr, program.env)
             for number, b in enumerate(f.body)
             if isinstance(b.expr, KernelCall)
         )
-        policy = policy_of(self.options.policy) if self.options.enabled else apart
+        policy = policy_of(self.options.policy) if self.options.enabled else no_fusion
         if self._is_own:
-            asked = Asked("Welder", policy, f"the kernels of {f.name!r}")
-            found = own_groups(asked, lambda: policy(kernels, facts), kernels, f)
+            policy_call = PolicyCall("Welder", policy, f"the kernels of {f.name!r}")
+            policy_groups = validate_groups(policy_call, lambda: policy(kernels, facts), kernels, f)
         else:
-            found = tuple(policy(kernels, facts))
-        groups = {g.name: g for g in found}
+            policy_groups = tuple(policy(kernels, facts))
+        groups = {g.name: g for g in policy_groups}
         if is_recorded():
-            _tell_normal_forms(f, groups)
+            _record_normal_forms(f, groups)
         body = tuple(
             _welded(b, groups[b.name]) if isinstance(b.expr, KernelCall) else b
             for b in f.body
             if not isinstance(b.expr, KernelCall) or b.name in groups
         )
         results = {b.name: b.vars for b in body if b.vars}
-        apart_bytes = {b.name: _moved(b, program.env) for b in f.body if b.vars}
+        apart_bytes = {b.name: _traffic_bytes(b, program.env) for b in f.body if b.vars}
         for g in groups.values():
             graph.append(_summary(g, results[g.name], program, self.device, apart_bytes))
             edges += [*g.inner, *_outer_edges(g, groups, self.device, program.env)]
@@ -108,34 +112,34 @@ class Weld:
 
 def _check(options: Options, device: Device, program: Program) -> None:
     names = *(m.name for m in memories(device)), *(m.name for m in device.levels)
-    known = dict.fromkeys(names)
+    levels = dict.fromkeys(names)
     calls = (b for _, b in program.bindings() if isinstance(b.expr, KernelCall))
-    made = {v.name for b in calls for v in b.vars}
+    kernel_results = {v.name for b in calls for v in b.vars}
     for value, level in options.connect:
-        if value not in made:
+        if value not in kernel_results:
             raise BadOption(
                 f"no kernel makes a value named {value!r}",
                 where=value,
-                found=value,
+                actual=value,
                 try_="a member of a group of `ironworks weld MODEL --json`",
             )
-        if level not in known:
+        if level not in levels:
             raise BadOption(
                 f"{value} cannot be connected at {level!r}: {device.name} has no such level",
                 where=value,
-                expected=", ".join(known),
-                found=level,
+                expected=", ".join(levels),
+                actual=level,
             )
 
 
-def _tell_normal_forms(f: Function, groups: dict[str, Group]) -> None:
-    """Tell of the kernels that stay alone, and are written otherwise from here on."""
+def _record_normal_forms(f: Function, groups: dict[str, Group]) -> None:
+    """Record the rewrite of kernels that stay single and are in normal form from here on."""
     for b in f.body:
         group = groups.get(b.name)
         if group is None or len(group.members) > 1 or not isinstance(b.expr, KernelCall):
             continue
         if kernel_text(group.with_origins) != kernel_text(b.expr.kernel):
-            matched(normalise, (b,), (_welded(b, group),), "put into normal form")
+            record_match(normalise, (b,), (_welded(b, group),), "put into normal form")
 
 
 def _welded(binding: Binding, group: Group) -> Binding:
@@ -150,7 +154,10 @@ def _summary(
     device: Device,
     apart_bytes: Mapping[str, int],
 ) -> FusionGroup:
-    """What became of a group; before, each member read its arguments and stored its results."""
+    """Return the summary of a group.
+
+    Before fusion each member read its arguments and stored its results.
+    """
     after = sum(bytes_of(v, program.env) for v in (*g.args, *results))
     plan = None
     if g.tile is not None:
@@ -160,8 +167,8 @@ def _summary(
     return FusionGroup(g.name, g.members, g.kinds, before, after, g.steps, g.origin, plan)
 
 
-def _moved(b: Binding, env: ShapeEnv) -> int:
-    """Return the bytes of what a call reads and of its results; 0 for what is no kernel."""
+def _traffic_bytes(b: Binding, env: ShapeEnv) -> int:
+    """Return the bytes of a call's operands and results; 0 for other bindings."""
     if not isinstance(b.expr, KernelCall):
         return 0
     return sum(bytes_of(v, env) for v in (*dict.fromkeys(b.expr.args), *b.vars))
@@ -170,8 +177,9 @@ def _moved(b: Binding, env: ShapeEnv) -> int:
 def _outer_edges(
     g: Group, groups: dict[str, Group], device: Device, env: ShapeEnv
 ) -> list[TileEdge]:
-    """What a group still takes from others: through the nearest level that all units share and that
-    holds it.
+    """Return the edges from other groups into one.
+
+    They pass through the nearest level that all units share and that holds the value.
     """
     out = []
     for a in g.args:

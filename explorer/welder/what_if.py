@@ -1,10 +1,10 @@
-"""What if an edge were connected at another memory level, or cut: told at once, compiled if asked.
+"""Moves of an edge to another memory level: predicted at once, compiled on request.
 
     WhatIf(compilation).connect("h_12", "L1")   # or .split("h_12"), .join("h_12")
 
-A prediction compiles nothing: the groups that would change are made anew and planned, and each gets
-the quickest tile by the model under which the value's reuse tile has room in its memory (Welder,
-section 3.2: the connect level).
+A prediction compiles nothing: the groups that would change are made anew and planned. Each gets the
+fastest tile by the model under which the value's reuse tile fits its memory (Welder, section 3.2:
+the connect level).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from explorer.ir.kernels.normal import stores
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.welder.groups.groups import Group
-from explorer.welder.groups.regroup import Apart, Kernels, tensor_of
+from explorer.welder.groups.regroup import Kernels, NotFusible, tensor_of
 from explorer.welder.tiles.level_tiles import Choice, fits, tile_at
 from explorer.welder.tiles.levels import REGISTER, memories
 from explorer.welder.tiles.plan import plan_group
@@ -35,7 +35,7 @@ C = TypeVar("C", bound="Welded")
 
 
 class Welded(Protocol):
-    """What is asked of a compilation: `explorer.compilation.Compilation` has it."""
+    """The part of a compilation that moves need: `explorer.compilation.Compilation` has it."""
 
     device: Device
     options: Any
@@ -45,17 +45,18 @@ class Welded(Protocol):
         """The program after the last step."""
 
     def snapshot(self, name: str) -> Any:
-        """The step of that name, with the programs before and after it."""
+        """Return the step of that name, with the programs before and after it."""
 
     def with_options(self: C, **groups: Any) -> C:
-        """The same model with some option groups replaced."""
+        """Return the same model with some option groups replaced."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """The groups that a move is about, as they are or would be. `levels`: bytes moved by all of
-    them, and the most that one holds, by memory, nearest first; `predicted_us`: their time one
-    after the other, barriers between them included.
+class MoveState:
+    """The groups that a move changes, before or after it.
+
+    `levels`: bytes moved by all of them, and the most that one holds, by memory, nearest first.
+    `predicted_us`: their time one after the other, barriers between them included.
     """
 
     groups: tuple[str, ...]
@@ -65,22 +66,22 @@ class Side:
 
     @property
     def dram_bytes(self) -> int:
-        """Bytes to and from the last memory."""
+        """The bytes to and from the last memory."""
         return self.levels[-2].traffic if len(self.levels) > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Move(Generic[C]):
-    """A value put at a memory level by hand: what is now, what would be, or why it cannot be.
+    """A value put at a memory level by hand: the state before, and after it or the refusal.
 
-    `reached`: the memory in which the value would be handed over by the plan, at most as far as
-    `level`. `after` is None exactly where `refused` says why.
+    `reached`: the memory through which the value would pass by the plan, at most as far as `level`.
+    `after` is None exactly if `refused` says why.
     """
 
     value: str
     level: str
-    before: Side
-    after: Side | None
+    before: MoveState
+    after: MoveState | None
     reached: str
     refused: Refusal | None
     tiling: Tiling | None
@@ -92,11 +93,11 @@ class Move(Generic[C]):
         return 0.0 if self.after is None else self.before.predicted_us - self.after.predicted_us
 
     def __str__(self) -> str:
-        """The move in a sentence."""
+        """Return the move in a sentence."""
         head = f"{self.value} at {self.level}: "
         if self.after is None:
             assert self.refused is not None
-            return f"{head}{self.refused.text}; what would flip it: {self.refused.change}"
+            return f"{head}{self.refused.text}; to make it possible: {self.refused.change}"
         now, then = self.before, self.after
         return (
             f"{head}{len(now.groups)} to {len(then.groups)} kernels, {now.dram_bytes:,} to "
@@ -105,9 +106,10 @@ class Move(Generic[C]):
         )
 
     def compile(self) -> C:
-        """The changed compilation: the value is at the level, under a tile that has room there.
+        """Return the changed compilation: the value is at the level, under a tile that fits there.
 
-        Raises BadOption with the refusal where the move is not legal.
+        Raises:
+            BadOption: the move is not legal; the error holds the refusal.
         """
         if self.refused is not None:
             why = self.refused
@@ -115,7 +117,7 @@ class Move(Generic[C]):
                 f"{self.value} cannot be connected at {self.level}: {why.text}",
                 where=self.value,
                 expected=why.limit,
-                found=why.found,
+                actual=why.value,
                 try_=why.change,
             )
         c = self.compilation
@@ -124,9 +126,7 @@ class Move(Generic[C]):
         return self._with_room(c.with_options(welder=welder))
 
     def _with_room(self, changed: C) -> C:
-        """The compilation, its tile pinned to the predicted one where Roller's has no room for the
-        value in its memory.
-        """
+        """Return the compilation, with its tile pinned if Roller's does not fit."""
         group = group_of(changed, self.value)
         if self.tiling is None or group is None:
             return changed
@@ -140,49 +140,55 @@ class Move(Generic[C]):
 
     def _has_room(self, changed: C, binding: Binding) -> bool:
         call = binding.kernel_call
-        known = Kernels.around(changed.snapshot("weld").before, self.value, changed.device)
+        kernels = Kernels.around(
+            changed.snapshot("fuse (Welder)").before, self.value, changed.device
+        )
         group = group_of(changed, self.value)
-        if call.tiling is None or known is None or group is None:
+        if call.tiling is None or kernels is None or group is None:
             return True
-        (kernel,) = (g.kernel for g in known.grouped(group.members, inside_of(group)))
+        (kernel,) = (g.kernel for g in kernels.grouped(group.members, inside_of(group)))
         tiling = by_position(call.tiling, call.kernel, kernel)
         wanted = {tensor_of(self.value): self.level}
         return fits(kernel, tiling, changed.device, changed.program.env, wanted)
 
 
 class WhatIf(Generic[C]):
-    """Moves from one compilation, which stays as it is. Tiles are those for the hints, as when it
-    is compiled; bytes and times are those at `sizes`, which are the hints where nothing is said.
+    """Moves from one compilation, which is not changed.
+
+    Tiles are those for the hints, as when it is compiled; bytes and times are those at `sizes`, by
+    default the hints.
     """
 
     def __init__(self, compilation: C, sizes: Mapping[str, int] = {}) -> None:
+        """Create the moves of a compilation, measured at `sizes`."""
         self.compilation = compilation
         self.sizes = sizes
         self._plans: dict[str, GroupPlan] = {}
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
-        """The memories that a value can be put at, nearest first; the last one keeps it apart."""
+        """Return the memories that a value can be put at, nearest first; the last one stores it."""
         return tuple(m.name for m in memories(self.compilation.device))
 
     def split(self, value: str) -> Move[C]:
-        """The value stored: what makes it and what reads it are in groups of their own."""
+        """Return the move that stores a value, so that its producer and readers are separate."""
         return self.connect(value, self.levels[-1])
 
     def join(self, value: str) -> Move[C]:
-        """The value handed over in the nearest memory that has room for it, or the refusal."""
+        """Return the move of a value to the nearest memory that has room for it, or the refusal."""
         moves = (self.connect(value, level) for level in self.levels[:-1])
-        found = next(moves)
+        best = next(moves)
         for move in moves:
-            if found.refused is None or found.refused.condition not in ("register", "capacity"):
+            if best.refused is None or best.refused.condition not in ("register", "capacity"):
                 break
-            found = move
-        return found
+            best = move
+        return best
 
     def connect(self, value: str, level: str) -> Move[C]:
-        """The value handed over in a memory.
+        """Return the move of a value to a memory.
 
-        Raises BadOption for a value that no kernel makes, and for a level that there is not.
+        Raises:
+            BadOption: no kernel makes the value, or the device lacks the level.
         """
         kernels, groups = self._around(value, level)
         before = self._now(groups)
@@ -190,18 +196,22 @@ class WhatIf(Generic[C]):
         inside = inside - {value} if level == self.levels[-1] else inside | {value}
         members = [m for g in groups for m in g.members]
 
-        def move(after: Side | None, reached: str, why: Refusal | None, tiling: Any) -> Move[C]:
+        def move(
+            after: MoveState | None, reached: str, why: Refusal | None, tiling: Any
+        ) -> Move[C]:
             return Move(value, level, before, after, reached, why, tiling, self.compilation)
 
-        why = self._barred(value, level, kernels) or self._spread(value, members)
+        why = self._disabled_refusal(value, level, kernels) or self._recompute_refusal(
+            value, members
+        )
         if why is not None:
             return move(None, "", why, None)
         try:
-            made = kernels.grouped_as_far_as(members, inside, value)
-        except Apart as reason:
+            new_groups = kernels.grouped_as_far_as(members, inside, value)
+        except NotFusible as reason:
             return move(None, "", reason.why, None)
         plans, tiling, reached = [], None, level
-        for group in made:
+        for group in new_groups:
             wanted = {tensor_of(value): level} if value in group.members[:-1] else {}
             choice = self._choice(group, groups, wanted, kernels.env)
             if choice.why is not None:
@@ -211,17 +221,17 @@ class WhatIf(Generic[C]):
             plans.append(plan)
             if wanted:
                 tiling, reached = choice.tiling, _reached(plan, value)
-        side = self._side([g.name for g in made], plans)
-        return move(side, reached, None, tiling)
+        state = self._state([g.name for g in new_groups], plans)
+        return move(state, reached, None, tiling)
 
     def _choice(
         self, group: Group, groups: Sequence[FusionGroup], wanted: Mapping[str, str], env: ShapeEnv
     ) -> Choice:
-        """The tile of a new group; that of an old one of the same kernels, where it will do."""
+        """Return the tile of a new group: that of an old one of the same kernels, if it fits."""
         same = next((g for g in groups if set(g.members) == set(group.members)), None)
-        kept = [] if same is None else self._tilings([same], group.kernel)
-        if kept and fits(group.kernel, kept[0], self._device, env, wanted):
-            return Choice(kept[0], 0.0)
+        reusable = [] if same is None else self._tilings([same], group.kernel)
+        if reusable and fits(group.kernel, reusable[0], self._device, env, wanted):
+            return Choice(reusable[0], 0.0)
         return tile_at(group.kernel, self._device, env, wanted, self._tilings(groups, group.kernel))
 
     @property
@@ -229,29 +239,29 @@ class WhatIf(Generic[C]):
         return self.compilation.device
 
     def _around(self, value: str, level: str) -> tuple[Kernels, tuple[FusionGroup, ...]]:
-        """The kernels, and the groups that make or read the value."""
+        """Return the kernels, and the groups that make or read the value."""
         if level not in self.levels:
             raise BadOption(
                 f"{value} cannot be connected at {level!r}: {self._device.name} has no such level",
                 where=value,
                 expected=", ".join(self.levels),
-                found=level,
+                actual=level,
             )
-        before = self.compilation.snapshot("weld").before
+        before = self.compilation.snapshot("fuse (Welder)").before
         kernels = Kernels.around(before, value, self._device)
         if kernels is None:
-            raise BadOption(f"no kernel makes a value named {value!r}", where=value, found=value)
+            raise BadOption(f"no kernel makes a value named {value!r}", where=value, actual=value)
         ends = {value, *kernels.readers(value)}
         return kernels, tuple(g for g in self.groups if ends & set(g.members))
 
     @cached_property
     def groups(self) -> tuple[FusionGroup, ...]:
-        """The groups of the compilation."""
-        graph = self.compilation.snapshot("weld").after.decisions.tile_graph
+        """Return the groups of the compilation."""
+        graph = self.compilation.snapshot("fuse (Welder)").after.decisions.tile_graph
         return () if graph is None else tuple(graph.groups)
 
-    def _barred(self, value: str, level: str, kernels: Kernels) -> Refusal | None:
-        """Why nothing can be joined at all."""
+    def _disabled_refusal(self, value: str, level: str, kernels: Kernels) -> Refusal | None:
+        """Return why nothing can be fused at all."""
         if level == self.levels[-1]:
             return None
         if not self.compilation.options.welder.enabled:
@@ -261,26 +271,26 @@ class WhatIf(Generic[C]):
             return Refusal("readers", 0, 1, "no kernel of the same function reads it")
         return None
 
-    def _spread(self, value: str, members: Sequence[str]) -> Refusal | None:
-        """Why what a product hides cannot move: its columns are made in several groups."""
+    def _recompute_refusal(self, value: str, members: Sequence[str]) -> Refusal | None:
+        """Return why a value inside of a product cannot move: several groups compute it."""
         times = Counter(m for g in self.groups for m in g.members)
         twice = next((m for m in members if times[m] > 1 and m != value), None)
         if twice is None:
             return None
-        text = f"columns of {twice} are made in several groups"
+        text = f"several groups compute columns of {twice}"
         return Refusal("spread", times[twice], 1, text, f"put {twice} at {self.levels[-1]} first")
 
-    def _now(self, groups: Sequence[FusionGroup]) -> Side:
-        return self._side([g.name for g in groups], [self._plan(g) for g in groups])
+    def _now(self, groups: Sequence[FusionGroup]) -> MoveState:
+        return self._state([g.name for g in groups], [self._plan(g) for g in groups])
 
     def _plan(self, group: FusionGroup) -> GroupPlan:
-        """The plan of a group as it is, under Roller's tile where there is one."""
+        """Return the plan of a group as it is, under Roller's tile if there is one."""
         if group.name not in self._plans:
             c = self.compilation
             binding = binding_of(c, group.name)
             program = c.program
             if binding is None:
-                program = c.snapshot("weld").after
+                program = c.snapshot("fuse (Welder)").after
                 binding = next(b for b in program.kernel_calls if b.name == group.name)
             call = binding.kernel_call
             tiling = call.tiling
@@ -289,40 +299,40 @@ class WhatIf(Generic[C]):
         return self._plans[group.name]
 
     def _tilings(self, groups: Sequence[FusionGroup], kernel: Kernel) -> list[Tiling]:
-        """The tiles that Roller chose for the groups as they are, on the axes of a new one."""
-        found = []
+        """Return the tiles that Roller chose for existing groups, on the axes of a new one."""
+        tilings = []
         for group in groups:
             binding = binding_of(self.compilation, group.name)
             call = None if binding is None else binding.expr
             if isinstance(call, KernelCall) and call.tiling is not None:
-                found.append(by_position(call.tiling, call.kernel, kernel))
-        return list(dict.fromkeys(found))
+                tilings.append(by_position(call.tiling, call.kernel, kernel))
+        return list(dict.fromkeys(tilings))
 
-    def _side(self, names: Sequence[str], plans: Sequence[GroupPlan]) -> Side:
+    def _state(self, names: Sequence[str], plans: Sequence[GroupPlan]) -> MoveState:
         barriers = self._device.barrier_us * max(0, len(plans) - 1)
         total = sum(p.predicted_us for p in plans) + barriers
-        return Side(tuple(names), tuple(plans), together(plans), total)
+        return MoveState(tuple(names), tuple(plans), together(plans), total)
 
 
 def inside_of(group: FusionGroup) -> frozenset[str]:
-    """The values of a group that are not stored."""
+    """Return the values of a group that are not stored."""
     return frozenset(group.members[:-1])
 
 
 def group_of(c: Welded, value: str) -> FusionGroup | None:
-    """The group inside of which a value is handed over; None where it is stored."""
-    graph = c.snapshot("weld").after.decisions.tile_graph
+    """Return the group inside of which a value passes; None if it is stored."""
+    graph = c.snapshot("fuse (Welder)").after.decisions.tile_graph
     groups = () if graph is None else graph.groups
     return next((g for g in groups if value in inside_of(g)), None)
 
 
 def binding_of(c: Welded, name: str) -> Binding | None:
-    """The kernel call of a group after all steps; None where another step took it apart."""
+    """Return the kernel call of a group after all steps; None if another step split it."""
     return next((b for b in c.program.kernel_calls if b.name == name), None)
 
 
 def together(plans: Sequence[GroupPlan]) -> tuple[LevelBytes, ...]:
-    """Return the bytes that kernels move in all, and the most that one holds, by memory."""
+    """Return the bytes that kernels move in total, and the most that one holds, by memory."""
     by_level: dict[str, list[LevelBytes]] = {}
     for plan in plans:
         for at in plan.levels:
@@ -336,7 +346,7 @@ def together(plans: Sequence[GroupPlan]) -> tuple[LevelBytes, ...]:
 
 
 def _reached(plan: GroupPlan, value: str) -> str:
-    """Where a plan hands a value over: in registers where it is no tensor of its own."""
+    """Return the memory through which a plan passes a value: registers if it is no tensor."""
     return next((e.level for e in plan.edges if e.tensor == tensor_of(value)), REGISTER)
 
 
@@ -345,7 +355,7 @@ def _axes(kernel: Kernel) -> list[str]:
 
 
 def by_position(tiling: Tiling, source: Kernel, target: Kernel) -> Tiling:
-    """A tiling of one kernel on the axes of another, whose output has as many."""
+    """Return a tiling of one kernel on the axes of another, whose output has as many."""
     old, new = _axes(source), _axes(target)
     if len(old) != len(new):
         return tiling
@@ -354,6 +364,6 @@ def by_position(tiling: Tiling, source: Kernel, target: Kernel) -> Tiling:
 
 
 def _onto(tiling: Tiling, binding: Binding) -> Tiling:
-    """The tiling on the axes of a kernel call, as far as it has them."""
-    known = _axes(binding.kernel_call.kernel)
-    return replace(tiling, tile=tuple((a, n) for a, n in tiling.tile if a in known))
+    """Return the tiling on the axes of a kernel call, without axes that the call lacks."""
+    axes = _axes(binding.kernel_call.kernel)
+    return replace(tiling, tile=tuple((a, n) for a, n in tiling.tile if a in axes))

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from explorer import cli
-from explorer.ops import own_operators
+from explorer.ops import user_operators
 from explorer.passes.pipeline import registry
 
 Shell = Callable[..., str]
@@ -23,8 +23,8 @@ def own_registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test registers is gone afterwards."""
     monkeypatch.setattr(registry, "_passes", dict(registry._passes))
     yield
-    for name in list(own_operators.own_operators()):
-        own_operators.forget(name)
+    for name in list(user_operators.user_operators()):
+        user_operators.forget(name)
 
 
 @pytest.fixture

@@ -55,9 +55,9 @@ def test_it_is_asked_for_shown_alone_and_kept_in_a_link(session: Session) -> Non
     assert known[0] in found["svg"] and "controls" not in found
     assert widgets.data(session.now.compiled, "names") == tuple(known)
     assert "All names" in widgets.show(session.now.compiled, "names").html
-    assert state.parsed('{"ironworks": 1, "room": "names", "stage": "TASKED"}').room == "names"
+    assert state.parse_state('{"ironworks": 1, "room": "names", "stage": "TASKED"}').room == "names"
     with pytest.raises(SnapshotError, match="room"):
-        state.parsed('{"ironworks": 1, "room": "nothing"}')
+        state.parse_state('{"ironworks": 1, "room": "nothing"}')
 
 
 @pytest.mark.exhaustive

@@ -24,7 +24,7 @@ SOFT = ScalarFunction(
     1,
     lambda x: x / (1 + np.abs(x)),
     derivative=lambda f, y, x: (1.0 / ((1.0 + f("abs", x)) * (1.0 + f("abs", x))),),
-    made_of=lambda f, x: f("div", x, f("add", 1.0, f("abs", x))),
+    decompose=lambda f, x: f("div", x, f("add", 1.0, f("abs", x))),
     cycles=6.0,
 )
 OPERATOR = unary(

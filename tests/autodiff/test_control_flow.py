@@ -10,7 +10,7 @@ import pytest
 import explorer
 import explorer.np as enp
 from explorer.frontends.tracing.emit import emit_several
-from explorer.frontends.tracing.frames import source_of
+from explorer.frontends.tracing.frames import attributed_to_call
 from explorer.frontends.tracing.promote import traced
 from tests.autodiff.finite import check
 
@@ -107,7 +107,7 @@ def test_a_recurrent_layer_by_one_of_its_arguments(steps: int, which: int) -> No
 
     def layer(moved: Any) -> Any:
         args = [traced(moved if n == which else a) for n, a in enumerate(given)]
-        with source_of("LSTM"):
+        with attributed_to_call("LSTM"):
             rows, _, _ = emit_several("LSTM", 3, *args, hidden_size=2)
         return (rows * rows).sum()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import explorer
 import explorer.np as enp
 from explorer.frontends.tracing.emit import emit
-from explorer.frontends.tracing.frames import is_tracing, source_of
+from explorer.frontends.tracing.frames import attributed_to_call, is_tracing
 from explorer.frontends.tracing.promote import traced
 from explorer.ops import RECORDS
 from tests.autodiff.finite import check, differences
@@ -32,7 +32,7 @@ def onnx(op: str, **attrs: Any) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         if not is_tracing():
             return RECORDS[op].reference(attrs, list(args))
-        with source_of(op):
+        with attributed_to_call(op):
             return emit(op, *map(traced, args), **attrs)
 
     return run

@@ -109,7 +109,7 @@ def test_gradients_are_the_same_and_take_less_memory(pair: Any) -> None:
     plain, again, args = pair
     assert same_bits(plain, again, args)
     chosen, without = decided(again).chosen, plain.memory().planned_bytes
-    assert kernels(again) - kernels(plain) == len(chosen.again) > 0
+    assert kernels(again) - kernels(plain) == len(chosen.recomputed) > 0
     assert again.memory().planned_bytes < 0.65 * without
     assert chosen.peak_bytes <= 0.6 * without
     assert abs(again.memory().planned_bytes - chosen.peak_bytes) < 0.1 * without
@@ -121,11 +121,11 @@ def test_points_lie_between_time_and_memory(pair: Any) -> None:
     fits = [c for c in found.candidates if not c.refused]
     assert fits and found.candidates[0] == fits[0] == min(fits, key=lambda c: c.cost_us)
     assert fits[0].value == found.chosen
-    assert all(c.why and c.why.found > c.why.limit for c in found.candidates if c.refused)
+    assert all(c.why and c.why.value > c.why.limit for c in found.candidates if c.refused)
     ranked = sorted(found.candidates, key=lambda c: c.value.us)
     sizes = [c.value.peak_bytes for c in ranked]
     assert sizes == sorted(set(sizes), reverse=True)
-    assert not ranked[0].value.again
+    assert not ranked[0].value.recomputed
 
 
 def test_a_copy_waits_for_the_adjoint_beside_which_it_is_read(pair: Any) -> None:
@@ -136,7 +136,7 @@ def test_a_copy_waits_for_the_adjoint_beside_which_it_is_read(pair: Any) -> None
         (made,) = c.schedules()
         place = {o.name: n for n, o in enumerate(made.facts.operators)}
         copies = [b for b in c.program.kernel_calls if b.kernel_call.after is not None]
-        assert len(copies) == len(decided(again).chosen.again)
+        assert len(copies) == len(decided(again).chosen.recomputed)
         for b in copies:
             after = b.kernel_call.after
             assert after is not None and made.order.before(place[b.name])[place[after.name]]
@@ -168,7 +168,7 @@ def test_what_is_asked_for_in_megabytes_is_held() -> None:
     c = compiled(mlp, args, Options(budget_mb=10))
     assert decided(c).room_bytes == 10 << 20
     assert max(decided(c).chosen.peak_bytes, c.memory().planned_bytes) <= 10 << 20
-    assert decided(c).chosen.again
+    assert decided(c).chosen.recomputed
 
 
 def test_a_kernel_of_which_no_tiling_is_legal_has_a_time_too(pair: Any) -> None:
@@ -180,7 +180,7 @@ def test_a_kernel_of_which_no_tiling_is_legal_has_a_time_too(pair: Any) -> None:
     without = replace(program, decisions=replace(program.decisions, tilings=tilings))
     found = Rematerialise(Options(share=0.0))(without).decisions.rematerialisation
     assert found == Rematerialise(Options(share=0.0))(program).decisions.rematerialisation
-    assert found[0].chosen.again
+    assert found[0].chosen.recomputed
 
 
 def test_nothing_is_asked_for_and_nothing_changes(pair: Any) -> None:
@@ -203,7 +203,7 @@ def test_dropout_is_the_same_when_it_is_computed_again() -> None:
 
     args = (*given_to(loss, layers=6), np.array([7, 3]))
     again = compiled(loss, args, Options(share=0.0))
-    assert decided(again).chosen.again
+    assert decided(again).chosen.recomputed
     assert same_bits(compiled(loss, args, Options()), again, args)
 
 
@@ -214,7 +214,7 @@ def test_a_batch_that_only_the_run_knows(batch: int) -> None:
     x = np.random.default_rng(1).normal(size=(batch, 31)).astype(np.float32)
     types = (_types(weights), explorer.tensor("float32", "rows", 31))
     plain, again = (compiled(mlp, types, Options(share=s)) for s in (1.0, 0.0))
-    assert decided(again).chosen.again
+    assert decided(again).chosen.recomputed
     assert same_bits(plain, again, (weights, x))
     if batch == 97:
         assert again.memory({"rows": 97}).planned_bytes < plain.memory({"rows": 97}).planned_bytes
@@ -247,7 +247,7 @@ def test_the_body_of_a_loop_computes_again(schedule: str) -> None:
         explorer.compile(model, options=explorer.Options(rematerialisation=again, grinder=grinder))
         for again in (Options(), Options(share=0.0))
     )
-    assert decided(other).chosen.again and decided(other).function != "main"
+    assert decided(other).chosen.recomputed and decided(other).function != "main"
     assert other.memory().planned_bytes < one.memory().planned_bytes
     assert same_bits(one, other, (weights, parts))
 

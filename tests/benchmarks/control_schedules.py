@@ -32,14 +32,14 @@ import explorer
 from explorer import np as xp
 from explorer.compilation import Compilation
 from explorer.grinder import Options as Grinder
-from explorer.ir.decisions.control import ControlWay
+from explorer.ir.decisions.control import ControlSchedule
 from explorer.measure.compare import Comparison, compare, measure
 from explorer.rammer import Options as Rammer
 
 Inputs = dict[str, np.ndarray]
 SCHEDULES = ("eager", "device", "auto")  # as without a compiler; as JAX's; as chosen
 Raced = dict[str, Comparison]
-WAYS = (("host", ControlWay("host")), ("device", ControlWay("device")))
+WAYS = (("host", ControlSchedule("host")), ("device", ControlSchedule("device")))
 WIDTHS = (4, 16, 32, 64, 128, 192, 256)
 DECIDED_WIDTHS = (64, 8192)
 TOGETHER = 1.05  # ways that are no farther apart than this

@@ -30,8 +30,8 @@ from explorer.codegen.cuda.object.machine_code import machine_code
 from explorer.compilation.on_gpu import OnGpu
 from explorer.errors import BadOption, IronworksError
 from explorer.frontends.zoo import names
-from explorer.runtime.cuda.calls import Calls
-from explorer.runtime.cuda.driver import StandIn
+from explorer.runtime.cuda.calls import StreamCalls
+from explorer.runtime.cuda.driver import SimulatedDriver
 from explorer.runtime.cuda.gpu import Gpu
 from tests.benchmarks.single_kernels.case import Case, written
 from tests.benchmarks.single_kernels.operators import operators
@@ -78,7 +78,7 @@ def launcher(code: BlockCode, arrays: Sequence[Any], gpu: Gpu) -> Callable[[], N
     dtypes = tuple(t.dtype for t in code.tensors)
     made = machine_code(code.source, "kernel", dtypes, code.threads, gpu.capability)
     function = gpu.loaded(made, code.dynamic_bytes).handle
-    return Calls(0).launch(function, code.grid, code.threads, code.dynamic_bytes, arrays)
+    return StreamCalls(0).launch(function, code.grid, code.threads, code.dynamic_bytes, arrays)
 
 
 def event_us(run: Callable[[], object]) -> float:
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--record", type=Path)
     parser.add_argument("--stand-in", action="store_true", help="right without a GPU, slowly")
     asked = parser.parse_args(arguments)
-    device: Callable[[], Any] = (lambda: StandIn(3)) if asked.stand_in else Gpu
+    device: Callable[[], Any] = (lambda: SimulatedDriver(3)) if asked.stand_in else Gpu
     with TemporaryDirectory() as folder:
         for part in asked.parts:
             lines = {

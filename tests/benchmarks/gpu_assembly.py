@@ -13,7 +13,7 @@ from dataclasses import replace
 import explorer
 from explorer.codegen.cuda.assemble import assemble
 from explorer.codegen.cuda.build import print_block
-from explorer.cost.bound import bind_kernel
+from explorer.cost.bind_kernel import bind_kernel
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.kernels.normal import normalise

@@ -138,7 +138,7 @@ def turns(session: Session, values: int) -> Iterator[tuple[str, int, str]]:
             if now is not None and index < len(now.labels) and now.now != index:
                 yield knob.name, index, now.labels[index]
     for name, times in SETTINGS.items():
-        control = settings.named(session.now.compiled, name)
+        control = settings.find_control(session.now.compiled, name)
         text = "off" if not times else f"{hardware.amount(control.now) * times:.12g}"
         for label in (text, control.now):
             yield f"set {name}", 1, label
@@ -354,7 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("model, knob  n  ms to the first picture, planned, measured: median  95 %  most each")
         with TemporaryDirectory() as empty:
             os.environ["IRONWORKS_CACHE"] = flags.cache or empty
-            rows = knobs(models, flags.values, flags.looked)
+            rows = knobs(models, flags.values, flags.barriers_before_arm)
         for name, typed in (("all knobs", False), ("all settings", True)):
             _say(name, [r for r in rows if r["knob"].startswith(settings.SET) is typed])
         for key, most in (("first", MOST_PLANNED_MS), ("measured", MOST_MEASURED_MS)):

@@ -26,7 +26,7 @@ import explorer
 from explorer.compilation import Compilation
 from explorer.frontends.model import Model
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers.apart import prepare_apart
+from explorer.tuning.peers.peer_process import prepare_apart
 from explorer.tuning.peers.runtimes import Skipped
 from explorer.tuning.race import with_threads
 from explorer.welder import Options as WelderOptions

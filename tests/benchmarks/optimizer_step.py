@@ -43,7 +43,9 @@ def step(threads: int, kernels: int) -> Compilation:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "step.onnx"
         onnx.save(helper.make_model(graph, opset_imports=opsets), path)
-        apart = Steps(off=("share equal expressions", "join results") if kernels == 3 else ())
+        apart = Steps(
+            off=("eliminate common subexpressions", "merge sibling kernels") if kernels == 3 else ()
+        )
         options = explorer.Options(rammer=RammerOptions(threads=threads), steps=apart)
         compiled = explorer.compile(explorer.load(path), options=options)
     assert len(compiled.program.kernel_calls) == kernels

@@ -112,7 +112,7 @@ _last = _Last()
 
 def _stages(path: Path, seconds: float) -> Iterator[FileRow]:
     import explorer
-    from explorer.tuning.peers.apart import prepare_apart
+    from explorer.tuning.peers.peer_process import prepare_apart
 
     explorer.compile("zoo:small_nerf")  # what is imported by then takes none of the seconds
 

@@ -27,8 +27,8 @@ from explorer.frontends import zoo
 from explorer.measure.compare import checked_seconds
 from explorer.measure.turns import Clock, Watcher
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers.apart import entered_apart
-from explorer.tuning.peers.runtimes import LEAST_SPIN, SPIN_VARIABLE, known_peers
+from explorer.tuning.peers.peer_process import prepare_peers_apart
+from explorer.tuning.peers.runtimes import LEAST_SPIN, SPIN_VARIABLE, check_peer_names
 from tests.benchmarks.rows import Row, over_peers, parser_of, report, say, timed
 
 OK, NO, BAD, STOPPED = 0, 1, 2, 130
@@ -70,7 +70,7 @@ def model_row(
     errors = {n: check_answers(answer, c.run(inputs), n) for n, c in ours.items()}
     say(f"{name}: loading it into {', '.join(against) or 'nothing else'}")
     with ExitStack() as stack:
-        peers, missing = entered_apart(against, first.model, inputs, threads, stack)
+        peers, missing = prepare_peers_apart(against, first.model, inputs, threads, stack)
         errors |= {p.name: check_answers(answer, p.run(), p.name) for p in peers}
         say(f"{name}: timing it for {seconds:g} s")
         facts = {
@@ -121,7 +121,7 @@ class ModelBench:
         Raises BadOption where the seconds are no time, or a runtime is not known.
         """
         checked_seconds(seconds)
-        known_peers(against)
+        check_peer_names(against)
         done = _read(partial)
         for n, model in enumerate(models):
             row = done.get((model, threads, seconds))

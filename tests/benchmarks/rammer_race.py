@@ -31,7 +31,7 @@ from explorer.options import Options
 from explorer.rammer import POLICIES
 from explorer.rammer import Options as RammerOptions
 from explorer.tuning.compare_policies import BASELINE, policy_wall
-from explorer.tuning.peers.runtimes import known_peers
+from explorer.tuning.peers.runtimes import check_peer_names
 from tests.benchmarks.paper_models import ModelBench, inputs_of, model_row, sizes_of
 from tests.benchmarks.rows import Row, mean, over_peers, say
 
@@ -70,7 +70,7 @@ def rammer_row(
 
     Raises BadOption for a runtime that is not known.
     """
-    known_peers(against)
+    check_peer_names(against)
     say(f"{name}: compiling it")
     first = compile_model(load(name), options=Options(rammer=RammerOptions(threads=threads)))
     inputs = inputs_of(first)
@@ -111,10 +111,10 @@ def _plan(c: Compilation, inputs: Mapping[str, np.ndarray], seconds: float) -> P
         walls.measured_us,
         walls.error,
         None if isnan(rank) else rank,
-        plan.account.launches,
+        plan.statistics.launches,
         plan.barriers,
-        plan.account.busy,
-        dict(plan.account.idle),
+        plan.statistics.busy,
+        dict(plan.statistics.idle),
         round(seconds, 3),
     )
 

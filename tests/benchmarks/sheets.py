@@ -79,7 +79,7 @@ def simulated(model: str, device: str, policy: str, hoist: str) -> Row:
     begin = process_time()
     c = explorer.compile(explorer.load(f"zoo:{model}"), device, options, until="planned")
     compiled = process_time()
-    base, other = (s.account for s in compare_policies(c, (BASELINE, policy)))
+    base, other = (s.statistics for s in compare_policies(c, (BASELINE, policy)))
     return Row(model, base, other, compiled - begin, process_time() - compiled)
 
 

@@ -20,7 +20,7 @@ import explorer.np as enp
 from explorer.frontends.tracing.structure import flatten
 from explorer.rammer import Options as RammerOptions
 from explorer.training import Adam, LossScale, cross_entropy, first_state
-from explorer.training.runs.programs import Beginning, Ordinary, Setting, SyncFree
+from explorer.training.runs.programs import Ordinary, Setting, StepInputs, SyncFree
 from explorer.training.runs.timeline import Timeline
 from explorer.training.step import Recipe
 from tests.benchmarks.racer import racers, turns_of
@@ -47,7 +47,7 @@ def made(form: str, size: str, rows: int, threads: int) -> Callable[[], float]:
     setting = Setting(Recipe(loss, LossScale()), Adam(1e-4), options)
     state = first_state(setting.optimizer, params, setting.recipe.scale)
     numbers = setting.optimizer.numbers
-    begin = Beginning(setting, params, state, numbers, batch, lambda: False)
+    begin = StepInputs(setting, params, state, numbers, batch, lambda: False)
     step = SyncFree(begin) if form == "sync-free" else Ordinary(begin, Timeline())
     arrays = [np.array(a) for a in flatten((params, state))[0]]
     return lambda: float(step(arrays, numbers, batch, 0))

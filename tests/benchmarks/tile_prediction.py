@@ -35,9 +35,9 @@ from explorer.measure.this_machine.sample_kernels import (
     transpose,
 )
 from explorer.measure.this_machine.this_cpu import measured_cpu, this_cpu
-from explorer.roller.enumerated import space_of
 from explorer.roller.named_policies import DEFAULT, POLICIES
 from explorer.roller.tiles.weigh import label_of
+from explorer.roller.tiling_space import space_of
 from tests.benchmarks.rows import parser_of, say
 
 TILINGS, TOP, SEED = 40, 10, 0

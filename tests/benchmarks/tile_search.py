@@ -26,8 +26,8 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.measure.machine import machine
 from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, prepare
 from explorer.measure.this_machine.this_cpu import measured_cpu, this_cpu
-from explorer.roller.enumerated import space_of
 from explorer.roller.tiles.weigh import label_of
+from explorer.roller.tiling_space import space_of
 from explorer.tuning.search_strategies import STRATEGIES, Trial
 from tests.benchmarks.rows import parser_of, say
 from tests.benchmarks.tile_prediction import in_rounds, operators, rollers_first

@@ -25,7 +25,7 @@ from explorer.frontends.zoo.entries import WELDER
 from explorer.measure.turns import Clock
 from explorer.options import Options
 from explorer.rammer import Options as RammerOptions
-from explorer.tuning.peers.runtimes import known_peers
+from explorer.tuning.peers.runtimes import check_peer_names
 from explorer.welder import plan_group
 from tests.benchmarks.paper_models import ModelBench, inputs_of, model_row
 from tests.benchmarks.rows import Row, mean, over_peers, say
@@ -47,7 +47,7 @@ def weld_row(
 
     Raises BadOption for a runtime that is not known.
     """
-    known_peers(against)
+    check_peer_names(against)
     model = load(name)
     ours = {}
     for variant in (WELDED, UNWELDED):

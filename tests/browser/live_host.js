@@ -18,7 +18,7 @@ function liveHost(content, closed) {
       if (!this.alive) throw { sentence: "The kernel has stopped." };
       if (kind === "focus") return { data: {} };
       if (kind === "begin_turn" && compiling) return { data: { job: 7, over: false } };
-      if (kind === "job" && args.job === 7) return { data: { what: "roll", n: Math.min(++steps, 30), of: 31, over: !compiling } };
+      if (kind === "job" && args.job === 7) return { data: { what: "tile (Roller)", n: Math.min(++steps, 30), of: 31, over: !compiling } };
       if (kind === "cancel") { compiling = false; return { data: {} }; }
       if (kind === "begin_measure" && timings > 0) { timings--; throw { sentence: "another timing is under way" }; }
       if (!COMMANDS.includes(kind)) {

@@ -159,7 +159,7 @@ def rooms(
     """Rooms alone. `named`: the page knows the operators."""
     parts: dict[str, Any] = {
         **gallery.page_parts(),
-        "rooms": [gallery.named(name).told() for name in names],
+        "rooms": [gallery.find_picture(name).page_fields() for name in names],
         "title": title,
         "op": op,
     }

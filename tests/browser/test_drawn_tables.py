@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from widgets.draw.table import Table
-from widgets.draw.table_drawing import WIDTH, drawn_table
+from widgets.draw.table_drawing import WIDTH, draw_table
 
 pytestmark = pytest.mark.browser
 CAPTION = (
@@ -15,7 +15,7 @@ CHANGE = "another number of programs: 1 program, 3 before"
 
 
 def test_the_caption_and_the_last_column_are_written_in_full(browser: Browser) -> None:
-    drawn = drawn_table(Table(("seq", "plan changes"), ((1, ""), (2, CHANGE)), caption=CAPTION))
+    drawn = draw_table(Table(("seq", "plan changes"), ((1, ""), (2, CHANGE)), caption=CAPTION))
     page = browser.new_page(viewport={"width": 1000, "height": 400})
     page.set_content(f"<body style='margin:0'>{drawn.text('light')}")
     texts = page.locator("svg text")

@@ -332,7 +332,7 @@ def test_the_list_of_rooms_is_that_of_the_house(opened: Opened) -> None:
     for stage in opened.ask(STAGES):
         opened.page.locator(f".rail [data-stage={stage}]").click()
         listed = opened.ask(LISTED)
-        assert {p.name for p in gallery.of_stage(Stage[stage])} - {*absent} <= {*listed}
+        assert {p.name for p in gallery.pictures_of_stage(Stage[stage])} - {*absent} <= {*listed}
         assert not {*absent} & {*listed}
         opened.page.locator(f".rail [data-stage={stage}]").click()
     opened.place = ("", "")

@@ -25,7 +25,7 @@ OFFER, OVER = "#room .offer", "#room .pp .over"
 def switch(page: Page) -> None:
     page.evaluate("driver.stage('LEGALIZED')")
     page.evaluate("driver.go('switchboard')")
-    page.get_by_label("fold copies into kernels is on").click()
+    page.get_by_label("fold layout copies is on").click()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), exhaustive(1280, "light")])

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 
 import explorer
 from tests.browser.over_session import HAS, house
-from tests.runtime.test_decided import collatz
+from tests.runtime.test_control_events import collatz
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page
 
 import explorer
 from explorer.measure.compare import Comparison, Measurement
-from explorer.passes.pipeline.progress import told
+from explorer.passes.pipeline.progress import report_progress
 from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, house, settle
 from widgets.session.session import Session
@@ -330,13 +330,13 @@ def test_a_picture_that_takes_a_while_says_how_far_it_is_and_is_cancelled(
     def slow(now: Any, symbol: str) -> Any:
         if not told_of.is_set():
             for n in range(600):
-                told("predict sizes", n, 600)
+                report_progress("predict sizes", n, 600)
                 told_of.wait(0.01)
         return data(now, symbol)
 
     data = sizes_picture.data
     monkeypatch.setattr(sizes_picture, "data", slow)
-    session.house.known.clear()
+    session.house.cache.clear()
     with house(browser, session, width=1266, height=920) as page:
         page.evaluate("driver.go('relax')")
         settle(page)

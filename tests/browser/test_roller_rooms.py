@@ -23,7 +23,7 @@ CONV, FC = 0, 4  # among the operators
 def timer(s: Subject, tiling: Tiling, job: Job) -> Comparison:
     """Sixty rounds of 5 ms without a clock."""
     for n in range(job.of):
-        job.told(n)
+        job.report(n)
         time.sleep(0.005)
     one, two = Measurement(10.0, 9.0, 11.0, 60), Measurement(12.0, 11.0, 13.0, 60)
     return Comparison(1.2, 1.15, 1.25, 60, "faster", one, two)

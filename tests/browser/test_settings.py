@@ -10,12 +10,12 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import explorer
-from explorer.ops.reference.cancellation import end_if_unwanted
+from explorer.ops.reference.cancellation import raise_if_cancelled
 from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, settle
 from tests.browser.over_session import house as house_of
 from tests.browser.test_axe import objections
-from widgets.model.knobs import Setting, turned
+from widgets.model.knobs import Setting, turn_knob
 from widgets.session.session import Session
 from widgets.session.timing import turning
 
@@ -93,10 +93,10 @@ def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
 
     def late(now: Setting, *args: Any) -> Setting:
         while not may.wait(0.05):
-            end_if_unwanted("held")
-        return turned(now, *args)
+            raise_if_cancelled("held")
+        return turn_knob(now, *args)
 
-    monkeypatch.setattr(turning, "turned", late)
+    monkeypatch.setattr(turning, "turn_knob", late)
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
     with house_of(browser, session) as page:
         open_(page, "hardware")

@@ -13,7 +13,7 @@ import explorer
 import explorer.np as enp
 import widgets
 from explorer.measure.compare import Comparison, Measurement
-from explorer.rammer.moved_by_hand import ByHand
+from explorer.rammer.manual_moves import PolicyWithMoves
 from tests.browser.over_session import house
 from tests.widgets import many_bricks
 from tests.widgets.test_rammer_rooms import UNITS, wide
@@ -128,7 +128,7 @@ def test_a_brick_is_dragged_to_another_unit_and_undone(page: Page, session: Sess
     page.mouse.up()
     said(page, f"to unit {1 - start}")
     policy = session.now.compiled.options.rammer.policy
-    assert isinstance(policy, ByHand) and policy.moves[0].unit == 1 - start
+    assert isinstance(policy, PolicyWithMoves) and policy.moves[0].unit == 1 - start
     assert session.walls.measured is None and "predicted" in page.inner_text(ALIVE)
     page.wait_for_timeout(1000)  # a wall that is drawn anew takes the focus with it
     page.locator("#room .bar .name").click()

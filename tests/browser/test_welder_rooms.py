@@ -16,8 +16,8 @@ from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets.of_family import of_family
 from widgets.model.compiled import Compiled
-from widgets.model.hand import Move
-from widgets.session.moves import Hands
+from widgets.model.manual_moves import Move
+from widgets.session.move_editor import MoveEditor
 from widgets.session.session import Session
 from widgets.session.timing.jobs import Job
 
@@ -37,7 +37,7 @@ def slowly(c: Compiled, moves: Sequence[Move], job: Job) -> Compiled:
     """A compiler that takes its time and changes nothing."""
     for step in range(10):
         job.what = f"Compiling: step {step + 1} of 10"
-        job.told(0)
+        job.report(0)
         time.sleep(0.03)
     return c
 
@@ -45,7 +45,7 @@ def slowly(c: Compiled, moves: Sequence[Move], job: Job) -> Compiled:
 def compare(first: Any, second: Any, inputs: Any, seconds: float) -> Comparison:
     """Rounds of 5 ms without a clock."""
     for n in range(60):
-        first._rounds.job.told(n)
+        first._rounds.job.report(n)
         time.sleep(0.005)
     one, two = Measurement(10.0, 9.0, 11.0, 60), Measurement(12.0, 11.0, 13.0, 60)
     return Comparison(1.2, 1.15, 1.25, 60, "faster", one, two)
@@ -58,7 +58,7 @@ def compiled() -> explorer.Compilation:
 
 @pytest.fixture
 def session(compiled: explorer.Compilation) -> Session:
-    return Session(compiled, compare=compare, hands=Hands(compiler=slowly))
+    return Session(compiled, compare=compare, move_editor=MoveEditor(compiler=slowly))
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_arrows_move_a_value_and_undo_brings_it_back(room: Page, session: Sessio
     room.keyboard.press("Shift+ArrowDown")
     said(room, "mat_mul in DRAM: predicted")
     room.wait_for_function("document.activeElement.dataset.value === 'mat_mul'")
-    assert level(room, "mat_mul") == "DRAM" and session.hand.moves == (("mat_mul", "DRAM"),)
+    assert level(room, "mat_mul") == "DRAM" and session.manual_moves.moves == (("mat_mul", "DRAM"),)
     cells = room.inner_text(".weld .tbl")
     assert "to and from memory" in cells and "predicted" in cells and "+1" in cells
     room.locator(".weld .btn", has_text="Undo").click()
@@ -133,7 +133,7 @@ def test_an_illegal_move_bounces_with_the_change_that_would_flip_it(
     room.wait_for_selector(".weld .note.bad")
     text = room.inner_text(".weld .note")
     assert text.startswith("Not legal: ") and "smallest change that would flip it: connect" in text
-    assert level(room, "reduce_max") == before and not session.hand.moves
+    assert level(room, "reduce_max") == before and not session.manual_moves.moves
 
 
 def test_split_and_join_stand_for_a_move(room: Page, session: Session) -> None:

@@ -72,7 +72,7 @@ def test_what_a_helper_compiled_is_what_this_process_would_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jobs = jobs_of(3, "the same")
-    alone = [compile_processes._answer(j).code for j in jobs]
+    alone = [compile_processes._compile_job(j).code for j in jobs]
     monkeypatch.setattr(compile_processes._Team, "_next", lambda team: team.done.get())
     helped = compiled_by(jobs, 1)
     assert [helped[j.name].object_bytes for j in jobs] == [c.code for c in alone if c is not None]
@@ -107,7 +107,7 @@ def test_a_helper_that_fails_leaves_its_work_to_others(
 def test_a_helper_that_is_killed_at_any_time_costs_nothing_but_its_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    start = compile_processes._start
+    start = compile_processes._start_helper
 
     def doomed(after: float) -> subprocess.Popen[bytes] | None:
         process = start()
@@ -116,7 +116,7 @@ def test_a_helper_that_is_killed_at_any_time_costs_nothing_but_its_share(
         return process
 
     for after in (0.0, 0.6, 0.9):
-        monkeypatch.setattr(compile_processes, "_start", lambda after=after: doomed(after))
+        monkeypatch.setattr(compile_processes, "_start_helper", lambda after=after: doomed(after))
         jobs = jobs_of(30, f"killed {after}")
         assert len(compiled_by(jobs, 1)) == len(jobs)
 

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from explorer.codegen.build import build_kernel, print_kernel
-from explorer.codegen.compiling import compiling_for
 from explorer.codegen.cpu.math.conversions import NotTranslated
 from explorer.codegen.cpu.object import object_code
 from explorer.codegen.cpu.object.jit_linker import assembly_of, optimised
@@ -19,6 +18,7 @@ from explorer.codegen.cpu.object.object_code import (
     disassemble,
 )
 from explorer.codegen.cpu.object.translate import translate
+from explorer.codegen.current_target import compiling_for
 from explorer.codegen.listing import Listing
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.shapes.dims import ShapeEnv

@@ -8,10 +8,10 @@ from dataclasses import replace
 from llvmlite import ir
 
 from explorer.codegen.build import print_kernel
-from explorer.codegen.compiling import compiling_for
-from explorer.codegen.cpu.loop_marks import leave_as_it_is, with_wishes
+from explorer.codegen.cpu.loop_marks import mark_loop, with_loop_metadata
 from explorer.codegen.cpu.object.jit_linker import assembly_of, optimised
 from explorer.codegen.cpu.object.translate import translate
+from explorer.codegen.current_target import compiling_for
 from explorer.devices.cpus import CPUS, like
 from explorer.ir.decisions.tiling import Micro
 from explorer.ir.shapes.dims import ShapeEnv
@@ -43,11 +43,11 @@ def test_a_mark_says_nothing_until_its_wish_is_written() -> None:
         block, after = function.append_basic_block(name), function.append_basic_block("after")
         b.branch(block)
         b.position_at_end(block)
-        leave_as_it_is(module, b.cbranch(ir.IntType(1)(0), block, after))
+        mark_loop(module, b.cbranch(ir.IntType(1)(0), block, after))
         b.position_at_end(after)
     b.ret_void()
     plain = str(module)
     assert "unroll" not in plain and plain.count("!llvm.loop") == 2
-    text = with_wishes(plain)
+    text = with_loop_metadata(plain)
     assert len(set(re.findall(r"^(!\d+) = distinct !\{\1, !1000000, !1000001\}$", text, re.M))) == 2
     assert str(optimised(text, ZEN3))

@@ -16,7 +16,7 @@ from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.tile.interpret import Interpreter
-from explorer.tile.rewrites import placed, tile_program
+from explorer.tile.rewrites import placed_program, tile_program
 from explorer.tile.rewriting.memory_runs import memory_runs
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE
@@ -72,7 +72,7 @@ def test_filters_come_whole_into_panels(filters: str, sizes: tuple[int, ...]) ->
 
 def scratch_of(kernel: Kernel, tiling: Tiling) -> dict[str, int]:
     """The elements of the panels."""
-    buffers = placed(kernel, tiling, ShapeEnv(), HERE).buffers
+    buffers = placed_program(kernel, tiling, ShapeEnv(), HERE).buffers
     return {b.name: b.size for b in buffers if b.kind == "scratch" and "panels" in b.name}
 
 

@@ -18,8 +18,8 @@ from explorer.ir.tile_programs.statements import Map, OnePass
 from explorer.ir.types import numpy_dtype
 from explorer.ops.kernels.loop_nest import evaluate_outputs
 from explorer.ops.kernels.verify_kernel import verify_kernel
-from explorer.roller.cpu_candidates import constructed
-from explorer.tile.covered import Numbers, boxes_of, unwritten
+from explorer.roller.cpu_candidates import cpu_candidates
+from explorer.tile.coverage import Numbers, boxes_of, unwritten
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import steps
 from tests.codegen.running import run_outputs
@@ -54,7 +54,7 @@ KERNELS: list[tuple[Kernel, Sizes]] = [
 
 def tilings(kernel: Kernel, sizes: Sizes) -> list[Tiling]:
     """Nothing cut, and a few that Roller finds."""
-    found = constructed(normalise(kernel), HERE, ENV, {"n": 100, **sizes})
+    found = cpu_candidates(normalise(kernel), HERE, ENV, {"n": 100, **sizes})
     legal = [c.value for c in islice(found, 8) if not c.refused and isinstance(c.value, Tiling)]
     cut = [Tiling(((a.name, 3),)) for a in normalise(kernel).computes[-1].axes[:1]]
     return [Tiling(), *cut, *legal[:4:2]]

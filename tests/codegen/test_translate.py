@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 from explorer.codegen.build import print_kernel
-from explorer.codegen.compiling import compiling_for
 from explorer.codegen.cpu.expressions import dim_text
 from explorer.codegen.cpu.math.conversions import NotTranslated
 from explorer.codegen.cpu.math.elementary import ELEMENTARY
 from explorer.codegen.cpu.object import object_code
 from explorer.codegen.cpu.object.jit_linker import object_of, optimised
-from explorer.codegen.cpu.object.jit_memory import Shelves
+from explorer.codegen.cpu.object.jit_memory import JitMemory
 from explorer.codegen.cpu.object.object_code import compile_cfunc, disassemble, key_of
 from explorer.codegen.cpu.object.source_digest import generator_text
 from explorer.codegen.cpu.object.translate import translate
 from explorer.codegen.cpu.print import DECORATOR, HEADER
+from explorer.codegen.current_target import compiling_for
 from explorer.errors import KernelCompileError
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.shapes.dims import ShapeEnv, floor_div, symbol
@@ -33,7 +33,7 @@ from tests.tile.programs import HERE, TARGET
 
 WIDTHS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 KINDS = (*WIDTHS, "float32", "float64", "bool")
-SHELVES = Shelves()
+SHELVES = JitMemory()
 
 
 def source_of(*lines: str) -> str:
@@ -47,13 +47,13 @@ def by_translation(source: str) -> int:
     symbol = f"kernel_{key_of(source, TARGET)}"
     with compiling_for(TARGET):
         module = optimised(translate(source, "kernel", symbol), TARGET)
-    return SHELVES.put(object_of(module, TARGET), symbol, False)[0]
+    return SHELVES.load(object_of(module, TARGET), symbol, False)[0]
 
 
 def by_numba(source: str) -> int:
     """The address of the function as Numba translates it."""
-    library, symbol = object_code._by_numba(key_of(source, TARGET), source, "kernel")
-    return SHELVES.put(library._get_compiled_object(), symbol, shared=False)[0]
+    library, symbol = object_code._compile_with_numba(key_of(source, TARGET), source, "kernel")
+    return SHELVES.load(library._get_compiled_object(), symbol, shared=False)[0]
 
 
 def run(address: int, x: np.ndarray, size: int = 16) -> bytes:
@@ -206,7 +206,7 @@ def test_every_elementary_function_has_names_that_sources_call() -> None:
     assert set(keys.values()) == {keys["exp32"]} != {generator_text(source_of("pass"))}
 
 
-@pytest.mark.parametrize("file", ["cpu.math.elementary", "compiling"])
+@pytest.mark.parametrize("file", ["cpu.math.elementary", "current_target"])
 def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from explorer.cost.bound import bind_kernel, sizes_of
+from explorer.cost.bind_kernel import bind_kernel, sizes_of
 from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound

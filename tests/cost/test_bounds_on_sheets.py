@@ -20,7 +20,7 @@ from explorer.roller import Price
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.welder import plan_group
 from explorer.welder.groups.groups import Facts
-from explorer.welder.policies.tuned import latency_us
+from explorer.welder.policies.tune import latency_us
 from explorer.welder.tiles.layers import task_tiles
 from tests.roller.operators import matmul, relu
 

@@ -46,6 +46,10 @@ def test_an_estimate_made_once_is_that_of_each_binding(name):
 def test_a_task_whose_weights_its_unit_has_just_read_takes_less():
     one_row = Estimate(product(1, 256, 1024), Tiling((("e1", 512),), Micro(1, 4, 8)), DEVICE)
     cold_us = sum(us for _, us in one_row.terms({}))
-    assert one_row.kept_us({}) < 0.8 * cold_us  # 1 MiB from L3, against half of it from an L2
+    assert (
+        one_row.cached_constants_us({}) < 0.8 * cold_us
+    )  # 1 MiB from L3, against half of it from an L2
     many_rows = Estimate(product(512, 64, 64), Tiling((), Micro(4, 2, 8)), DEVICE)
-    assert many_rows.kept_us({}) == pytest.approx(sum(us for _, us in many_rows.terms({})), rel=0.1)
+    assert many_rows.cached_constants_us({}) == pytest.approx(
+        sum(us for _, us in many_rows.terms({})), rel=0.1
+    )

@@ -9,7 +9,7 @@ import pytest
 
 import explorer
 import explorer.np as enp
-from explorer.cost.gathers import gathered
+from explorer.cost.gathers import gathered_regions
 from explorer.cost.traffic import traffic
 from explorer.devices.hardware import Options as Hardware
 from explorer.ir.kernel import Kernel
@@ -37,7 +37,7 @@ def test_a_row_is_read_for_each_place_and_no_table() -> None:
     table = next(t for t in kernel.inputs if kernel.shape(t) == (500, 64))
     store = kernel.computes[-1].axes
     for tile, rows in (({}, 128), ({store[0].name: 2}, 2), ({store[1].name: 8}, 128)):
-        places, columns = gathered(kernel, propagate(kernel, tile))[table]
+        places, columns = gathered_regions(kernel, propagate(kernel, tile))[table]
         assert places.size == rows and columns.size == tile.get(store[1].name, 64)
 
 
@@ -74,7 +74,7 @@ def test_of_a_table_that_is_read_otherwise_too_nothing_is_said() -> None:
 
     kernel = kernel_of(model)
     first = kernel.computes[-1].axes[0].name
-    assert gathered(kernel, propagate(kernel, {first: 4})) == {}
+    assert gathered_regions(kernel, propagate(kernel, {first: 4})) == {}
 
 
 @pytest.mark.parametrize("units", [2, 64])

@@ -5,30 +5,30 @@ from __future__ import annotations
 import pytest
 
 from explorer.cost.levels import levels_of
-from explorer.cost.parts import Part, Side
+from explorer.cost.parts import TaskAxis, TensorPart
 from explorer.devices.costs import Costs
 from tests.roller.test_policy import DEVICE
 
 NUMBERS = (512, 1024, 64, 40)  # two extents, two tiles
-WHOLE = (Side(0, -1), Side(1, -1))
-ROWS = (Side(0, 2, (("t_i", 1),)), Side(1, -1))
-COLUMNS = (Side(0, -1), Side(1, 3))
+WHOLE = (TaskAxis(0, -1), TaskAxis(1, -1))
+ROWS = (TaskAxis(0, 2, (("t_i", 1),)), TaskAxis(1, -1))
+COLUMNS = (TaskAxis(0, -1), TaskAxis(1, 3))
 
 
 def test_whole_rows_are_one_piece_of_memory() -> None:
-    part = Part(4, ROWS, False, False)
+    part = TensorPart(4, ROWS, False, False)
     assert part.moved(NUMBERS, {}) == (64 * 1024 * 4, pytest.approx(1.0))
-    assert Part(4, WHOLE, False, False).moved(NUMBERS, {}) == (512 * 1024 * 4, 0.0)
+    assert TensorPart(4, WHOLE, False, False).moved(NUMBERS, {}) == (512 * 1024 * 4, 0.0)
 
 
 def test_parts_of_rows_count_in_whole_lines_and_each_begins_a_page() -> None:
-    part = Part(4, COLUMNS, False, False)
+    part = TensorPart(4, COLUMNS, False, False)
     assert part.moved(NUMBERS, {}) == (512 * 3 * 64, 512.0)
-    assert Part(4, COLUMNS, True, False).moved(NUMBERS, {}) == (512 * 40 * 4, 0.0)
+    assert TensorPart(4, COLUMNS, True, False).moved(NUMBERS, {}) == (512 * 40 * 4, 0.0)
 
 
 def test_a_task_at_the_end_of_an_axis_has_less() -> None:
-    part = Part(4, ROWS, False, False)
+    part = TensorPart(4, ROWS, False, False)
     assert part.shape_of(NUMBERS, {"t_i": 60}) == (4, 1024)
     assert part.shape_of(NUMBERS, {"t_j": 60}) == (64, 1024)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.cost.bound import extents
+from explorer.cost.bind_kernel import extents
 from explorer.cost.estimate import tasks
 from explorer.cost.footprint import ALIGN_BYTES, footprint
 from explorer.cost.traffic import Traffic, traffic

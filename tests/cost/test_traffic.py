@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.cost.footprint import ALIGN_BYTES, footprint, place
+from explorer.cost.footprint import ALIGN_BYTES, footprint, place_best_fit
 from explorer.cost.traffic import tile_count, traffic
 from explorer.ir.affine import var
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
@@ -141,7 +141,7 @@ lives = st.lists(
 @given(lives)
 def test_tiles_that_live_together_never_overlap(drawn: list[tuple[int, int, int]]) -> None:
     given_ = [(f"t{n}", size, min(a, b), max(a, b)) for n, (size, a, b) in enumerate(drawn)]
-    placed = place(given_)
+    placed = place_best_fit(given_)
     for p in placed:
         assert p.offset % ALIGN_BYTES == 0
         for q in placed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from explorer.cost.loops import Loops, loops_of
 from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
-from explorer.tile.lowering.lower import whole
+from explorer.tile.lowering.lower import untiled_loops
 from explorer.tile.rewriting.loop_form import LEAST_SIDE_ELEMENTS
 from tests.roller.test_policy import DEVICE
 
@@ -24,7 +24,7 @@ def mixed(rows: int, columns: int) -> Kernel:
 
 def loops(kernel: Kernel) -> Loops:
     """Of its first compute."""
-    return loops_of(kernel, kernel.computes[0], whole(kernel)(0), DEVICE)
+    return loops_of(kernel, kernel.computes[0], untiled_loops(kernel)(0), DEVICE)
 
 
 def test_what_turns_in_registers_is_not_read_element_by_element() -> None:

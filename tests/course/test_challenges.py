@@ -15,7 +15,7 @@ from explorer.course import challenge
 from explorer.course.__main__ import main
 from explorer.errors import BadOption
 from explorer.rammer import Facts, Placement
-from explorer.rammer.moved_by_hand import ByHand, Move
+from explorer.rammer.manual_moves import Move, PolicyWithMoves
 
 NAME = "nerf"
 
@@ -31,7 +31,7 @@ def entry(default: Any, folder: Path) -> Path:
     moves = (Move(operator, 0, 1, unit=1),)
     c = default.with_options(
         welder=replace(default.options.welder, policy="two_step"),
-        rammer=replace(default.options.rammer, policy=ByHand("wavefront", moves)),
+        rammer=replace(default.options.rammer, policy=PolicyWithMoves("wavefront", moves)),
     )
     path = folder / "entry.json"
     found = course.submit(NAME, c, path)

@@ -15,7 +15,7 @@ from explorer.course import checking
 from explorer.course.exercises import EXERCISES, provenance
 from explorer.course.log import noted
 from explorer.errors import BadOption
-from explorer.ops import own_operators
+from explorer.ops import user_operators
 from explorer.passes.pipeline import registry
 from explorer.passes.policies import registered
 from explorer.sandbox.helper import Limits
@@ -34,10 +34,10 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setattr(gallery, "PICTURES", gallery.PICTURES)
     monkeypatch.setattr(own_picture, "_own", dict(own_picture._own))
     yield
-    for name in list(own_operators.own_operators()):
-        own_operators.forget(name)
+    for name in list(user_operators.user_operators()):
+        user_operators.forget(name)
     for e in EXERCISES.values():
-        if e.policy_name in registered.of(e.policy_of):
+        if e.policy_name in registered.by_system(e.policy_of):
             registered.forget(e.policy_of, e.policy_name)
 
 
@@ -84,14 +84,14 @@ def test_a_policy_that_passes_is_a_choice_of_the_house(name: str, tmp_path: Path
     e = EXERCISES[name]
     option, words = f"{e.policy_of}.policy", e.policy_name
     course.check(name, made(tmp_path, name, WRONG[name][next(iter(WRONG[name]))][0]))
-    assert not registered.every()
+    assert not registered.all_policies()
     said = str(course.check(name, made(tmp_path, name, e.solution)))
     assert said.endswith(
         f"It is {words!r} among the choices of {option} now, in explorers and in options."
     )
     c = explorer.compile("tests/data/tiny_skip.onnx", until="planned")
-    assert words in settings.named(c, option).choices
-    changed = c.with_options(**settings.applied(c, {option: words}))
+    assert words in settings.find_control(c, option).choices
+    changed = c.with_options(**settings.apply_controls(c, {option: words}))
     assert changed.memory({}).planned_bytes > 0 and changed.planned_wall({}).total_us > 0
 
 

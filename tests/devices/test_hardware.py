@@ -49,7 +49,7 @@ def test_every_figure_reads_as_it_was_set_and_alone(name: str) -> None:
 
 def _other(figure: Figure) -> float:
     """Half of it, or twice where that is too little."""
-    half = figure.value // 2 if figure.number.whole else figure.value / 2
+    half = figure.value // 2 if figure.number.is_integer else figure.value / 2
     return half if half >= figure.number.low and half != figure.value else 2 * figure.value + 1
 
 
@@ -196,7 +196,7 @@ def test_any_legal_figures_give_a_plan_or_a_sentence(data: st.DataObject) -> Non
 def _values(figure: Figure) -> st.SearchStrategy[float]:
     low, high = figure.number.low, figure.number.high
     near = [figure.value * x for x in (0.01, 0.3, 0.5, 2, 3, 100)]
-    if figure.number.whole:
+    if figure.number.is_integer:
         near = [float(max(low, min(high, int(x)))) for x in near]
     if figure.name == "units":
         return st.sampled_from([x for x in near if x <= 512])

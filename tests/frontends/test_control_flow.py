@@ -348,7 +348,7 @@ REFUSED: dict[str, tuple[type[Exception], str, Any]] = {
     "range": (TraceError, "a range", lambda x: [x for _ in range(x.shape[0])]),
     "iteration": (TraceError, "explorer.scan", lambda x: sum(v for v in x)),
     "if of a dim": (TraceError, "explorer.cond", lambda x: x if x.shape[0] > 3 else 0),
-    "numpy": (TraceError, "numpy.linalg.eig has no meaning", lambda x: np.linalg.eig(x)),
+    "numpy": (TraceError, "numpy.linalg.eig is not supported", lambda x: np.linalg.eig(x)),
     "assignment": (ShapeError, "are too many", lambda x: x.__setitem__((0,) * 9, 1)),
     "shapes": (
         ShapeError,
@@ -356,11 +356,11 @@ REFUSED: dict[str, tuple[type[Exception], str, Any]] = {
         lambda x: x[:, None] @ np.ones((3, 2), "f4"),
     ),
     "broadcast": (ShapeError, "extents 4 and 3", lambda x: x[:1] * np.ones(4) + np.ones(3)),
-    "axis": (ShapeError, "axis 2 is not in", lambda x: x.sum(2)),
-    "index": (ShapeError, "index 5 is outside", lambda x: x.reshape(-1, 2)[:, 5]),
+    "axis": (ShapeError, "axis 2 is out of range", lambda x: x.sum(2)),
+    "index": (ShapeError, "index 5 is out of range", lambda x: x.reshape(-1, 2)[:, 5]),
     "a branch's structure": (
         TraceError,
-        "one branch gives a tuple of 2 and the other a value",
+        "one branch returns a tuple of 2 and the other a value",
         lambda x: explorer.cond(x[0] > 0, lambda a: (a, a), lambda a: a, x),
     ),
     "a branch's dtype": (
@@ -393,7 +393,7 @@ REFUSED: dict[str, tuple[type[Exception], str, Any]] = {
         "equal length",
         lambda x: explorer.scan(lambda c, r: (c, r[0]), 0, (x, x[1:])),
     ),
-    "nothing": (TraceError, "gives no array", lambda x: None),
+    "nothing": (TraceError, "returns no array", lambda x: None),
     "a match_cast": (
         ShapeError,
         "never holds",
@@ -401,7 +401,7 @@ REFUSED: dict[str, tuple[type[Exception], str, Any]] = {
     ),
     "an undeclared result": (TraceError, "calls itself", lambda x: _endless(x)),
     "a value around": (TraceError, "pass it as an argument", lambda x: _reads_around(x)),
-    "a value that leaks": (TraceError, "give it back as a result", lambda x: _leaks(x)),
+    "a value that leaks": (TraceError, "return it as a result", lambda x: _leaks(x)),
 }  # fmt: skip
 
 

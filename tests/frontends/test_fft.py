@@ -356,8 +356,8 @@ def test_programs_with_complex_arrays_are_printed_and_read_back() -> None:
         (lambda z, x: xp.fft.rfft(z), "this one is complex"),
         (lambda z, x: xp.fft.fft(x, 0), "a positive number of points, not 0"),
         (lambda z, x: xp.fft.fft(x, norm="both"), "no norm 'both'"),
-        (lambda z, x: xp.fft.fft(x, axis=2), "axis 2 is not in an array of 2 dims"),
-        (lambda z, x: xp.fft.fftn(x, (4,), (0, 1)), "1 numbers of points are given for 2 axes"),
+        (lambda z, x: xp.fft.fft(x, axis=2), "axis 2 is out of range"),
+        (lambda z, x: xp.fft.fftn(x, (4,), (0, 1)), "1 numbers of points for 2 axes"),
         (lambda z, x: xp.tanh(z), "tanh takes no complex arrays in a trace"),
         (lambda z, x: z < 1, "less takes no complex arrays"),
         (lambda z, x: z @ x.T, "matmul takes no complex arrays"),
@@ -365,7 +365,7 @@ def test_programs_with_complex_arrays_are_printed_and_read_back() -> None:
         (lambda z, x: z.astype("float32"), "complex numbers do not become float32"),
         (lambda z, x: x.__iadd__(1j), "do not become complex"),
         (lambda z, x: explorer.grad(lambda x: xp.fft.fft(x).sum())(x), "gives a complex number"),
-        (lambda z, x: z if z.sum() else x, "which only a run knows"),
+        (lambda z, x: z if z.sum() else x, "known only at run time"),
         (
             lambda z, x: explorer.function(inputs={"y": explorer.tensor("complex64", 3)})(
                 lambda y: y

@@ -74,7 +74,7 @@ def test_a_call_puts_its_attributes_into_the_body(tmp_path: Path) -> None:
     h = leaky(X, 0.5) * X
     np.testing.assert_allclose(evaluate(program, {"x": X})["y"], leaky(h, 0.25) * h, rtol=1e-6)
     assert {"call_h/LeakyRelu_1", "call_y/Mul_5"} <= {s.name for s in program.sources}
-    assert ("call_h", "its function's nodes stand for it") in program.dropped
+    assert ("call_h", "replaced by its function's nodes") in program.dropped
 
 
 def test_functions_call_functions_and_capture_in_subgraphs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import explorer
 from explorer import np as xp
 from explorer.errors import BadModelFile, BadOption, BoundError, TraceError
-from explorer.frontends.torch_export import _narrowed
+from explorer.frontends.torch_export import _narrow_bounds
 from tests.frontends.models import DATA
 
 tensor = explorer.tensor
@@ -146,7 +146,7 @@ def test_loading_a_file_imports_neither_torch_nor_the_tracer() -> None:
 
 def test_bounds_only_narrow_those_of_an_export() -> None:
     exported = {"batch": (1, 8)}
-    assert _narrowed(exported, {"batch": (2, 4)}) == {"batch": (2, 4)}
+    assert _narrow_bounds(exported, {"batch": (2, 4)}) == {"batch": (2, 4)}
     for wider in ((0, 8), (1, 9), (1, None)):
         with pytest.raises(BoundError, match=r"was exported for 1 \.\. 8"):
-            _narrowed(exported, {"batch": wider})
+            _narrow_bounds(exported, {"batch": wider})

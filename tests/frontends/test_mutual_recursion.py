@@ -296,7 +296,7 @@ def unsaid_too(x: VECTOR, k: COUNT) -> Any:
 REFUSED = [
     (narrowing, ShapeError, "narrowing: the argument 'x' must be 5 and is 4"),
     (widening, DtypeError, r"widening: the argument 'x' must be float32\[5\] and is float64"),
-    (unsaid, TraceError, "'unsaid' calls itself, and what it gives is not declared"),
+    (unsaid, TraceError, "'unsaid' calls itself, so its result must be declared"),
 ]
 
 

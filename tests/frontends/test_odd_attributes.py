@@ -168,7 +168,7 @@ def test_loops_in_loops_whose_shapes_change_are_given_up(
 
     node = helper.make_node("Loop", ["two", "", "x"], ["y"], body=body(28))
     path = saved(model([node], [value("x", [4])], ["y"], {"two": np.array(1)}), tmp_path)
-    with pytest.raises(TooLarge, match="loops in loops change too often"):
+    with pytest.raises(TooLarge, match="nested loops change too often"):
         deduce(load(path).program)
 
 

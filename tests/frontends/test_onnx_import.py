@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from explorer.errors import BoundError
 from explorer.frontends.files.onnx_file import read_onnx
 from explorer.frontends.load import load
-from explorer.frontends.symbols import environment, symbol_name
+from explorer.frontends.symbols import symbol_environment, symbol_name
 from explorer.ir.calls import Branch, Loop, OpCall
 from explorer.ir.shapes.dims import symbol
 from explorer.ir.stage import Stage
@@ -43,14 +43,21 @@ def test_hints_start_from_the_names_of_the_dims_and_stay_in_bounds() -> None:
     bounded = load(DATA / "tiny_bert.onnx", {"batch": (2, 64), "seq": (2, 100)}).program.env
     assert bounded.hints == {"batch": 2, "seq": 100}
     assert (bounded.of("batch").low, bounded.of("batch").high) == (2, 64)
-    assert environment([(symbol("num_steps"), symbol("rows"))], None).hints["num_steps"] == 128
+    assert (
+        symbol_environment([(symbol("num_steps"), symbol("rows"))], None).hints["num_steps"] == 128
+    )
 
 
 def test_a_hint_comes_from_where_a_symbol_stands_if_its_name_says_nothing() -> None:
     a, b, c, d = map(symbol, "abcd")
-    assert environment([(a, 3, b, c), (d,)], None).hints == {"a": 1, "b": 224, "c": 224, "d": 128}
-    assert environment([(a, b), (b, 4)], None).hints == {"a": 1, "b": 128}
-    assert environment([(a, 3, b, b), (a, b)], None).hints == {"a": 1, "b": 128}
+    assert symbol_environment([(a, 3, b, c), (d,)], None).hints == {
+        "a": 1,
+        "b": 224,
+        "c": 224,
+        "d": 128,
+    }
+    assert symbol_environment([(a, b), (b, 4)], None).hints == {"a": 1, "b": 128}
+    assert symbol_environment([(a, 3, b, b), (a, b)], None).hints == {"a": 1, "b": 128}
 
 
 def test_dims_of_which_nothing_is_said_are_different_unknowns(tmp_path: Path) -> None:
@@ -70,7 +77,7 @@ def test_bounds_that_say_nothing_sensible_are_refused() -> None:
     with pytest.raises(BoundError, match="'seq' is empty"):
         load(DATA / "tiny_bert.onnx", {"seq": (9, 2)})
     with pytest.raises(BoundError):
-        environment([(symbol("n"),)], {"n": (-1, 2)})
+        symbol_environment([(symbol("n"),)], {"n": (-1, 2)})
 
 
 def test_dims_without_a_name_get_one(tmp_path: Path) -> None:

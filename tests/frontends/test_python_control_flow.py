@@ -306,16 +306,16 @@ def put(x: tensor("float32", 4)) -> Any:
 
 
 REFUSED = {
-    appended: (2, "takes no call of found.append for its effect"),
-    appended_rows: (2, "takes no call of found.append for its effect"),
-    raised: (1, "takes no raise"),
-    in_halves: (1, "a traced range goes between whole numbers, not float32"),
-    put: (2, "takes no change of elements of kept, which is a dict"),
-    one_side: (1, "y has a value after one side only"),
-    other_kind: (2, "name is None after one side and of type str after the other"),
-    returned_in_a_loop: (1, "takes no return inside of a loop"),
-    only_within: (1, "last has a value only within a loop that may run no time"),
-    deleted: (2, "takes no del"),
+    appended: (2, "cannot contain: call of found.append for its effect"),
+    appended_rows: (2, "cannot contain: call of found.append for its effect"),
+    raised: (1, "cannot contain: raise"),
+    in_halves: (1, "bounds of a traced range must be integers, not float32"),
+    put: (2, "cannot contain: change of elements of kept, which is a dict"),
+    one_side: (1, "y has a value after one branch only"),
+    other_kind: (2, "name is None after one branch and of type str after the other"),
+    returned_in_a_loop: (1, "cannot contain: return inside of a loop"),
+    only_within: (1, "last has a value only after a trip of a loop"),
+    deleted: (2, "cannot contain: del"),
     changed_kind: (2, "how is of type str before a step and of type str after it"),
 }
 

@@ -223,7 +223,7 @@ def test_a_stack_that_does_not_fit_is_refused_with_its_bytes_and_the_users_depth
     )
     needed = 1_000_000 * sum(f.frame_bytes for f in frame.values())
     assert "the stack of 'down', 1,000,000 calls deep" in refused.value.sentence
-    assert refused.value.found == f"{needed} bytes"
+    assert refused.value.actual == f"{needed} bytes"
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")

@@ -336,7 +336,7 @@ def test_two_loops_of_one_kind_are_told_apart() -> None:
     ("kind", "sentence"),
     [
         (InPlace, "true_graph_0 changes 'mul' in place"),
-        (Twice, "scan has 'mul' as a state and once more"),
+        (Twice, "scan has 'mul' as a state and as another operand"),
         (NoOperator, "exporter has no ONNX for this program"),
     ],
 )

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 import explorer
 from explorer.errors import BadOption
 from explorer.frontends import zoo
-from explorer.frontends.zoo.salt import salted
+from explorer.frontends.zoo.salt import salt_graph
 
 SMALL = ("squeezenet", "shufflenet", "densenet121")
 
@@ -55,7 +55,7 @@ def test_the_model_and_its_file_form_have_the_same_weights() -> None:
 
 
 def test_large_weights_are_aligned_for_vector_loads() -> None:
-    _, weights = salted(onnx.load(file_of("squeezenet")))
+    _, weights = salt_graph(onnx.load(file_of("squeezenet")))
     drawn = [w for w in weights.values() if w.dtype == np.float32]
     assert drawn and all(w.ctypes.data % 64 == 0 for w in drawn)
 

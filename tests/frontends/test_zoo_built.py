@@ -154,7 +154,7 @@ def test_the_numpy_run_refuses_inputs_that_do_not_fit(given: dict[str, np.ndarra
 
 
 def test_a_file_of_the_onnx_package_has_no_numpy_run() -> None:
-    with pytest.raises(BadOption, match="no NumPy run"):
+    with pytest.raises(BadOption, match="no NumPy reference"):
         zoo.reference("zoo:squeezenet", {})
 
 

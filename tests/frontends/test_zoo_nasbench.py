@@ -11,7 +11,7 @@ import pytest
 import explorer
 from explorer.errors import BadOption
 from explorer.frontends import zoo
-from explorer.frontends.zoo.nasbench import EDGES, OPERATIONS, Module, drawn
+from explorer.frontends.zoo.nasbench import EDGES, OPERATIONS, Module, draw_module
 from explorer.frontends.zoo.numpy_layers import NumpyLayers
 from explorer.frontends.zoo.onnx_layers import OnnxLayers
 from explorer.ops.reference.evaluate import evaluate
@@ -22,26 +22,26 @@ IMAGE = np.random.default_rng(0).standard_normal((1, 24, 8, 8)).astype(np.float3
 
 
 def test_a_module_has_seven_vertices_and_nine_edges_at_most() -> None:
-    modules = [drawn(seed) for seed in SEEDS]
+    modules = [draw_module(seed) for seed in SEEDS]
     assert all(1 <= len(m.operations) <= 5 and len(m.edges) <= EDGES for m in modules)
     assert {o for m in modules for o in m.operations} == set(OPERATIONS)
     assert max(len(m.edges) for m in modules) == EDGES
 
 
 def test_every_vertex_lies_between_the_input_and_the_output() -> None:
-    for module in map(drawn, SEEDS):
+    for module in map(draw_module, SEEDS):
         assert all(a < b for a, b in module.edges)
         sources, targets = {a for a, _ in module.edges}, {b for _, b in module.edges}
         assert sources == set(range(module.last)) and targets == set(range(1, module.last + 1))
 
 
 def test_one_seed_gives_one_module_and_seeds_differ() -> None:
-    assert drawn(3) == drawn(3)
-    assert len({drawn(seed) for seed in SEEDS}) > 120
+    assert draw_module(3) == draw_module(3)
+    assert len({draw_module(seed) for seed in SEEDS}) > 120
 
 
 def test_widths_are_few_so_that_kernels_are_shared() -> None:
-    assert {w for seed in SEEDS for w in drawn(seed).widths()} == {24, 12, 8, 6}
+    assert {w for seed in SEEDS for w in draw_module(seed).widths()} == {24, 12, 8, 6}
 
 
 def test_vertices_share_the_channels_of_the_output_and_the_first_get_what_is_left() -> None:
@@ -97,7 +97,7 @@ def test_a_module_is_compiled_by_name() -> None:
 
 def test_an_entry_says_how_many_weights_a_module_has() -> None:
     net = OnnxLayers()
-    drawn(17)(net)
+    draw_module(17)(net)
     assert zoo.entry("zoo:nasbench_17").weights == sum(w.count for w in net.weights.values()) > 0
     with pytest.raises(BadOption, match="no model named 'nasbench_x'"):
         zoo.entry("nasbench_x")

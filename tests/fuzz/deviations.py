@@ -81,7 +81,9 @@ def _on_a_tie(node: onnx.NodeProto, args: Arguments) -> bool:
         attrs, args[0].shape, None, None if sizes else numbers[-1], numbers[-1] if sizes else None
     )
     half = 0.5 if how.nearest.startswith("round") else 0.0
-    at = np.concatenate([positions(how.way, s) for s in found if not s.is_identity] or [[0.25]])
+    at = np.concatenate(
+        [positions(how.coordinate_mode, s) for s in found if not s.is_identity] or [[0.25]]
+    )
     return bool((np.abs(at - half - np.round(at - half)) < 1e-5 * (1 + np.abs(at))).any())
 
 

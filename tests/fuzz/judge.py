@@ -84,7 +84,7 @@ def judge(
     """
     try:
         model = explorer.load(path)
-        program = typed(model).snapshot("deduce shapes").after
+        program = typed(model).snapshot("infer shapes").after
     except UnsupportedOperator as problem:
         return Verdict([], unsupported=str(problem))
     except Exception as problem:

@@ -62,7 +62,7 @@ def test_rounding_may_choose_any_of_equal_sums_and_no_other(read: str, tmp_path:
             model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
     path = tmp_path / "choice.onnx"
     onnx.save(model, path)
-    program = typed(explorer.load(path)).snapshot("deduce shapes").after
+    program = typed(explorer.load(path)).snapshot("infer shapes").after
     right = bounds(program, {"x": x})
     rows = table if "table" in READ[read] else table / 10
     for row in (0, TIED - 1, TIED, ROWS - 1):
@@ -83,7 +83,7 @@ def test_a_choice_of_whole_numbers_is_exact(tmp_path: Path) -> None:
         }""")
     path = tmp_path / "choice.onnx"
     onnx.save(model, path)
-    program = typed(explorer.load(path)).snapshot("deduce shapes").after
+    program = typed(explorer.load(path)).snapshot("infer shapes").after
     x = np.arange(24).reshape(4, 6) % 5
     right = bounds(program, {"x": x, "k": np.array([3])})
     assert all(bound.judged.all() and not bound.reach.any() for bound in right.values())

@@ -151,7 +151,7 @@ def test_the_tree_has_no_barriers_where_one_unit_does_all() -> None:
         tree = compiled(nested, alone).program.decisions.tasks
         assert tree is not None
         assert [t.barriers_per_trip > 0 for t in loops(tree)] == [some] * 3
-        assert all(("one unit does it" in t.reason) != some for t in loops(tree))
+        assert all(("on one unit" in t.reason) != some for t in loops(tree))
 
 
 def test_with_one_thread_there_is_no_choice() -> None:
@@ -166,7 +166,9 @@ def test_ones_own_wall_is_laid_on_all_units_unless_one_is_asked_for() -> None:
     c = compiled(counted, "auto").with_options(rammer=Rammer(policy=mine, threads=2))
     plan = c.executable.plan({})
     (way,) = plan.groups.values()
-    assert not plan.dealt and way.weighed[-1].refused.startswith("rammer.policy is one of your own")
+    assert not plan.unit_assignments and way.candidates[-1].refused.startswith(
+        "rammer.policy is a function"
+    )
     np.testing.assert_allclose(c.run(inputs(3))["output"], counted(**inputs(3)), rtol=1e-4)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import explorer
 from explorer import tensor
 from explorer.grinder import Options as Grinder
-from explorer.grinder import UTask, uprogram, ways_of
+from explorer.grinder import UTask, control_schedules_of, uprogram
 from explorer.grinder.independent import group_name, is_lone
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
@@ -25,8 +25,8 @@ from explorer.rammer import POLICIES, Options, schedule
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable
-from explorer.runtime.planning.units.concurrent_control_flow import Prices, groups_of, shared
-from explorer.runtime.planning.units.recursion_ways import of_one
+from explorer.runtime.planning.units.concurrent_control_flow import GroupCosts, balance, groups_of
+from explorer.runtime.planning.units.recursion_schedule import on_one_unit
 from tests.examples import examples
 from tests.runtime.programs import DEVICE, Model, inputs_of
 from tests.runtime.test_executable import same
@@ -81,7 +81,7 @@ def test_units_apart_give_the_same_in_any_order_without_a_race(seed: int) -> Non
     executable = Executable(program, model.codes, DEVICE)
     inputs = inputs_of(program, N, seed)
     wanted = evaluate(program, inputs)
-    assert executable.plan({}).dealt
+    assert executable.plan({}).unit_assignments
     for _ in range(4):
         found, rows = by_model(executable, inputs, rnd)
         same(found, wanted)
@@ -110,7 +110,7 @@ def test_every_task_of_units_apart_runs_once_and_what_each_decided_is_counted(se
 
 
 def parts_of(c: explorer.Compilation) -> tuple[UTask, ...]:
-    return uprogram(c.program, ways_of(c.program.decisions)).parts
+    return uprogram(c.program, control_schedules_of(c.program.decisions)).parts
 
 
 def two_ways(
@@ -212,8 +212,8 @@ def test_both_ways_are_listed_with_their_costs_or_why_one_cannot_be() -> None:
 
 def whys(model: Model, program: Program) -> list[str]:
     plan = Executable(program, model.codes, DEVICE).plan({})
-    assert not plan.dealt
-    return [c.refused for way in plan.groups.values() for c in way.weighed if c.refused]
+    assert not plan.unit_assignments
+    return [c.refused for way in plan.groups.values() for c in way.candidates if c.refused]
 
 
 def test_storages_are_not_dealt() -> None:
@@ -255,9 +255,9 @@ def test_a_member_with_a_recursion_is_not_dealt() -> None:
 
 
 def test_members_go_to_whoever_has_least_the_longest_first() -> None:
-    assert shared([3.0, 1.0, 2.0, 2.0], 2) == ((0, 0, 1, 1), 4.0)
-    assert shared([3.0, 1.0, 1.0, 2.5], 2, [2]) == ((0, 1, 1, 1), 4.5)
-    assert shared([1.0, 1.0], 3) == ((0, 1), 1.0)
+    assert balance([3.0, 1.0, 2.0, 2.0], 2) == ((0, 0, 1, 1), 4.0)
+    assert balance([3.0, 1.0, 1.0, 2.5], 2, [2]) == ((0, 1, 1, 1), 4.5)
+    assert balance([1.0, 1.0], 3) == ((0, 1), 1.0)
 
 
 def test_whom_nothing_else_wakes_costs_a_wait_more() -> None:
@@ -267,11 +267,14 @@ def test_whom_nothing_else_wakes_costs_a_wait_more() -> None:
     plan, planner = executable.plan({}), executable.planner
     (group, *_) = groups_of(executable.tasks.parts)
     keys = plan.schedules
-    one = {key: schedule(of_one(s.facts), Options(threads=1), "") for key, s in keys.items()}
+    one = {key: schedule(on_one_unit(s.facts), Options(threads=1), "") for key, s in keys.items()}
     times = planner.overheads.barrier_us, planner.overheads.launch_us
     host = planner.host({}, plan.extents)
     single, several_ = (
-        {w.value: w.cost_us for w in Prices(s, Options(), *times, 2, "", host).dealt(group).weighed}
+        {
+            w.value: w.cost_us
+            for w in GroupCosts(s, Options(), *times, 2, "", host).assign(group).candidates
+        }
         for s in (one, keys)
     )
     assert single["together"] < several_["together"]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.grinder.calls.inline import inline_calls
-from explorer.grinder.calls.inline_policy import inlining
-from explorer.grinder.calls.recursion import recursive
+from explorer.grinder.calls.inline_policy import decide_inlining
+from explorer.grinder.calls.recursion import find_recursive
 from explorer.ir.calls import FunctionCall, OpCall, Var
 from explorer.ir.program import Binding, Function, Program, SourceOp
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
@@ -68,20 +68,20 @@ def circle(seed: int) -> tuple[Program, int]:
 @given(st.integers(0, 2**32), st.integers(0, 3))
 def test_one_of_a_circle_stays_where_one_can_and_results_are_the_same(seed: int, k: int) -> None:
     program, count = circle(seed)
-    found = inlining({f.name: f for f in program.functions})
+    found = decide_inlining({f.name: f for f in program.functions})
     after = inline_calls(program)
-    assert called(after) == called(program) - found.go
+    assert called(after) == called(program) - found.inlined
     names = [
         v.name for f in after.functions for v in (*f.params, *(v for b in f.body for v in b.vars))
     ]
     assert len(names) == len(set(names))
-    if found.go:
-        assert len(found.recursive) == 1 and len(found.go) == count - 1
-        assert "" in {recursive(after)[name] for name in found.recursive}
+    if found.inlined:
+        assert len(found.recursive) == 1 and len(found.inlined) == count - 1
+        assert "" in {find_recursive(after)[name] for name in found.recursive}
         assert inline_calls(after) is after
     else:
         assert after is program
-        assert {why.split(", ")[1] for why in recursive(program).values()} == {
+        assert {why.split(", ")[1] for why in find_recursive(program).values()} == {
             "and more than one of them itself"
         }
     inputs = inputs_of(program, N, seed) | {"k": np.array(k)}
@@ -118,7 +118,7 @@ def test_no_more_is_inlined_than_there_is_room_for(
     room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, _ = circle(11)
-    assert len(inlining({f.name: f for f in program.functions}).go) > 1
+    assert len(decide_inlining({f.name: f for f in program.functions}).inlined) > 1
     monkeypatch.setattr("explorer.grinder.calls.inline.MOST_BINDINGS", room)
     after = inline_calls(program)
     before, now = (sum(len(f.body) for f in p.functions) for p in (program, after))

@@ -82,7 +82,7 @@ def test_arguments_are_one_by_their_bits() -> None:
     large = np.zeros(MOST_COMPARED_BYTES, np.float32)
     assert kept.key("f", [large], None) == kept.key("f", [large], None)
     assert kept.key("f", [large], None) != kept.key("f", [large.copy()], None)
-    assert any(held is large for held in kept.held.values())
+    assert any(held is large for held in kept.pinned.values())
 
 
 def test_it_is_a_switch() -> None:

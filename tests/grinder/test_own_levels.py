@@ -13,15 +13,15 @@ from tests.grinder.test_grind import nested
 from tests.runtime.test_control_flow import with_library
 
 BAD: dict[str, tuple[Callable[..., Any], str]] = {
-    "None": (lambda body: None, "gave None, and must give a level and why"),
-    "a level alone": (lambda body: "host", "gave 'host', and must give a level and why"),
-    "three words": (lambda body: ("host", "a", "b"), "must give a level and why"),
-    "a reason that is no text": (lambda body: ("host", 3), "must give a level and why"),
-    "a level that is no text": (lambda body: (1, "x"), "must give a level and why"),
-    "a level that there is not": (lambda body: ("unit", "x"), "gave the level 'unit'"),
-    "a control character": (lambda body: ("\x1b[31m", "x"), r"gave the level '\\x1b"),
-    "an empty level": (lambda body: ("", ""), "gave the level ''"),
-    "a list": (lambda body: ["host", "x"], "must give a level and why"),
+    "None": (lambda body: None, "returned None, and must return a level and a reason"),
+    "a level alone": (lambda body: "host", "returned 'host', and must return a level and a reason"),
+    "three words": (lambda body: ("host", "a", "b"), "must return a level and a reason"),
+    "a reason that is no text": (lambda body: ("host", 3), "must return a level and a reason"),
+    "a level that is no text": (lambda body: (1, "x"), "must return a level and a reason"),
+    "a level that there is not": (lambda body: ("unit", "x"), "returned the level 'unit'"),
+    "a control character": (lambda body: ("\x1b[31m", "x"), r"returned the level '\\x1b"),
+    "an empty level": (lambda body: ("", ""), "returned the level ''"),
+    "a list": (lambda body: ["host", "x"], "must return a level and a reason"),
     "an error": (lambda body: body[99], "failed: IndexError"),
     "too few parameters": (lambda: ("host", "x"), "failed: TypeError"),
 }
@@ -33,7 +33,7 @@ def test_a_bad_policy_ends_in_one_sentence(what: str) -> None:
     with pytest.raises(BadPolicy, match=rule) as told:
         uprogram(nested(), policy)
     sentence = told.value.sentence
-    assert "Grinder's policy '<lambda>', asked about '" in sentence
+    assert "Grinder's policy '<lambda>', called for '" in sentence
     assert "\n" not in sentence and "\x1b" not in sentence and len(sentence) < 400
 
 

@@ -2,7 +2,7 @@
 
  1 Every schedule gives what Python gives, without a trip or a true condition too:
    `tests.runtime.control.test_every_schedule`, `tests.runtime.test_control_flow`; both sides of a
-   branch: `tests.grinder.test_both_sides`.
+   branch: `tests.grinder.test_if_conversion`.
  2 A region in the program is one launch; from Python each part of each trip is one:
    `test_python_launches_and_reads_in_every_trip_and_the_program_never`, in the first of these.
  3 Python reads a for's limit once, a while's condition before each trip, a branch's once; the
@@ -14,7 +14,7 @@
  7 The way that is not taken runs and writes nothing: here, by the count of kernels, and
    `test_the_way_that_is_not_taken_writes_nothing` of `tests.runtime.test_control_flow`.
  8 What is computed without its condition is small, total and selected from: here and
-   `tests.grinder.test_both_sides`. Both sides are, as a whole; nothing is moved out of a branch
+   `tests.grinder.test_if_conversion`. Both sides are, as a whole; nothing is moved out of a branch
    by itself.
  9 Calls return in post-order, in pairs, and no deeper than the stack: here,
    `test_calls_write_nothing_beyond_their_stack` and `test_a_call_too_many_is_one_error_...` of
@@ -27,12 +27,12 @@
    no more launches than their trips: here.
 12 No call of a function that does not call itself is left: here.
 13 Scalars of a loop's count and of constants need no kernel where they say which row is read or
-   written: `tests.grinder.test_rows`. Not built: other ones, which are kernels, or parts of those
+   written: `tests.grinder.test_row_views`. Not built: other ones, which are kernels, or parts of those
    that read them.
 14 What is in the program does not go back to Python: here, `tests.grinder.test_grind` and
-   `tests.runtime.control.test_choose`.
+   `tests.runtime.control.test_select_control_schedule`.
 15 The fastest way measured is taken: `tests.measure.test_measured_ways`; ways that cannot be say
-   why: `tests.runtime.control.test_choose`.
+   why: `tests.runtime.control.test_select_control_schedule`.
 
 Source: Zhang et al., OSDI 2023, and the code that its authors published.
 """
@@ -53,18 +53,18 @@ from hypothesis import strategies as st
 from explorer.grinder import (
     BranchTask,
     CallTask,
+    ControlSchedules,
     LibraryTask,
     LoopTask,
     RecursionTask,
     Straight,
-    Ways,
     task_tree,
     uprogram,
 )
 from explorer.grinder import Options as Grinder
 from explorer.grinder.if_conversion_policy import MOST_KERNELS, refusal
 from explorer.grinder.tree import barriers_per_trip
-from explorer.grinder.unroll import every, operators_of
+from explorer.grinder.unroll import nested_parts, operators_of
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.types import Tensor
@@ -152,7 +152,7 @@ def test_property_4_trips_have_the_barriers_that_the_plan_and_the_tree_say(
     (loop,) = (p for p in executable.tasks.parts if isinstance(p, LoopTask))
     plan = executable.plan({})
     (laid,) = plan.schedules.values()
-    meetings, _ = executable.planner.host({}, plan.extents).turned(loop)
+    meetings, _ = executable.planner.host({}, plan.extents).between_turns(loop)
     inputs = inputs_of(executable.program, N)
     before, after = (barriers(executable, {**inputs, "trips": np.array(n)}) for n in (2, 3))
     assert after - before == meetings + len(laid.programs) - 1
@@ -165,7 +165,7 @@ def test_property_4_a_condition_is_read_between_two_barriers(policy: str) -> Non
     (loop,) = (p for p in executable.tasks.parts if isinstance(p, LoopTask))
     plan = executable.plan({})
     launches = sum(len(s.programs) for s in plan.schedules.values())
-    meetings, _ = executable.planner.host({}, plan.extents).turned(loop)
+    meetings, _ = executable.planner.host({}, plan.extents).between_turns(loop)
     first = next(n for n in range(99) if np.all(flipped(n, 3) % 4))
     inputs = {"x0": np.full(N, first)}
     counts = [barriers(executable, {**inputs, "trips": np.array(n)}) for n in (1, 2, 3)]
@@ -207,9 +207,11 @@ def test_property_4_a_branch_has_the_barriers_that_the_plan_says(
     (branch,) = (p for p in executable.tasks.parts if isinstance(p, BranchTask))
     host = executable.planner.host({}, executable.plan({}).extents)
     made = 1 if taken else 2
-    meetings, _ = host.sided(branch, made)
+    meetings, _ = host.after_arm(branch, made)
     found = barriers(executable, {**inputs_of(program, N), "p": np.array(taken)})
-    assert host.looked(branch, made) == 1  # none behind it: no side writes over the condition
+    assert (
+        host.barriers_before_arm(branch, made) == 1
+    )  # none behind it: no side writes over the condition
     assert found == 1 + meetings
 
 
@@ -304,7 +306,7 @@ def test_properties_6_and_7_each_task_runs_once_wherever_python_takes_the_way_to
 
 def everything(parts: Any) -> Any:
     """Every kernel call, those of recursions included."""
-    for part in every(parts):
+    for part in nested_parts(parts):
         if isinstance(part, Straight):
             yield from part.operators
         elif isinstance(part, RecursionTask):
@@ -432,7 +434,7 @@ def test_property_11_turns_have_no_more_launches_than_their_trips(
     )
 
     def launches(turn: int) -> int:
-        plan = Executable(program, model.codes, DEVICE, Ways(turn=turn)).plan({})
+        plan = Executable(program, model.codes, DEVICE, ControlSchedules(turn=turn)).plan({})
         return sum(len(s.programs) for s in plan.schedules.values())
 
     assert launches(turn) <= turn * launches(1)
@@ -476,7 +478,7 @@ def test_property_12_no_call_of_a_function_that_does_not_call_itself_is_left(see
         return own + sum(kernels(callee) for b in functions[name].body for callee in {*b.calls})
 
     found = uprogram(program)
-    parts = list(every(found.parts))
+    parts = list(nested_parts(found.parts))
     assert not [p for p in parts if isinstance(p, CallTask | RecursionTask | LibraryTask)]
     assert len(list(operators_of(found.parts))) == kernels("main")
     inputs = inputs_of(program, N, seed)
@@ -493,4 +495,4 @@ def test_property_14_nothing_in_the_program_is_above_what_it_stands_in(seed: int
         for part in tree.parts:
             check(part, in_program or (tree.kind in ("loop", "branch") and tree.level == "device"))
 
-    check(task_tree(program, Ways(mixed(seed))), False)
+    check(task_tree(program, ControlSchedules(mixed(seed))), False)

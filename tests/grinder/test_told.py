@@ -13,7 +13,7 @@ from explorer.cli.explained.grinder import tasks
 from explorer.compilation import Compilation
 from explorer.ir.decisions.control import TaskTree
 from widgets.grinder import task_tree
-from widgets.grinder.shown_tasks import Facts
+from widgets.grinder.shown_tasks import TaskFacts
 from widgets.grinder.tree_rows import tree_rows
 
 VECTOR, COUNT = tensor("float32", 5), tensor("int64")
@@ -50,7 +50,7 @@ def test_barriers_are_of_a_trip_a_decision_or_a_call(compiled: Compilation) -> N
     tree = compiled.program.decisions.tasks
     assert tree is not None and kinds(tree) >= {"loop", "branch", "call", "sequence"}
     text = tasks(compiled, None).text.split("\n\n")[0]
-    rows = tree_rows(compiled.program, compiled.device, Facts())
+    rows = tree_rows(compiled.program, compiled.device, TaskFacts())
     assert rows is not None
     shown = task_tree.figure(rows, (2400, 1400)).text("light")
     for said in (text, shown):

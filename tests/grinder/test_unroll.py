@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from explorer.grinder import LoopTask, Straight, Ways, on_host, uprogram
+from explorer.grinder import ControlSchedules, LoopTask, Straight, on_host, uprogram
 from explorer.grinder import Options as Grinder
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.decided import Decisions
@@ -41,7 +41,9 @@ def looped(write=flips, trips=None, states=(VECTOR,), cond=False):
 
 
 def loops(program, turn):
-    return [p for p in uprogram(program, Ways(turn=turn)).parts if isinstance(p, LoopTask)]
+    return [
+        p for p in uprogram(program, ControlSchedules(turn=turn)).parts if isinstance(p, LoopTask)
+    ]
 
 
 def operators(loop):
@@ -55,7 +57,7 @@ def test_turns_and_what_is_left_make_all_trips_and_no_more(trips, turn):
     found = loops(program, turn)
     turned = [loop.turn for loop in found]
     if trips is None:
-        assert turned == [turn, 1] and [loop.rest for loop in found] == [0, turn]
+        assert turned == [turn, 1] and [loop.remainder_of for loop in found] == [0, turn]
         return
     first = min(turn, max(1, trips))
     assert turned[0] == first and [len(operators(loop)) for loop in found] == turned
@@ -76,7 +78,7 @@ def test_every_length_that_an_input_gives_is_made(turn, threads):
         rammer=Options(threads=threads, brick_tasks=1), grinder=Grinder(alone="all")
     )
     program = replace(program, decisions=decided)
-    executable = Executable(program, model.codes, DEVICE, Ways(turn=turn))
+    executable = Executable(program, model.codes, DEVICE, ControlSchedules(turn=turn))
     for trips in (-1, 0, 1, 2, 3, 4, 7, 8, 9, 17):
         given = inputs_of(program, N, trips + 1) | {"trip": np.array(trips)}
         same(executable.run(given), evaluate(program, given))
@@ -94,7 +96,7 @@ def test_trips_that_need_nothing_of_each_other_are_one_wave():
 
     def programs(turn):
         model, program = looped(write, 8, (VECTOR, vector(1)))
-        found = Executable(program, model.codes, DEVICE, Ways(turn=turn)).plan({})
+        found = Executable(program, model.codes, DEVICE, ControlSchedules(turn=turn)).plan({})
         return sum(len(s.placement.programs) for s in found.schedules.values())
 
     assert programs(4) <= 4 * programs(1)
@@ -110,12 +112,12 @@ REFUSED = {
 def test_a_loop_that_keeps_its_guard_makes_one_trip_a_turn(what):
     _, program = looped(REFUSED[what], 9)
     (loop,) = loops(program, 4)
-    assert loop.turn == 1 and not loop.rest
+    assert loop.turn == 1 and not loop.remainder_of
 
 
 def test_a_loop_on_the_host_makes_one_trip_a_turn():
     _, program = looped(trips=9)
-    (loop,) = uprogram(program, Ways(on_host, 4)).parts
+    (loop,) = uprogram(program, ControlSchedules(on_host, 4)).parts
     assert loop.turn == 1
 
 
@@ -129,7 +131,10 @@ def test_a_state_that_is_written_over_is_gone_on_with_in_place_or_makes_one_trip
     _, program = looped(write, 9)
     loop, *left = loops(program, 4)
     assert (loop.turn, len(left)) == ((4, 1) if in_place else (1, 0))
-    roots = {uprogram(program, Ways(turn=4)).values[o.results[0]].root for o in operators(loop)}
+    roots = {
+        uprogram(program, ControlSchedules(turn=4)).values[o.results[0]].root
+        for o in operators(loop)
+    }
     assert (roots == {loop.carried[0].param}) == in_place
 
 
@@ -166,13 +171,13 @@ def test_rows_of_every_trip_of_a_turn_are_read_and_written_where_they_lie(trips)
         (Var("x", VECTOR), Var("table", TABLE)),
         lambda b, x, table: list(b.loop(body, limit, None, [x], [table], trips)),
     )
-    found = uprogram(program, Ways(turn=3))
+    found = uprogram(program, ControlSchedules(turn=3))
     for loop in found.parts:
         assert [o.call.kernel.name for o in operators(loop)] == ["mix", "flip"] * loop.turn
         for n, stacked in enumerate(loop.stacked):
             place = found.values[stacked.value]
             assert place.is_at(found.values[stacked.row])
             assert (place.offset, place.moves) == (n * N, ((loop.name, N),))
-    executable = Executable(program, model.codes, DEVICE, Ways(turn=3))
+    executable = Executable(program, model.codes, DEVICE, ControlSchedules(turn=3))
     inputs = inputs_of(program, N)
     same(executable.run(inputs), evaluate(program, inputs))

@@ -23,7 +23,7 @@ from explorer.ir.shapes.dims import (
     floor_div,
     symbol,
 )
-from explorer.roller.remembered import best_tilings
+from explorer.roller.cached_tilings import best_tilings
 from tests.codegen.running import run_kernel
 from tests.roller.test_policy import DEVICE
 from tests.tile.programs import HERE

@@ -11,7 +11,7 @@ from explorer.ir.program import Constant
 
 def test_a_large_constant_is_told_apart_by_every_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     small = Constant(np.arange(8)).digest
-    monkeypatch.setattr(program, "PART_BYTES", 64)
+    monkeypatch.setattr(program, "CHUNK_BYTES", 64)
     assert Constant(np.arange(8)).digest == small  # of one part
     array = np.arange(40)
     found = {Constant(array).digest, Constant(array.reshape(8, 5)).digest}

@@ -34,7 +34,7 @@ NUMBERS = st.sampled_from((1, 2, 3, 4, 7, 8, 64))
 @given(DIMS, NUMBERS)
 def test_it_is_written_as_sympy_writes_it(a: Dim, b: int) -> None:
     found = floor_div(a, b)
-    known = a // b if isinstance(a, int) else dims._by_polynomial(a, b)
+    known = a // b if isinstance(a, int) else dims._divide_as_polynomials(a, b)
     assert found == known
     assert sympy.srepr(found) == sympy.srepr(known)
 

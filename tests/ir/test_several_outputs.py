@@ -77,7 +77,7 @@ OVER = axes("i", (4, 5))
 OTHER = axes("j", (4, 5))
 TURNED = Read("x", (var("i0"), var("i1") * -1 + 4))
 BAD = {
-    "stands twice": replace(GOOD, outputs=("x1", "x1", "h1")),
+    "occurs twice": replace(GOOD, outputs=("x1", "x1", "h1")),
     "never written": replace(GOOD, outputs=("x1", "v1", "g")),
     "the last compute must write": replace(GOOD, outputs=("v1", "h1")),
     "not the same shape and axes": changed(
@@ -89,7 +89,7 @@ BAD = {
     "reads of 'v1' what another tile writes": changed(
         GOOD, "x1", expr=Read("v1", (var("i0"), var("i1") * -1 + 4))
     ),
-    "no output over an input": replace(GOOD, updates=(("x", "x1"),)),
+    "not an output over an input": replace(GOOD, updates=(("x", "x1"),)),
     "two updates are of one tensor": replace(GOOD, updates=(("x1", "x"), ("v1", "x"))),
     "another index than is written": replace(changed(GOOD, "x1", expr=TURNED), updates=IN_PLACE),
     "other elements are read after": replace(

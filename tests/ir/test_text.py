@@ -380,7 +380,7 @@ def test_a_constant_with_other_bytes_is_refused() -> None:
     text = print_program(program)
     name = next(iter(program.constants))
     others = {**program.constants, name: Constant(program.constants[name].array + 1)}
-    with pytest.raises(SnapshotError, match="another one"):
+    with pytest.raises(SnapshotError, match="other bytes"):
         parse_program(text, others)
     with pytest.raises(SnapshotError, match="missing"):
         parse_program(text, {})

@@ -16,7 +16,7 @@ from explorer.compiler import device_of
 from explorer.errors import BadOption
 from explorer.grinder import Options as Grinder
 from explorer.ir.decisions.control import ControlDecision
-from explorer.measure.measured_ways import LEAST_GAIN_RATIO, MeasureWays
+from explorer.measure.measured_control_schedules import LEAST_GAIN_RATIO, MeasureControlSchedules
 from explorer.measure.task_times import task_profile
 
 tensor = explorer.tensor
@@ -50,19 +50,21 @@ def with_times(c: Compilation, times: Sequence[float]) -> ControlDecision:
             run()
         return times[: len(runs)]
 
-    program = c.snapshot("choose ways of control flow").after
-    return loop_of(MeasureWays(device_of("cpu"), len(times), timer)(program))
+    program = c.snapshot("select control-flow schedules").after
+    return loop_of(MeasureControlSchedules(device_of("cpu"), len(times), timer)(program))
 
 
 def test_the_fastest_way_of_those_timed_is_taken_and_runs() -> None:
     c = explorer.compile(scanned, options=explorer.Options(grinder=Grinder(measure=9)))
     found = loop_of(c.program)
     ways = [d for d in found.candidates if not d.refused]
-    timed = [(m.way.level, m.way.turn) for m in found.measured]  # the units are the plan's
-    assert sorted(timed) == sorted({(d.value.level, d.value.turn) for d in ways})
+    timed = [
+        (m.schedule.level, m.schedule.unroll) for m in found.measured
+    ]  # the units are the plan's
+    assert sorted(timed) == sorted({(d.value.level, d.value.unroll) for d in ways})
     assert len(timed) == 5
     first = found.measured[0]
-    assert first.way == found.chosen == found.candidates[0].value
+    assert first.schedule == found.chosen == found.candidates[0].value
     assert first.measured_us <= LEAST_GAIN_RATIO * min(m.measured_us for m in found.measured)
     assert "measured, a run" in found.reason
     x = np.random.default_rng(0).standard_normal((24, 8)).astype(np.float32)

@@ -17,8 +17,8 @@ from explorer.errors import BadOption, SnapshotError
 from explorer.ir.decisions.tiling import Block
 from explorer.measure.machine import machine
 from explorer.measure.recorded_run import SHIPPED, read, shipped, write
-from explorer.roller.blocks.possible_block import impossible
 from explorer.roller.blocks.thread_block import launched
+from explorer.roller.blocks.validate_block import block_problem
 from tests.tile.gpu.products import A100, CASES, blocks
 
 MODEL = "zoo:small_bert"
@@ -37,7 +37,7 @@ def test_what_was_measured_is_read_again(file: Path, tmp_path: Path) -> None:
     found = c.record(tmp_path / "again.json", c.random_inputs(), runs=1)
     assert c.recorded(tmp_path / "again.json") == found
     assert found.wall.kind == "recorded" and found.words.startswith("recording: ")
-    assert found.day == date.today().isoformat() and found.said.endswith(found.day)
+    assert found.day == date.today().isoformat() and found.title.endswith(found.day)
     assert found.machine == str(machine()) and found.wall.bricks
     write(found, tmp_path / "copy.json")
     assert (tmp_path / "copy.json").read_bytes() == (tmp_path / "again.json").read_bytes()
@@ -210,4 +210,4 @@ def test_every_block_of_pieces_that_is_weighed_could_be() -> None:
     for c in CASES:
         kernel = launched(c.kernel, c.sizes)
         found = blocks(kernel)
-        assert found and not any(impossible(b, kernel, A100) for b in found)
+        assert found and not any(block_problem(b, kernel, A100) for b in found)

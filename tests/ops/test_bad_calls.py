@@ -17,8 +17,8 @@ from explorer.errors import DtypeError, InternalFault, ShapeError
 from explorer.frontends.arrays.nn import gelu
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
-from explorer.ops.own_operators import forget, register
 from explorer.ops.reference.libraries import call_library
+from explorer.ops.user_operators import forget, register
 from explorer.relax import deduce, legalize
 from tests.ops.bad_calls import Call, attempt, bad_calls
 
@@ -40,8 +40,8 @@ def test_a_call_that_is_wrong_somewhere_ends_in_an_error_of_ours(op: str) -> Non
 
 CALLS = [
     (Call("Less", (X,)), "Less at 'node': needs its argument 'B' at position 1", "B"),
-    (Call("Relu", (X, X)), "Relu at 'node': takes 1 arguments, and is given 2", "X"),
-    (Call("Relu", (X,), results=2), "gives 1 results, and 2 are wanted", "1"),
+    (Call("Relu", (X, X)), "Relu at 'node': takes 1 arguments, and gets 2", "X"),
+    (Call("Relu", (X,), results=2), "has 1 results, and 2 are requested", "1"),
     (Call("Range", ()), "needs its argument 'start'", "start"),
     (Call("DepthToSpace", (IMAGE,)), "attribute 'blocksize' is missing", "an integer"),
     (Call("DepthToSpace", (X,), (("blocksize", 2),)), "must be of rank 4, and is of", "rank 4"),
@@ -51,7 +51,7 @@ CALLS = [
     (Call("Concat", (X, X), (("axis", 1 << 63),)), "'axis' must be an integer of 64 bits", "an"),
     (Call("LeakyRelu", (X,), (("alpha", (1.0,)),)), "'alpha' must be a number", "a number"),
     (Call("GRU", (X, X, X), (("activations", (1, 2)),)), "must be a row of strings", "a row"),
-    (Call("Reshape", (X, row(3, 2)), (("shape", (6,)),)), "is given 'shape' twice", ""),
+    (Call("Reshape", (X, row(3, 2)), (("shape", (6,)),)), "gets 'shape' twice", ""),
     (Call("Slice", (X, row(0), np.array([[1]]))), "argument 2 must be of rank 1", "rank 1"),
     (Call("GlobalLpPool", (IMAGE,), (("p", 0),)), "p must be positive", "a positive p"),
     (Call("ReverseSequence", (X, row(1, 2))), "the tensor of lengths has shape", ""),
@@ -130,7 +130,7 @@ def test_a_traced_call_says_what_was_expected_and_what_to_try() -> None:
 
 NAN = np.array(np.nan, np.float32)
 RUNS = [
-    ("Split", ("dim0", "dim1", "dim2"), (row(2, 6), row(2, 4)), "gives 2 numbers, and 3"),
+    ("Split", ("dim0", "dim1", "dim2"), (row(2, 6), row(2, 4)), "computes 2 numbers, and 3"),
     ("OneHot", ("depth",), (row(3), NAN, row(2)), "must be whole numbers"),
     ("Range", ("extent",), (row(), row(5), row(1)), "argument 0 must be one number"),
     ("Range", ("extent",), (row(0), row(5)), "argument 2 must be one number"),
@@ -156,7 +156,7 @@ def test_what_a_rule_for_values_of_a_run_raises_besides_is_a_fault_of_ours(
     rule = RECORDS["Split"].run_time
     assert rule is not None
     changed = replace(RECORDS["Split"], run_time=replace(rule, values=broken))
-    monkeypatch.setitem(RECORDS._known, "Split", changed)  # type: ignore[attr-defined]
+    monkeypatch.setitem(RECORDS._loaded, "Split", changed)  # type: ignore[attr-defined]
     attrs = (("where", "node"), ("names", ("dim0",)))
-    with pytest.raises(InternalFault, match="the numbers that a run gives Split at 'node'"):
+    with pytest.raises(InternalFault, match="the run-time numbers of Split at 'node'"):
         call_library("shape", "Split", attrs, (row(2), row(2)), 1)

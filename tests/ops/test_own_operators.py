@@ -16,7 +16,7 @@ import pytest
 import explorer
 from explorer.errors import BadOperator, BadOption, IronworksError, UnsupportedOperator
 from explorer.ir.calls import KernelCall
-from explorer.ops import RECORDS, own_operators
+from explorer.ops import RECORDS, user_operators
 from explorer.ops.arithmetic.elementwise import call, unary
 from explorer.ops.record import OperatorRecord
 from tests.two_inputs import two_inputs
@@ -28,8 +28,8 @@ X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(3, 8)
 @pytest.fixture(autouse=True)
 def own_registry() -> Iterator[None]:
     yield
-    for name in tuple(own_operators.own_operators()):
-        own_operators.forget(name)
+    for name in tuple(user_operators.user_operators()):
+        user_operators.forget(name)
 
 
 def squareplus(half: float = 0.5) -> OperatorRecord:
@@ -92,7 +92,7 @@ def test_an_operator_that_has_not_changed_is_remembered() -> None:
     model = traced(explorer.operator(squareplus()))
     explorer.compile(model)
     explorer.operator(squareplus())
-    assert all(s.kept for s in explorer.compile(model).snapshots)
+    assert all(s.cached for s in explorer.compile(model).snapshots)
 
 
 def test_a_file_names_an_operator_by_its_domain(tmp_path: Path) -> None:
@@ -146,19 +146,19 @@ def _other_shape(low: Any) -> None:
 BAD = {
     "deduce raises": (rules(deduce=_raise), "failed in its rule 'deduce': KeyError"),
     "deduce leaves": (rules(deduce=_leave), "failed in its rule 'deduce': SystemExit"),
-    "deduce gives nothing": (rules(deduce=_nothing), "'deduce', gave None, not 1 annotations"),
+    "deduce gives nothing": (rules(deduce=_nothing), "'deduce', returned None, not 1 annotations"),
     "deduce gives a list": (
         rules(deduce=lambda site: [site.tensor(0)]),
-        "'deduce', gave a list, not 1 annotations",
+        "'deduce', returned a list, not 1 annotations",
     ),
     "deduce gives two": (
         rules(deduce=lambda site: (site.tensor(0), site.tensor(0))),
-        "'deduce', gave a tuple, not 1 annotations",
+        "'deduce', returned a tuple, not 1 annotations",
     ),
     "lower raises": (rules(lower=_raise), "failed in its rule 'lower': KeyError"),
-    "lower binds nothing": (rules(lower=_nothing), "'lower', binds no"),
-    "lower writes words": (rules(lower=_no_kernel), "'lower', made no kernel"),
-    "lower makes no kernel": (rules(lower=_other_shape), "'lower', made no kernel"),
+    "lower binds nothing": (rules(lower=_nothing), "'lower', does not bind"),
+    "lower writes words": (rules(lower=_no_kernel), "'lower', bound an invalid kernel"),
+    "lower makes no kernel": (rules(lower=_other_shape), "'lower', bound an invalid kernel"),
 }
 
 
@@ -179,7 +179,7 @@ def test_a_bad_operator_ends_in_one_sentence_and_harms_nothing(
     np.testing.assert_equal(before.run({"x": X}), good)
     explorer.operator(squareplus())
     again = explorer.compile(model)
-    assert all(s.kept for s in again.snapshots)
+    assert all(s.cached for s in again.snapshots)
     np.testing.assert_equal(again.run({"x": X}), good)
 
 
@@ -214,4 +214,4 @@ def test_what_is_no_operator_is_not_registered(record: Any, words: str) -> None:
     with pytest.raises(BadOption, match="the domain of"):
         explorer.operator(squareplus(), domain="\x1b[31m")
     with pytest.raises(BadOption, match="no operator of your own is named 'Relu'"):
-        own_operators.forget("Relu")
+        user_operators.forget("Relu")

@@ -128,4 +128,4 @@ def test_steps_behind_one_that_nobody_can_tell_are_found_by_content(program: Pro
     memo: Memory = Memory()
     run_steps(program, steps, memo=memo)
     _, snapshots = run_steps(program, steps, memo=memo)
-    assert [s.kept for s in snapshots] == [False, True]
+    assert [s.cached for s in snapshots] == [False, True]

@@ -18,11 +18,11 @@ from explorer.ir.program import Program
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.reference.evaluate import evaluate
 from explorer.ops.reference.verify import verify
-from explorer.passes.recurrent.loop_graph import cycles, stages
-from explorer.passes.recurrent.loop_parts import SplitLoops
-from explorer.passes.recurrent.loop_parts_policy import Part, weigh_parts
+from explorer.passes.recurrent.loop_graph import assign_stages, strongly_connected_components
 from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import Options as Recurrent
+from explorer.passes.recurrent.split_loops import SplitLoops
+from explorer.passes.recurrent.split_loops_policy import Part, rank_splitting
 from tests.examples import examples
 from tests.passes.test_row_products import RNG, tensor, typed
 
@@ -204,7 +204,7 @@ def test_stages_keep_cycles_together_and_the_rest_in_order(graph: Any) -> None:
     for _ in needs:
         for found in reach:
             found |= {m for n in tuple(found) for m in reach[n]}
-    part, stage = cycles(needs), stages(needs, heavy)
+    part, stage = strongly_connected_components(needs), assign_stages(needs, heavy)
     for a in range(len(needs)):
         for b in reach[a]:
             assert (part[a] == part[b]) == (a == b or a in reach[b])
@@ -221,8 +221,8 @@ def test_stages_keep_cycles_together_and_the_rest_in_order(graph: Any) -> None:
 def test_the_model_weighs_where_matrices_lie() -> None:
     large, small = (Part(n, n, 1e3) for n in (1 << 20, 1 << 12))
     device = this_cpu()
-    ways = weigh_parts([large] * 10, 64, 1 << 20, device, "auto")
+    ways = rank_splitting([large] * 10, 64, 1 << 20, device, "auto")
     assert [w.label for w in ways] == ["parts", "whole"]
-    ways = weigh_parts([small] * 2, 64, 1 << 26, device, "auto")
+    ways = rank_splitting([small] * 2, 64, 1 << 26, device, "auto")
     assert ways[0].label == "whole" and "longer by the model" in ways[1].refused
-    assert weigh_parts([large] * 10, 64, 1 << 20, device, "off")[0].label == "whole"
+    assert rank_splitting([large] * 10, 64, 1 << 20, device, "off")[0].label == "whole"

@@ -21,7 +21,7 @@ from explorer.roller import Options as Roller
 from explorer.roller.policy import candidates
 from explorer.tuning.settings import apply
 from explorer.welder import Options as Welder
-from explorer.welder.named_policies import apart
+from explorer.welder.named_policies import no_fusion
 from widgets.memory import memory_policies
 from widgets.model.knobs import Setting, knobs
 
@@ -78,7 +78,7 @@ def test_roller_and_welder_take_names_too() -> None:
         found = (c for c in candidates(kernel, device, env, sizes, 20) if not c.refused)
         yield from sorted(found, key=lambda c: -(c.value.size("j") or 0))
 
-    explorer.policy("alone", system="welder")(apart)
+    explorer.policy("alone", system="welder")(no_fusion)
     options = Options(welder=Welder(policy="alone"), roller=Roller(policy="widest"))
     c = explorer.compile(MODEL, options=options, check=True)
     assert all(s.checked is not False and not isinstance(s.checked, str) for s in c.snapshots)
@@ -113,7 +113,7 @@ def test_memory_takes_one_that_says_which_free_storage_a_value_has() -> None:
 @pytest.mark.parametrize(
     ("choose", "why"),
     [
-        (lambda needed, free, env: 3, "no free buffer"),
+        (lambda needed, free, env: 3, "not a free buffer"),
         (lambda needed, free, env: max(free, key=lambda f: -env.hint(f.bytes)), "not provably"),
         (lambda needed, free, env: 1 / 0, "failed: ZeroDivisionError"),
     ],
@@ -168,7 +168,7 @@ def test_a_file_names_one_for_the_command_line(
 def test_what_is_no_policy_is_one_sentence(name: str, system: str, why: str) -> None:
     with pytest.raises(BadOption, match=why):
         explorer.policy(name, system=system)(one_unit)
-    assert not registered.of(system)
+    assert not registered.by_system(system)
 
 
 def test_a_name_that_is_forgotten_or_unknown_is_told() -> None:

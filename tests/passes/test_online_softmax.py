@@ -143,8 +143,8 @@ def test_scratch_holds_one_block_of_the_scores() -> None:
 def test_the_policy_gives_its_reasons() -> None:
     for case, start in (
         (attention(1, 128, 2, 64, {}), "128 columns"),
-        (attention(1, 520, 2, 64, {}), "520 columns are no blocks"),
-        (attention(BATCH, SEQ, 2, 32, {}), "how many columns"),
+        (attention(1, 520, 2, 64, {}), "520 columns are no multiple"),
+        (attention(BATCH, SEQ, 2, 32, {}), "the number of columns"),
     ):
         kernel = normalise(case.kernel)
         found = softmax_of(kernel)

@@ -26,7 +26,7 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.options import Options
 from explorer.passes.pipeline import registry
-from explorer.passes.pipeline.own_pass import OwnPass
+from explorer.passes.pipeline.user_pass import UserPass
 from explorer.sandbox import helper
 from tests.passes.test_pipeline import break_values
 from tests.two_inputs import two_inputs
@@ -111,13 +111,15 @@ def test_options_take_passes_after_any_step_and_after_each_other(model: Model) -
     def second(p: Program) -> Program:
         return replace(p)
 
-    options = Options(passes=(("clean up", first), ("roll", Scale(3.0)), ("clean up", second)))
+    options = Options(
+        passes=(("clean up", first), ("tile (Roller)", Scale(3.0)), ("clean up", second))
+    )
     with pytest.raises(BadPass, match="'Scale'"):  # tiled for another text: found out, not run
-        explorer.compile(model, options=Options(passes=(("ram", Scale(3.0)),)))
+        explorer.compile(model, options=Options(passes=(("schedule (Rammer)", Scale(3.0)),)))
     names = steps(explorer.compile(model, options=options, until="ROLLED"))
     at = names.index("clean up")
     assert names[at + 1 : at + 3] == ["first", "second"]
-    assert names[-2:] == ["roll", "Scale"]
+    assert names[-2:] == ["tile (Roller)", "Scale"]
 
 
 def test_a_class_of_passes_stands_for_its_defaults_and_one_twice_has_two_names(
@@ -131,8 +133,8 @@ def test_a_class_of_passes_stands_for_its_defaults_and_one_twice_has_two_names(
     assert answer(explorer.compile(model, options=options))[0, 0] == 8 * unscaled(model)
 
 
-def own(options: Options) -> list[tuple[str, OwnPass]]:
-    return [(after, run) for after, run in options.passes if isinstance(run, OwnPass)]
+def own(options: Options) -> list[tuple[str, UserPass]]:
+    return [(after, run) for after, run in options.passes if isinstance(run, UserPass)]
 
 
 def unscaled(model: Model) -> float:
@@ -166,7 +168,7 @@ def test_a_pass_that_has_not_changed_is_remembered(model: Model) -> None:
     explorer.compiler_pass("scale", after=AFTER)(Scale)
     assert explorer.compile(model).snapshots  # also where an earlier run kept the program
     c = explorer.compile(model)
-    assert c.snapshot("scale").kept
+    assert c.snapshot("scale").cached
 
 
 def test_earlier_compilations_keep_the_passes_that_they_were_made_with(model: Model) -> None:
@@ -281,8 +283,8 @@ def a_name_that_is_none(p: Program) -> Program:
 
 
 BAD: tuple[tuple[Callable[[Program], object], str], ...] = (
-    (no_program, "gave None, not a Program"),
-    (a_list, "gave a list, not a Program"),
+    (no_program, "returned None, not a Program"),
+    (a_list, "returned a list, not a Program"),
     (raises, "failed: ZeroDivisionError: by nothing xxx"),
     (leaves, "failed: SystemExit: 3"),
     (deep, "failed: RecursionError"),
@@ -292,14 +294,14 @@ BAD: tuple[tuple[Callable[[Program], object], str], ...] = (
     (another_output, "changed the outputs from"),
     (no_output, "changed the outputs from"),
     (binds_words, "binds a str"),
-    (a_body_that_is_a_list, "put a list where the body of 'main'"),
-    (another_stage, "made the stage PLANNED, and it stands at LEGALIZED"),
-    (no_symbols, "changed what is known of the symbol 'batch'"),
+    (a_body_that_is_a_list, "returned a list where the body of 'main'"),
+    (another_stage, "returned a program at stage PLANNED, not LEGALIZED"),
+    (no_symbols, "changed the bounds of the symbol 'batch'"),
     (invents_sources, "changed the list of source operators"),
     (writes_into_the_constants, "failed: TypeError"),
     (no_kernel, "is not well formed"),
-    (no_functions, "put None where functions are a tuple of Function"),
-    (a_name_that_is_none, "gave what is no program: "),
+    (no_functions, "returned None where functions are a tuple of Function"),
+    (a_name_that_is_none, "returned an unusable program: "),
 )
 
 
@@ -320,7 +322,7 @@ def test_a_bad_pass_ends_in_one_sentence_and_harms_nothing(
     assert registry._passes == known
     np.testing.assert_array_equal(answer(before), good)
     again = explorer.compile(model)
-    assert all(s.kept for s in again.snapshots)
+    assert all(s.cached for s in again.snapshots)
     np.testing.assert_array_equal(answer(again), good)
 
 
@@ -335,20 +337,28 @@ def test_a_step_that_cannot_go_on_names_the_pass_that_changed_the_program(model:
         graph = replace(p.decisions.tile_graph, groups=(1, 2))  # type: ignore[type-var,arg-type]
         return replace(p, decisions=replace(p.decisions, tile_graph=graph))
 
-    with pytest.raises(BadPass, match="cannot go on from what the pass 'odd_groups' made"):
-        explorer.compile(model, options=Options(passes=(("weld", odd_groups),)))
+    with pytest.raises(BadPass, match="cannot run on the result of the pass 'odd_groups'"):
+        explorer.compile(model, options=Options(passes=(("fuse (Welder)", odd_groups),)))
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("after", "decisions", "words"),
     [
-        ("weld", {"tile_graph": 3}, "put an int where the tile_graph belong"),
-        ("weld", {"tasks": "all"}, "put a str where the tasks belong"),
-        ("roll", {"tilings": (1, 2)}, "put an int where tilings are a tuple of TilingDecision"),
-        ("roll", {"tilings": None}, "put None where tilings are a tuple of TilingDecision"),
-        ("ram", {"rammer": None}, "put None where the decisions of rammer stand"),
-        ("plan memory", {"memory": {}}, "put a dict where the decisions of memory stand"),
+        ("fuse (Welder)", {"tile_graph": 3}, "returned an int as tile_graph"),
+        ("fuse (Welder)", {"tasks": "all"}, "returned a str as tasks"),
+        (
+            "tile (Roller)",
+            {"tilings": (1, 2)},
+            "returned an int where tilings are a tuple of TilingDecision",
+        ),
+        (
+            "tile (Roller)",
+            {"tilings": None},
+            "returned None where tilings are a tuple of TilingDecision",
+        ),
+        ("schedule (Rammer)", {"rammer": None}, "returned None as decisions of rammer"),
+        ("plan memory", {"memory": {}}, "returned a dict as decisions of memory"),
     ],
 )
 def test_decisions_of_other_types_are_refused(
@@ -391,13 +401,15 @@ BAD_TILES: dict[str, Callable[[Tiling], object]] = {
 @pytest.mark.few(4)
 @pytest.mark.parametrize("change", BAD_TILES.values(), ids=BAD_TILES)
 def test_tiles_that_cannot_be_are_refused(model: Model, change: Callable[[Tiling], object]) -> None:
-    with pytest.raises(BadPass, match=r"the pass 'tile' gave a program that cannot be compiled: "):
-        explorer.compile(model, options=Options(passes=(("roll", tiled(change)),)))
+    with pytest.raises(
+        BadPass, match=r"the pass 'tile' returned a program that cannot be compiled: "
+    ):
+        explorer.compile(model, options=Options(passes=(("tile (Roller)", tiled(change)),)))
 
 
 def test_tiles_that_can_be_are_taken(model: Model) -> None:
     one = explorer.compile(model)
-    other = Options(passes=(("roll", tiled(lambda t: replace(t, tile=(("i", 1),)))),))
+    other = Options(passes=(("tile (Roller)", tiled(lambda t: replace(t, tile=(("i", 1),)))),))
     found = explorer.compile(model, options=other)
     assert [k.tiling.tile for k in found.kernels] == [(("i", 1),)]
     np.testing.assert_array_equal(answer(found), answer(one))
@@ -406,13 +418,16 @@ def test_tiles_that_can_be_are_taken(model: Model) -> None:
 @pytest.mark.parametrize(
     ("passes", "sentence"),
     [
-        ("weld", "pairs of a step's name and a pass"),
+        ("fuse (Welder)", "pairs of a step's name and a pass"),
         ((doubled,), "pairs of a step's name and a pass"),
         (((AFTER, 3),), "cannot be called with a program"),
         (((AFTER, lambda: None),), "cannot be called with a program"),
         ((("legalize to kernels", doubled),), "did you mean 'legalise to kernels'"),
-        ((("generate code", doubled),), "there is none here"),
-        (((AFTER, OwnPass("roll", doubled)),), "a step of the pipeline is named 'roll'"),
+        ((("generate code", doubled),), "which this pipeline does not have"),
+        (
+            ((AFTER, UserPass("tile (Roller)", doubled)),),
+            "a step of the pipeline is named 'tile \\(Roller\\)'",
+        ),
     ],
 )
 def test_passes_that_cannot_stand_anywhere_are_refused(
@@ -465,5 +480,5 @@ def test_an_endless_pass_is_interrupted_and_leaves_nothing(
         explorer.compile(model, options=Options(passes=((AFTER, endless),)))
     thread.join()
     again = explorer.compile(model)
-    assert all(s.kept for s in again.snapshots)
+    assert all(s.cached for s in again.snapshots)
     np.testing.assert_array_equal(answer(again), answer(before))

@@ -14,7 +14,7 @@ from explorer.errors import BadPass
 from explorer.ir.calls import Expr, OpCall
 from explorer.ir.program import Binding, Program
 from explorer.passes.pipeline import registry
-from explorer.passes.simplify.own_rewrite import Rewrite
+from explorer.passes.simplify.rewrite_rule import Rewrite
 
 AFTER = "fold constants"
 X = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
@@ -73,7 +73,9 @@ def test_a_rule_that_never_ends_or_gives_no_expression_is_a_sentence() -> None:
     with pytest.raises(BadPass, match="'swapping' failed: it still changed the program after 100"):
         explorer.compile(model, until="typed")
     explorer.rewrite("swapping", after=AFTER)(lambda binding, program: 3)  # type: ignore[arg-type,return-value]
-    with pytest.raises(BadPass, match="the rule gave int, and gives an expression or None"):
+    with pytest.raises(
+        BadPass, match="the rule returned int, and must return an expression or None"
+    ):
         explorer.compile(model, until="typed")
 
 

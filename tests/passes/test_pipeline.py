@@ -95,7 +95,7 @@ def test_only_what_follows_a_change_runs_again(program: Program) -> None:
     run_steps(program, steps("a", "b", "c"), memo=memo)
     with counters.delta() as did:
         after, snapshots = run_steps(program, steps("a", "B", "c"), memo=memo)
-    assert [s.kept for s in snapshots] == [True, False, False]
+    assert [s.cached for s in snapshots] == [True, False, False]
     assert (did.pass_hits, did.pass_runs) == (1, 2)
     assert after.name == "c"
 
@@ -104,14 +104,14 @@ def test_equal_results_are_found_again_behind_different_steps(program: Program) 
     memo: Memory = Memory()
     run_steps(program, steps("a", "b", "c"), memo=memo)
     _, snapshots = run_steps(program, steps("z", "b", "c"), memo=memo)
-    assert [s.kept for s in snapshots] == [False, False, True]
+    assert [s.cached for s in snapshots] == [False, False, True]
 
 
 def test_another_device_is_another_result(program: Program) -> None:
     memo: Memory = Memory()
     run_steps(program, steps("a"), memo=memo, device_key="v100")
     _, snapshots = run_steps(program, steps("a"), memo=memo, device_key="a100")
-    assert not snapshots[0].kept
+    assert not snapshots[0].cached
 
 
 def test_snapshots_hold_before_and_after(program: Program) -> None:
@@ -258,11 +258,11 @@ def test_random_indices_stay_within_what_they_select(tmp_path: Path) -> None:
 
 
 def test_models_not_used_for_long_are_forgotten(program: Program) -> None:
-    from explorer.passes.pipeline.pipeline import KEPT_MODELS, memo_of
+    from explorer.passes.pipeline.pipeline import MEMO_MODELS, memo_of
 
     first = memo_of("model 0", program)
     assert memo_of("model 0", program) is first
-    for n in range(1, KEPT_MODELS + 1):
+    for n in range(1, MEMO_MODELS + 1):
         memo_of(f"model {n}", program)
     assert memo_of("model 0", program) is not first
 
@@ -273,8 +273,8 @@ def test_what_steps_made_of_constants_is_forgotten_before_it_is_too_much(
     """Each setting of a pass makes weights of its own: only the last few are remembered."""
     from explorer.passes.pipeline import pipeline
 
-    monkeypatch.setattr(pipeline, "KEPT_BYTES", 40_000)
-    monkeypatch.setattr(pipeline, "KEPT_TIMES", 0)
+    monkeypatch.setattr(pipeline, "MEMO_BYTES", 40_000)
+    monkeypatch.setattr(pipeline, "MEMO_TIMES", 0)
     monkeypatch.setattr(pipeline, "_memos", OrderedDict())
     made = []
     with rare_collections():  # what was there before is not looked through

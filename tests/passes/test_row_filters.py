@@ -19,7 +19,7 @@ from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, a
 from explorer.ir.kernels.normal import normalise
 from explorer.options import Options
 from explorer.passes.convolution.row_filters import row_sum
-from explorer.passes.convolution.winograd import ALGORITHMS, Algorithm, rewritten
+from explorer.passes.convolution.winograd import ALGORITHMS, Algorithm, apply_algorithm
 from explorer.passes.convolution.winograd import Options as ConvolutionOptions
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
@@ -87,7 +87,7 @@ def convolution(
 
 
 def made(kernel: Kernel, way: Algorithm) -> Kernel:
-    new = rewritten(kernel, kernel.computes[0], way)
+    new = apply_algorithm(kernel, kernel.computes[0], way)
     assert isinstance(new, Kernel), new
     return new
 

@@ -25,10 +25,10 @@ from explorer.ops.reference.verify import verify
 from explorer.options import Options as AllOptions
 from explorer.passes.copies.concat_in_place import write_concats_in_place
 from explorer.passes.copies.copies import fold_copies
-from explorer.passes.recurrent.binding_order import ORDERS, ordered
-from explorer.passes.recurrent.dataflow import Needs, in_turn, needs_of
+from explorer.passes.recurrent.binding_order import ORDERS, order_bindings
+from explorer.passes.recurrent.dataflow import Needs, needs_of, order_groups
 from explorer.passes.recurrent.product_groups import product_groups
-from explorer.passes.recurrent.product_policy import weigh
+from explorer.passes.recurrent.product_policy import rank_grouping
 from explorer.passes.recurrent.shared_products import Options, ShareProducts
 from explorer.relax import legalize
 from tests.examples import examples
@@ -194,7 +194,7 @@ def test_groups_run_at_once_after_all_that_they_need(needs: Needs, data: st.Data
                 apart.append(n)
         if len(apart) > 1:
             groups.append(apart)
-    order, broken = in_turn(needs, groups)
+    order, broken = order_groups(needs, groups)
     done: set[int] = set()
     for places in order:
         assert all(set(needs[n]) <= done for n in places)
@@ -208,9 +208,9 @@ def test_only_a_group_that_needs_itself_gives_way() -> None:
     """The last one waits for a pair that need each other, and nothing waits for it."""
     needs: Needs = [[], [], [0], [1], [], [3]]
     pair, last = [[0, 3], [1, 2]], [4, 5]
-    order, broken = in_turn(needs, [*pair, last])
+    order, broken = order_groups(needs, [*pair, last])
     assert broken == {1} and tuple(last) in order
-    assert in_turn(needs, [pair[0], last])[1] == set()
+    assert order_groups(needs, [pair[0], last])[1] == set()
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -235,7 +235,7 @@ def test_orders_are_by_layer_by_step_and_along_the_diagonal() -> None:
     program = lstm(2, 3).program()
     first = {}
     for order in ("by layer", "by time step", "diagonal"):
-        body = ordered(program.main.body, program.constants, order)
+        body = order_bindings(program.main.body, program.constants, order)
         state = [b.reads[1].name for b in body if len(b.reads) > 1 and "state" in b.reads[1].name]
         first[order] = "".join(n[5] for n in state)
     assert first["by layer"] == "000111"
@@ -252,7 +252,7 @@ def test_small_products_stay_apart_and_large_ones_become_one() -> None:
     auto = Options()
     assert all(d.chosen == "apart" for d in hoisted(small, auto).decisions.products)
     kept = hoisted(small, auto).decisions.products[0].candidates[1]
-    assert kept.why is not None and kept.why.condition == "gain" and kept.why.found > 0
+    assert kept.why is not None and kept.why.condition == "gain" and kept.why.value > 0
     assert all(d.chosen == "together" for d in hoisted(large, auto).decisions.products)
 
 
@@ -262,7 +262,7 @@ def test_units_that_a_step_leaves_idle_are_a_reason_to_keep_steps_apart() -> Non
     upper = next(g for g in groups if g.kind.weight.name == "layer3.input")
     lost = {}
     for units in (1, 512):
-        found = weigh(upper, machine(units=units), program.env, 1 << 24, "auto")
+        found = rank_grouping(upper, machine(units=units), program.env, 1 << 24, "auto")
         together = next(c for c in found if c.label == "together")
         lost[units] = dict(together.terms)["lost overlap"]
     assert lost[1] == 0.0 < lost[512]

@@ -17,10 +17,10 @@ import pytest
 import explorer
 from explorer.errors import Cancelled
 from explorer.ir.program import Program
-from explorer.ops import own_operators
-from explorer.ops.reference.cancellation import cancellable, while_wanted
+from explorer.ops import user_operators
+from explorer.ops.reference.cancellation import cancellable, cancelling_user_code
 from explorer.options import Options
-from explorer.passes.pipeline.progress import telling
+from explorer.passes.pipeline.progress import reporting_to
 from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions
 from explorer.sandbox import helper
@@ -148,27 +148,27 @@ def test_an_endless_operator_is_ended() -> None:
         with pytest.raises(Cancelled, match="the operator 'Squareplus' was stopped"):
             explorer.compile(model, cancelled=BEGUN.is_set)
     finally:
-        own_operators.forget("Squareplus")
+        user_operators.forget("Squareplus")
 
 
 def test_what_is_compiled_with_other_options_inside_of_work_tells_and_ends_with_it() -> None:
     compiled = explorer.compile("tests/data/tiny_skip.onnx", until="rolled")
     heard: list[str] = []
-    with telling(lambda step, done, of: heard.append(step)):
+    with reporting_to(lambda step, done, of: heard.append(step)):
         compiled.with_options(roller=RollerOptions(top_k=7))
-    assert "roll" in heard
+    assert "tile (Roller)" in heard
     with cancellable(lambda: True), pytest.raises(Cancelled):
         compiled.with_options(roller=RollerOptions(top_k=6))
 
 
 def test_work_that_ends_by_itself_is_left_alone() -> None:
     for n in range(200):
-        with cancellable(lambda: False), while_wanted("counting"):
+        with cancellable(lambda: False), cancelling_user_code("counting"):
             n += 1
     stop = Event()
     with cancellable(stop.is_set):
         for _ in range(200):  # asked to stop between two pieces of work: neither is hurt
-            with while_wanted("counting"):
+            with cancelling_user_code("counting"):
                 sum(range(100))
             stop.set()
             sum(range(100))
@@ -181,9 +181,9 @@ def test_a_profiler_runs_where_code_was_ended_before(wanted: bool) -> None:
     script = f"""
 import sys
 from explorer.errors import Cancelled
-from explorer.ops.reference.cancellation import cancellable, while_wanted
+from explorer.ops.reference.cancellation import cancellable, cancelling_user_code
 try:
-    with cancellable(lambda: {not wanted}), while_wanted("a loop"):
+    with cancellable(lambda: {not wanted}), cancelling_user_code("a loop"):
         while {not wanted}:
             pass
 except Cancelled:

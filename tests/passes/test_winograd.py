@@ -23,7 +23,7 @@ from explorer.options import Options
 from explorer.passes.convolution.minimal_filters import F2, F4, ROW3, ROW4, MinimalFilter
 from explorer.passes.convolution.window_sums import window_sum
 from explorer.passes.convolution.winograd import ALGORITHMS as WAYS
-from explorer.passes.convolution.winograd import Algorithm, Winograd, rewritten
+from explorer.passes.convolution.winograd import Algorithm, Winograd, apply_algorithm
 from explorer.passes.convolution.winograd import Options as ConvolutionOptions
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
@@ -46,7 +46,7 @@ UNKNOWN = ShapeEnv((SymbolBound("batch", 1, 8),))
 
 
 def made(kernel: Kernel, way: Algorithm) -> Kernel:
-    new = rewritten(kernel, kernel.computes[0], way)
+    new = apply_algorithm(kernel, kernel.computes[0], way)
     assert isinstance(new, Kernel), new
     return new
 
@@ -257,8 +257,8 @@ def test_a_refusal_says_whether_the_weights_or_the_image_are_to_blame() -> None:
     variable = replace(kernel, constants=frozenset("b"))
     inside = replace(kernel, inputs=tuple(n for n in kernel.inputs if n != "x"))
     for find in {w.find for w in WAYS.values()}:
-        assert find(variable, summed) == "its weights are no constant"
-        assert find(inside, summed) == "its image is made in the same kernel"
+        assert find(variable, summed) == "its weights are not constant"
+        assert find(inside, summed) == "its image is computed in the same kernel"
 
 
 def test_weights_of_which_a_diagonal_is_read_are_not_filtered() -> None:
@@ -331,7 +331,7 @@ def test_options_that_mean_nothing_are_refused() -> None:
         ConvolutionOptions("fast")
     with pytest.raises(BadOption, match="margin") as error:
         ConvolutionOptions(margin=1.0)
-    found = (error.value.where, error.value.expected, error.value.found)
+    found = (error.value.where, error.value.expected, error.value.actual)
     assert found == ("convolution.margin", "0 or more and below 1", "1.0")
 
 

@@ -4,7 +4,7 @@ device could have.
 
 import random
 
-from explorer.frontends.zoo.nasbench import drawn
+from explorer.frontends.zoo.nasbench import draw_module
 from explorer.rammer import Facts, Placement, RKernel, ROperator, VDevice
 from tests.rammer.walls import answers, kernel_of, run_in_some_order
 
@@ -17,7 +17,7 @@ def module_facts(seed):
     rng = random.Random(seed)
     operators, before = [], ()
     for turn in range(STACKED):
-        module = drawn(STACKED * seed + turn)
+        module = draw_module(STACKED * seed + turn)
         made = {0: before}
         for vertex, kind in enumerate((*module.operations, "output"), 1):
             reads = tuple(sorted({r for a, b in module.edges if b == vertex for r in made[a]}))

@@ -98,7 +98,7 @@ def test_the_wall_decides_how_many_blocks_are_resident(
     whole = same_us(c, device(gpu))
     each = []
     every = device_sheet_kernels.held_each
-    for n in range(device_sheet_kernels.MOST_WAYS):
+    for n in range(device_sheet_kernels.MOST_RESIDENT_COUNTS):
         monkeypatch.setattr(
             device_sheet_kernels, "held_each", lambda *a, n=n: every(*a)[n : n + 1] or every(*a)
         )

@@ -65,7 +65,7 @@ def agree(found, placement, bricks):
             assert _in_any_order(mine) == _in_any_order(right)
     for one in (order, order_of(found, placement, bricks)):
         np.testing.assert_array_equal(one.last, last)
-        np.testing.assert_array_equal(one.known, known)
+        np.testing.assert_array_equal(one.ended, known)
         np.testing.assert_array_equal(one.program, order.program)
 
 
@@ -102,4 +102,4 @@ def test_what_waits_guarantee_is_known_without_writing_them() -> None:
     shares = tuple(Share(n, unit, unit, unit + 1) for n in range(calls) for unit in range(units))
     made = schedule(found, Options(policy=lambda _: Placement((shares,))))
     order = made.order
-    assert order.known[-1].tolist() == [calls - 1] * units and "_written" not in vars(made)
+    assert order.ended[-1].tolist() == [calls - 1] * units and "_written" not in vars(made)

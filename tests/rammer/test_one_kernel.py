@@ -4,7 +4,7 @@ import pytest
 
 from explorer.errors import BadOption
 from explorer.rammer import Facts, Options, RKernel, ROperator, VDevice, schedule
-from explorer.rammer.moved_by_hand import ByHand
+from explorer.rammer.manual_moves import PolicyWithMoves
 from explorer.rammer.one_kernel import OneKernel
 
 
@@ -32,6 +32,6 @@ def test_names_that_there_are_not_are_refused_at_once() -> None:
     with pytest.raises(BadOption, match="found 'wavefrnt'"):
         OneKernel("wavefrnt", "fastest")
     with pytest.raises(BadOption, match="found 'wavefrnt'"):
-        ByHand("wavefrnt")
+        PolicyWithMoves("wavefrnt")
     with pytest.raises(BadOption, match="'slowest'"):
         OneKernel("wavefront", "slowest")

@@ -36,19 +36,22 @@ def twice(facts: Facts) -> Placement:
 
 
 BAD: dict[str, tuple[Callable[..., Any], str]] = {
-    "None": (lambda f: None, "gave None, and must return a Placement"),
-    "a list": (lambda f: [1], "gave a list, and must return a Placement"),
-    "programs that are none": (lambda f: Placement(3), "gave an int for the programs"),  # type: ignore[arg-type]
-    "shares that are none": (lambda f: Placement(((1, 2),)), "gave an int among its shares"),  # type: ignore[arg-type]
-    "half a task": (lambda f: placed((0, 0, 0, 1.5)), "not of whole numbers"),
-    "true as a unit": (lambda f: placed((0, True, 0, 2)), "not of whole numbers"),
+    "None": (lambda f: None, "returned None, and must return a Placement"),
+    "a list": (lambda f: [1], "returned a list, and must return a Placement"),
+    "programs that are none": (lambda f: Placement(3), "returned an int for the programs"),  # type: ignore[arg-type]
+    "shares that are none": (lambda f: Placement(((1, 2),)), "returned an int among its shares"),  # type: ignore[arg-type]
+    "half a task": (lambda f: placed((0, 0, 0, 1.5)), "not of integers"),
+    "true as a unit": (lambda f: placed((0, True, 0, 2)), "not of integers"),
     "candidates that are none": (
         lambda f: Placement(placed((0, 0, 0, 2), (1, 0, 0, 1)).programs, ("first",)),  # type: ignore[arg-type]
-        "gave a str among what it weighed",
+        "returned a str among its candidates",
     ),
     "nothing": (lambda f: Placement(()), "placed 0 of the 2 tasks of a"),
     "a task left out": (lambda f: placed((0, 0, 0, 2)), "placed 0 of the 1 tasks of b"),
-    "a task twice": (lambda f: placed((0, 0, 0, 2), (0, 1, 1, 2), (1, 0, 0, 1)), "each once"),
+    "a task twice": (
+        lambda f: placed((0, 0, 0, 2), (0, 1, 1, 2), (1, 0, 0, 1)),
+        "task placed once",
+    ),
     "a task too many": (lambda f: placed((0, 0, 0, 3)), "impossible share"),
     "a unit that there is not": (lambda f: placed((0, 2, 0, 2)), "impossible share"),
     "an operator that there is not": (lambda f: placed((7, 0, 0, 2)), "a share of no operator"),

@@ -143,7 +143,7 @@ def test_property_8_a_wave_joins_exactly_where_that_is_not_slower(found):
         terms = dict(wave.terms)
         assert bool(wave.refused) == (terms["joined"] > terms["apart"])
         if wave.refused:
-            assert (wave.why.found, wave.why.limit) == (terms["joined"], terms["apart"])
+            assert (wave.why.value, wave.why.limit) == (terms["joined"], terms["apart"])
     starts = sum(bool(wave.refused) for wave in joining) + (not joining[0].refused)
     assert len(placement.programs) == starts
 

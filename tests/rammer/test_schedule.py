@@ -126,7 +126,7 @@ A, B = ROperator("a", 2, 1.0), ROperator("b", 1, 1.0, (0,))
         ([(0, 0, 0, 1), (1, 0, 0, 1)], "placed b before a, which it reads"),
         ([(1, 0, 0, 1), (0, 0, 0, 2)], "placed b before a, which it reads"),
         ([(0, 0, 0, 2)], "placed 0 of the 1 tasks of b"),
-        ([(0, 0, 0, 2), (0, 1, 1, 2), (1, 0, 0, 1)], "placed each once"),
+        ([(0, 0, 0, 2), (0, 1, 1, 2), (1, 0, 0, 1)], "each task placed once"),
         ([(0, 0, 0, 3)], "impossible share"),
         ([(0, 7, 0, 2)], "impossible share"),
     ],

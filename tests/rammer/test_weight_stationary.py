@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from explorer.rammer import Facts, Options, ROperator, VDevice, schedule
-from explorer.rammer.cache_model import Kept
+from explorer.rammer.cache_model import UnitCache
 
 CPU = VDevice(2, 0.1, 1.0, cache_bytes=1000, resident=True)
 
@@ -63,7 +63,7 @@ def test_a_task_leaves_its_home_where_that_unit_is_busy_for_longer_than_its_weig
     after = [b for b in made.wall.bricks if b.call == "again"]
     assert all(b.unit != busy for b in after)
     (moved,) = (w for w in made.placement.weighed if w.label == "home of again")
-    assert moved.why.found == 2
+    assert moved.why.value == 2
 
 
 def test_a_lopsided_share_is_evened_out_when_many_steps_follow():
@@ -78,7 +78,7 @@ def test_a_lopsided_share_is_evened_out_when_many_steps_follow():
 
 
 def test_a_cache_forgets_what_was_read_longest_ago():
-    kept = Kept(100)
+    kept = UnitCache(100)
     kept.read("a", 80, 4, 0, 2)  # 40 bytes
     kept.read("b", 50, 1, 0, 1)
     assert kept.hits("a", 4, 0, 4) == 2 and kept.hits("b", 1, 0, 1) == 1
@@ -87,7 +87,7 @@ def test_a_cache_forgets_what_was_read_longest_ago():
 
 
 def test_a_cache_holds_parts_of_a_constant_however_it_is_cut():
-    kept = Kept(100)
+    kept = UnitCache(100)
     kept.read("a", 80, 4, 0, 2)
     kept.read("a", 80, 4, 3, 4)
     assert kept.ranges("a", 8) == [(0, 4), (6, 8)]
@@ -97,7 +97,7 @@ def test_a_cache_holds_parts_of_a_constant_however_it_is_cut():
 
 
 def test_more_of_a_constant_than_there_is_room_for_is_not_held():
-    kept = Kept(100)
+    kept = UnitCache(100)
     kept.read("a", 400, 4, 0, 2)
     assert not kept.ranges("a", 4) and not kept.bytes
     kept.read("a", 400, 4, 2, 3)

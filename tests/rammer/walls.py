@@ -43,9 +43,9 @@ def rich_facts(draw, units=st.integers(1, 5), most=10, constants=True, library=T
             continue
         if constants and draw(st.booleans()):
             weights = f"weights{draw(st.integers(0, 2))}"
-            kept_us = o.task_us * draw(st.sampled_from([0.0, 0.3, 0.9]))
+            cached_us = o.task_us * draw(st.sampled_from([0.0, 0.3, 0.9]))
             size = draw(st.sampled_from([10, 60, 300]))
-            o = replace(o, constant=weights, constant_bytes=size, kept_us=kept_us)
+            o = replace(o, constant=weights, constant_bytes=size, cached_us=cached_us)
         same = [
             r
             for r in o.reads

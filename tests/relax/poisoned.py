@@ -14,7 +14,7 @@ import numpy as np
 from explorer.grinder import BranchTask, LibraryTask, LoopTask, Straight
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.libraries import call_library
-from explorer.runtime.binding.bound import Bound
+from explorer.runtime.binding.bound import BoundProgram
 from explorer.runtime.binding.tables import ARENA, FIRST_INPUT
 from explorer.runtime.binding.views import Views
 from explorer.runtime.planning.timeline import key_of
@@ -36,7 +36,7 @@ class _Poisoned:
         sizes = bind_sizes(executable.program, inputs)
         self.plan = executable.planner.plan(sizes)
         self.program = self.plan.program
-        self.bound = Bound(self.plan, executable.constants, self.codes, executable.units)
+        self.bound = BoundProgram(self.plan, executable.constants, self.codes, executable.units)
         self.arena = self.bound.take()
         self.arena.memory[:] = NAN
         made = [

@@ -72,7 +72,7 @@ def storages_of(program: Program, **options) -> StoragePlan:
 
 def shared(plan: StoragePlan) -> list[Storage]:
     """The storages in which values take turns."""
-    return [s for s in plan.storages if not s.kept]
+    return [s for s in plan.storages if not s.pin_reason]
 
 
 def names(storage: Storage) -> list[str]:

@@ -104,7 +104,7 @@ def test_a6_05_one_bound_of_two_leaves_80_m_bytes_and_a_planned_output_has_its_o
     plan = storages_of(program, outputs=True)
     assert [s.bytes for s in plan.storages] == [80 * M] * 3
     assert [names(s) for s in plan.storages] == [["v1", "v3"], ["v2"], ["v4"]]
-    assert [bool(s.kept) for s in plan.storages] == [False, False, True]
+    assert [bool(s.pin_reason) for s in plan.storages] == [False, False, True]
     assert plan.unbounded == ("m",) and plan.bounded == ("n",) and plan.results == ()
     without = storages_of(program)
     assert sizes_of(without) == [80 * M] * 2 and [t.name for t in without.results] == ["v4"]
@@ -147,10 +147,10 @@ def branching(policy="storages"):
 def test_a6_07_conditions_branch_values_and_values_of_other_blocks_share_nothing():
     made, program = branching()
     plan = Executable(program, made.codes, DEVICE).planner.storages
-    kept = {s.kept for s in plan.storages if s.kept}
+    kept = {s.pin_reason for s in plan.storages if s.pin_reason}
     assert {"decides a branch", "the value of a branch"} <= kept
     assert any(why.startswith("used in ") for why in kept)  # `before`, which the arms read
-    assert all(len(s.tokens) == 1 for s in plan.storages if s.kept)
+    assert all(len(s.tokens) == 1 for s in plan.storages if s.pin_reason)
 
 
 def test_a6_07_two_branches_do_not_share_a_storage_of_one_branch():

@@ -342,28 +342,28 @@ def test_a_wrong_shape_or_dtype_is_an_error_by_name(tmp_path: Path) -> None:
     def run() -> object:
         compiled = explorer.compile(model, options=options)
         x = numbers(2, 8)
-        with pytest.raises((ShapeError, DtypeError), match=r"mylib\.neg gave"):
+        with pytest.raises((ShapeError, DtypeError), match=r"mylib\.neg returned"):
             evaluate(compiled.program, {"x": x})
         return compiled.run({"x": x})
 
     explorer.library("mylib.neg", pattern="Neg")(lambda x: -x[:1])
     with pytest.raises(
-        ShapeError, match=r"mylib\.neg gave an array of shape \(1, 8\), and 'y' was deduced"
+        ShapeError, match=r"mylib\.neg returned an array of shape \(1, 8\), and 'y' was deduced"
     ):
         run()
     explorer.library("mylib.neg", pattern="Neg")(lambda x: -x.astype(np.float64))
     with pytest.raises(
-        DtypeError, match=r"mylib\.neg gave an array of float64, and 'y' was deduced"
+        DtypeError, match=r"mylib\.neg returned an array of float64, and 'y' was deduced"
     ):
         run()
     explorer.library("mylib.neg", pattern="Neg", annotation=lambda x: x)(lambda x: -x[:1])
-    with pytest.raises(ShapeError, match=r"mylib\.neg gave an array of shape \(1, 8\)"):
+    with pytest.raises(ShapeError, match=r"mylib\.neg returned an array of shape \(1, 8\)"):
         run()
     explorer.library("mylib.neg", pattern="Neg", annotation=lambda x: x)(lambda x: x > 0)
-    with pytest.raises(DtypeError, match=r"mylib\.neg gave an array of bool"):
+    with pytest.raises(DtypeError, match=r"mylib\.neg returned an array of bool"):
         run()
     explorer.library("mylib.neg", pattern="Neg")(lambda x: (x, x))
-    with pytest.raises(ShapeError, match=r"mylib\.neg gave 2 results where 1 are bound"):
+    with pytest.raises(ShapeError, match=r"mylib\.neg returned 2 results where 1 are bound"):
         run()
 
 
@@ -390,7 +390,7 @@ def test_names_that_mean_nothing_are_refused(tmp_path: Path) -> None:
         explorer.library("blas.gelu", pattern="Gelu")(gelu)
     with pytest.raises(BadOption, match="how large that is must be said"):
         explorer.library("mylib.gelu", pattern="Gelu")(lambda x, out: None)
-    with pytest.raises(BadOption, match="nobody can tell the parameters"):
+    with pytest.raises(BadOption, match="cannot be inspected"):
         explorer.library("mylib.gelu", pattern="Gelu")(max)
     with pytest.raises(UnsupportedOperator, match="no function 'nothing'"):
         call_library("blas", "nothing", (), [], 1)

@@ -39,7 +39,7 @@ def plan(buffers, sizes, timeline, share=True):
 
 def planned(facts, policy, sizes, share=True):
     found = schedule(facts, Options(policy=policy))
-    timeline = Timeline(found.order.program, found.order.last, found.order.known)
+    timeline = Timeline(found.order.program, found.order.last, found.order.ended)
     buffers = buffers_of(facts)
     return found, buffers, plan(Buffers(buffers), sizes[: len(buffers)], timeline, share)
 
@@ -96,7 +96,7 @@ def test_without_sharing_every_buffer_has_bytes_of_its_own(facts, policy, sizes)
 @given(facts(), POLICY, SIZES)
 def test_pairs_are_judged_alike_at_once_and_one_by_one(facts, policy, sizes):
     found, buffers, _ = planned(facts, policy, sizes)
-    timeline = Timeline(found.order.program, found.order.last, found.order.known)
+    timeline = Timeline(found.order.program, found.order.last, found.order.ended)
     at_once = Buffers(buffers).conflicts(timeline)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory_plan, "TABLE_BUFFERS", 0)

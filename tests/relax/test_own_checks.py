@@ -46,5 +46,5 @@ def test_a_bad_check_ends_in_one_sentence(what: str, program: Program) -> None:
     with pytest.raises(BadPolicy, match=rule) as told:
         Dispatch((pattern,))(program)
     sentence = told.value.sentence
-    assert "Relax's policy '<lambda>', asked about 'y' for mylib.neg," in sentence
+    assert "Relax's policy '<lambda>', called for 'y' for mylib.neg," in sentence
     assert "\n" not in sentence and len(sentence) < 400

@@ -91,7 +91,7 @@ UNDEFINED: list[tuple[str, tuple[Annotation, Expr]]] = [
 def test_a5_02_a_symbol_that_nothing_defines_is_rejected(
     place: str, bound: tuple[Annotation, Expr]
 ) -> None:
-    with pytest.raises(VerifyError, match="'y': speaks of 'k', which no parameter and no match"):
+    with pytest.raises(VerifyError, match="'y': uses 'k', which no parameter and no match"):
         verify(program_of({"x": f32(n, m)}, {"y": bound}))
 
 
@@ -100,14 +100,14 @@ def test_a5_02_a_symbol_that_is_defined_later_is_rejected(
     place: str, bound: tuple[Annotation, Expr]
 ) -> None:
     cast = (f32(n, k), MatchCast(X))
-    with pytest.raises(VerifyError, match="speaks of 'k' before the match_cast 'z' defines it"):
+    with pytest.raises(VerifyError, match="uses 'k' before the match_cast 'z' defines it"):
         verify(program_of({"x": f32(n, m)}, {"y": bound, "z": cast}))
 
 
 def test_a5_02_an_expression_defines_nothing() -> None:
     x = Var("x", f32(n + 1))
     relu = (f32(n), OpCall("Relu", (Var("w", f32(n)),)))
-    with pytest.raises(VerifyError, match="'x' has only in an expression: that defines nothing"):
+    with pytest.raises(VerifyError, match="'x' has only in an expression, which defines nothing"):
         verify(program_of({"x": x.type, "w": Tensor(None, "float32", 1)}, {"y": relu}))
     verify(program_of({"x": x.type, "w": f32(n)}, {"y": relu}))
     given = Var("w", Tensor(None, "float32", 1))
@@ -123,7 +123,7 @@ def test_a5_02_bodies_see_the_symbols_of_their_caller_and_called_functions_do_no
     branch = (inner.type, Branch(c, "yes", "no", (z,)))
     params = {"x": f32(n), "c": c.type, "z": z.type}
     verify(program_of(params, {"y": branch}, *sides))
-    with pytest.raises(VerifyError, match="speaks of 'n', which no parameter"):
+    with pytest.raises(VerifyError, match="uses 'n', which no parameter"):
         verify(program_of(params, {"y": (inner.type, FunctionCall("yes", (z,)))}, *sides))
 
 

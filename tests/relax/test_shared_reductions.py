@@ -82,7 +82,7 @@ def test_long_products_are_summed_by_many_thread_blocks(
     first, second = c.program.kernel_calls
     assert first.name.endswith("_parts") and second.name == "tanh"
     found = c.planned_wall().total_us
-    whole = c.with_options(steps=Steps(off=("share long folds",)))
+    whole = c.with_options(steps=Steps(off=("split and share reductions",)))
     assert len(list(whole.program.kernel_calls)) == 1
     assert found < 0.8 * whole.planned_wall().total_us
 

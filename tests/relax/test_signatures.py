@@ -97,7 +97,7 @@ REFUSED: list[tuple[type[Exception], str, tuple[Annotation, ...], tuple[Annotati
     (DtypeError, "its dtype is not known", (f32(n),), (Tensor((3,)),)),
     (ShapeError, "'x' must be .* it has 2 dims where 1 are wanted", (f32(n),), (f32(3, 3),)),
     (ShapeError, "'x' must be .* its rank is not known", (f32(n),), (f32_of_rank(None),)),
-    (ShapeError, "'x' must be .* nothing is known of it", (f32(n),), (Object(),)),
+    (ShapeError, "'x' must be .* nothing is known about it", (f32(n),), (Object(),)),
     (ShapeError, "'x' must be 4 and is 5", (f32(4),), (f32(5),)),
     (ShapeError, "'y' must be n and is 5: 5 is never 3", (f32(n), f32(n)), (f32(3), f32(5))),
     (ShapeError, "'y' must be n and is a [+] 1", (f32(n), f32(n)), (f32(a), f32(a + 1))),

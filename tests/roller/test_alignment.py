@@ -26,7 +26,7 @@ from explorer.roller.construct.alignment import (
 def test_threads_come_in_warps_of_all_schedulers() -> None:
     assert execution_unit(256, 128).holds
     refused = execution_unit(200, 128)
-    assert not refused.holds and (refused.found, refused.wanted) == (200, 128)
+    assert not refused.holds and (refused.value, refused.limit) == (200, 128)
     assert refused.text == "200 threads, the execution unit takes multiples of 128"
     assert not execution_unit(0, 128).holds
 
@@ -35,7 +35,7 @@ def test_a_row_is_whole_transactions_or_all_of_the_tensors() -> None:
     assert memory_transaction(8, 4096, 4, 32).holds
     assert memory_transaction(5, 5, 4, 32).holds
     refused = memory_transaction(6, 4096, 4, 32)
-    assert not refused.holds and (refused.found, refused.wanted) == (24, 32)
+    assert not refused.holds and (refused.value, refused.limit) == (24, 32)
 
 
 def test_a_base_becomes_whole_transactions() -> None:
@@ -62,7 +62,7 @@ def test_rows_are_padded_by_the_formula(
 
 def test_the_bank_rule_counts_words_from_one_bank() -> None:
     refused = bank(8, 32, 1, 32)
-    assert not refused.holds and (refused.found, refused.wanted) == (8, 1)
+    assert not refused.holds and (refused.value, refused.limit) == (8, 1)
     assert bank(8, 33, 1, 32).holds
 
 
@@ -105,7 +105,7 @@ def test_tiles_may_reach_past_the_end_by_eps() -> None:
     assert wasted(1000, 96) == pytest.approx(0.056)
     assert not keeps_shape(1000, 96, 0.0) and keeps_shape(1000, 96, 0.2)
     refused = tensor_shape(1000, 96, 0.0)
-    assert not refused.holds and refused.found == pytest.approx(0.056)
+    assert not refused.holds and refused.value == pytest.approx(0.056)
     assert wasted(0, 16) == 0.0 and wasted(96, 96) == 0.0
 
 

@@ -28,4 +28,4 @@ def test_each_rule_that_is_broken_is_named() -> None:
 
 def test_a_stream_is_asked_for_whole_lines_only() -> None:
     found = answers(normalise(relu(1000)), Tiling((("e0", 7),)), DEVICE, {})
-    assert [(a.rule, a.holds, a.found) for a in found] == [("memory transaction", False, 28)]
+    assert [(a.rule, a.holds, a.value) for a in found] == [("memory transaction", False, 28)]

@@ -82,10 +82,10 @@ def test_without_a_wall_it_is_rollers_first_that_is_told() -> None:
 def test_another_tile_of_a_block_is_priced_or_refused() -> None:
     c = explorer.compile(product(), target="h100", until="planned")
     (name,) = (b.name for b in c.program.kernel_calls)
-    asked = c.explain(name, {"i": 32, "j": 8}).asked
+    asked = c.explain(name, {"i": 32, "j": 8}).requested
     assert asked is not None and not asked.refused and asked.cost_us > 0
     assert isinstance(asked.value, Block) and asked.value.tile == (("i", 32), ("j", 8))
-    refused = c.explain(name, {"q": 1}).asked
+    refused = c.explain(name, {"q": 1}).requested
     assert refused is not None and "there is no axis 'q'" in refused.refused
     assert "asked: refused: there is no axis 'q'" in str(c.explain(name, {"q": 1}))
 
@@ -105,7 +105,7 @@ def test_one_by_hand_is_priced_as_the_others_are() -> None:
     by_hand = c.with_options(roller=replace(c.options.roller, blocks=blocks))
     found = by_hand.program.decisions.blocks[0]
     assert found.pinned and found.candidates[0].cost_us == pytest.approx(slow.cost_us)
-    asked = by_hand.explain(decision.binding, dict(slow.value.tile)).asked
+    asked = by_hand.explain(decision.binding, dict(slow.value.tile)).requested
     assert asked is not None and asked.cost_us == pytest.approx(slow.cost_us)
 
 
@@ -134,17 +134,20 @@ def test_a_policy_of_ones_own_says_which_blocks_a_wall_may_take() -> None:
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        ([], "gave no block that can be taken: it gave none at all"),
-        ([BLOCK], "gave a Block among its candidates"),
+        ([], "returned no legal block: it returned no candidates"),
+        ([BLOCK], "returned a Block among its candidates"),
         ([Candidate("x", replace(BLOCK, threads=0))], "it has 0 threads"),
-        ([Candidate("x", replace(BLOCK, threads=1.5))], "1.5 threads, and must have a whole"),
+        ([Candidate("x", replace(BLOCK, threads=1.5))], "1.5 threads, expected an integer"),
         ([Candidate("x", replace(BLOCK, tile=7))], "pairs of an axis and its size, found int"),
         ([Candidate("x", replace(BLOCK, tile=(("i", "8"),)))], r"the tile of i is 8 \(str\)"),
         ([Candidate("x", replace(BLOCK, matrix="ij"))], "names in a tuple, found 'ij'"),
-        ([Candidate("x", replace(BLOCK, tile=(("q", 8),)))], "there is no axis 'q' there"),
-        ([Candidate("x", BLOCK, (("us", float("nan")),))], "a cost that is no number"),
-        ([Candidate("x", BLOCK, (), "too slow")], "its first is refused: too slow"),
-        (None, "gave None, and must give Candidates with a Block each"),
+        (
+            [Candidate("x", replace(BLOCK, tile=(("q", 8),)))],
+            "there is no axis 'q': expected one of",
+        ),
+        ([Candidate("x", BLOCK, (("us", float("nan")),))], "a cost that is not a finite number"),
+        ([Candidate("x", BLOCK, (), "too slow")], "the first is refused: too slow"),
+        (None, "returned None, and must return Candidates with a Block each"),
     ],
 )
 def test_a_bad_policy_ends_in_one_sentence(given: Any, rule: str) -> None:
@@ -174,7 +177,7 @@ def with_block(program: Program, block: Block | None) -> Program:
 
 
 def test_what_a_pass_puts_there_is_what_runs() -> None:
-    @explorer.compiler_pass("another block", after="roll")
+    @explorer.compiler_pass("another block", after="tile (Roller)")
     def another(program: Program) -> Program:
         return with_block(program, BLOCK)
 

@@ -29,8 +29,8 @@ from explorer.roller.construct.construct import (
 from explorer.roller.construct.expression import expression_of
 from explorer.roller.construct.memory_bound import is_memory_bound, reuse_slopes
 from explorer.roller.construct.rtile import unit_tile
-from explorer.roller.construct.shrink import shrunk
-from explorer.roller.cpu_candidates import constructed
+from explorer.roller.construct.shrink import shrink_tiles
+from explorer.roller.cpu_candidates import cpu_candidates
 from explorer.roller.named_policies import POLICIES
 from explorer.roller.tiles.order import in_order, why_first
 from tests.codegen.cases import CASES, ENV, Case, linear
@@ -137,7 +137,7 @@ def test_a_small_operator_is_cut_until_every_unit_has_work() -> None:
     kernel = matmul(128, 1000, 2048)
     first = construct(kernel, V100, None, Growth(shrink=False)).results[0]
     assert first.grid < V100.units
-    small = shrunk(first, V100.units)
+    small = shrink_tiles(first, V100.units)
     assert small.grid >= V100.units and small.shrunk_from == first.tiles
     assert construct(kernel, V100).results[0] == small
 
@@ -151,11 +151,11 @@ def test_the_unit_tile_is_one_multiply_add() -> None:
 @pytest.mark.parametrize("case", CASES[::3], ids=lambda c: c.name)
 def test_constructed_tilings_are_legal_and_unique(case: Case) -> None:
     kernel = normalise(case.kernel)
-    found = list(constructed(kernel, DEVICE, ENV, SIZES))
+    found = list(cpu_candidates(kernel, DEVICE, ENV, SIZES))
     legal = [c for c in found if not c.refused]
     assert legal and found[: len(legal)] == legal
     assert len({c.value for c in found}) == len(found)
-    assert found == list(constructed(kernel, DEVICE, ENV, SIZES))
+    assert found == list(cpu_candidates(kernel, DEVICE, ENV, SIZES))
 
 
 def test_construction_is_as_good_as_weighing_many_by_the_model() -> None:
@@ -207,7 +207,7 @@ def test_every_small_operator_has_a_tile_on_every_sheet(kernel: Kernel, name: st
 def test_a_register_tile_that_divides_the_rows_is_weighed_too() -> None:
     narrow = replace(DEVICE, lanes=8, registers=16)
     case = linear(128, 384, 384, "relu", {})
-    best = next(constructed(normalise(case.kernel), narrow, ENV, {}))
+    best = next(cpu_candidates(normalise(case.kernel), narrow, ENV, {}))
     assert isinstance(best.value, Tiling)
     assert best.value.micro == Micro(4, 3, 8)  # of 6 rows, 128 leave a third of a tile over
 
@@ -222,7 +222,7 @@ def test_a_product_whose_rows_are_two_axes_of_the_output_is_constructed() -> Non
     shapes = {"x": (24, 32), "w": (32, 72), "t": (24, 72), "y": (3, 8, 72)}
     tensors = tuple(TensorSpec(name, shape, "float32") for name, shape in shapes.items())
     kernel = Kernel("parted", tensors, (product, parted), ("x", "w"), ("y",), frozenset({"w"}))
-    assert not next(constructed(normalise(kernel), DEVICE, ENV, {})).refused
+    assert not next(cpu_candidates(normalise(kernel), DEVICE, ENV, {})).refused
 
 
 def test_rows_that_a_run_decides_are_cut_finer_than_rows_that_are_known() -> None:

@@ -16,7 +16,7 @@ from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.roller.cache_set_conflicts import lies_crowded
+from explorer.roller.cache_set_conflicts import has_set_conflicts
 from explorer.roller.policy import candidates
 from explorer.roller.tiles.inside import depth_block
 from tests.roller.test_policy import DEVICE
@@ -75,7 +75,7 @@ def test_rows_are_crowded_where_a_cache_does_not_keep_them_for_the_next_time(
         kept.move_to_end(line)
         if len(kept) > ways:
             kept.popitem(last=False)
-    assert lies_crowded(kernel, found, device, {}) == (missed > rows)
+    assert has_set_conflicts(kernel, found, device, {}) == (missed > rows)
 
 
 def test_few_rows_do_not_pay_for_a_copy() -> None:

@@ -30,14 +30,14 @@ def product(tmp_path: Path) -> Compilation:
 
 def test_the_tile_in_use_is_explained_as_what_it_is(product: Compilation) -> None:
     found = product.explain("y", tile=dict(IN_USE.tile))
-    assert found.asked is not None and found.asked.value == IN_USE == found.tilings.chosen
-    assert found.asked.terms == found.tilings.candidates[0].terms
+    assert found.requested is not None and found.requested.value == IN_USE == found.tilings.chosen
+    assert found.requested.terms == found.tilings.candidates[0].terms
 
 
 def test_another_tile_is_explained_as_it_would_be_measured(product: Compilation) -> None:
     """Asked for, and pinned by hand: the same tiling takes the same time."""
     wide = replace(IN_USE, tile=(("i", 48), ("j", 128)))
-    asked = product.explain("y", tile={"i": 48, "j": 128}).asked
+    asked = product.explain("y", tile={"i": 48, "j": 128}).requested
     roller = replace(product.options.roller, pinned=(("y", wide),))
     pinned = product.with_options(roller=roller).program.decisions.tiling("y")
     assert asked is not None and pinned is not None

@@ -38,7 +38,7 @@ def test_the_tutorials_best_is_the_sixth() -> None:
 def test_1000_columns_need_a_fifth_of_waste() -> None:
     found = construct(matmul(128, 1000, 2048), device("v100"), NONE, Growth(shrink=False))
     assert found.eps == 0.2
-    assert [(r.eps, r.found) for r in found.rounds] == [(0.0, 0), (0.2, 10)]
+    assert [(r.eps, r.results) for r in found.rounds] == [(0.0, 0), (0.2, 10)]
     assert found.results[0].tile(0).shape == (128, 96, 8)
 
 

@@ -5,19 +5,19 @@ from math import prod
 
 import pytest
 
-from explorer.cost.bound import bind_kernel
+from explorer.cost.bind_kernel import bind_kernel
 from explorer.devices.catalogue import device
 from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.rammer.device_sheet_kernels import choose_pair
-from explorer.roller.blocks.gpu_candidates import _Blocks, about_us, grids
-from explorer.roller.blocks.remembered_grids import alone_us
+from explorer.roller.blocks.cached_grids import alone_us
+from explorer.roller.blocks.gpu_candidates import _BlockSearch, estimate_us, grids
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.shrink import finer
-from explorer.tile.gpu.block import unserved
+from explorer.tile.gpu.block import why_not_blocks
 from explorer.tile.gpu.rewrites import unsynced
 from explorer.tile.verify import shared_bytes
 from tests.codegen.cases import ENV, linear, softmax, specs
@@ -32,7 +32,7 @@ V100 = device("v100")
 @pytest.fixture
 def whole_sums(monkeypatch):
     """Grids in which no threads share a sum."""
-    monkeypatch.setattr(_Blocks, "_share", lambda *_: None)
+    monkeypatch.setattr(_BlockSearch, "_share_sums", lambda *_: None)
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def every(whole_sums, monkeypatch):
     """Grids that are weighed, whether they could be chosen or not."""
 
     def all_of(blocks):
-        known = [w for w in blocks.known.values() if w is not None]
-        return tuple(blocks.of(w.block, w.label) for w in known)
+        weighed = [w for w in blocks.weighed_blocks.values() if w is not None]
+        return tuple(blocks.of(w.block, w.label) for w in weighed)
 
-    monkeypatch.setattr(_Blocks, "_chosen", all_of)
+    monkeypatch.setattr(_BlockSearch, "_choose", all_of)
 
 
 @pytest.mark.few(14)
@@ -61,7 +61,7 @@ def test_every_kernel_has_grids_that_fit_every_sheet(kernel, name):
 
 
 def test_grids_are_rollers_cut_finer_step_by_step_and_as_they_were(every, monkeypatch):
-    monkeypatch.setattr(_Blocks, "_fuller", lambda *_: iter(()))
+    monkeypatch.setattr(_BlockSearch, "_fuller", lambda *_: iter(()))
     made = construct(matmul(1, 1024, 256), V100).results[0]
     found = {b.grid for b in grids(normalise(matmul(1, 1024, 256)), V100)}
     assert made.grid == 128 and made.shrunk_from and found == {128, 64, 32, 16}
@@ -136,7 +136,7 @@ def test_what_has_no_thread_blocks_is_priced_alone() -> None:
     made = Compute("y", axes, read, store=(var("i"), var("j")))
     kernel = Kernel("shifted", tensors, (made,), ("x",), ("y",), updates=(("y", "x"),))
     found = grids(kernel, V100)
-    assert unserved(kernel) and found and all(b.block is None for b in found)
+    assert why_not_blocks(kernel) and found and all(b.block is None for b in found)
 
 
 def test_a_running_reduction_has_thread_blocks() -> None:
@@ -178,7 +178,7 @@ TWO_WAVES = (matmul(320, 64, 512), matmul(1, 1024, 512), matmul(257, 100, 300))
 def test_neighbours_fill_the_last_wave(kernel, whole_sums, monkeypatch):
     """However many blocks a multiprocessor holds, none ends later for them."""
     found = grids(normalise(kernel), V100)
-    monkeypatch.setattr(_Blocks, "_fuller", lambda *_: iter(()))
+    monkeypatch.setattr(_BlockSearch, "_fuller", lambda *_: iter(()))
     plain = grids(normalise(kernel), V100)
     for held in HELD:
         now, before = (
@@ -204,7 +204,7 @@ def test_what_kernels_are_compared_by_is_near_the_best_grid(kernel):
     """Welder asks it of each merge, and it looks at fewer blocks."""
     k = normalise(kernel)
     best = min(b.whole_us(V100) for b in grids(k, V100))
-    assert 0.9 * best <= about_us(k, V100) <= 1.25 * best
+    assert 0.9 * best <= estimate_us(k, V100) <= 1.25 * best
 
 
 @pytest.mark.parametrize("gpu", ["v100", "a100"])

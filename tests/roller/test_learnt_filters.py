@@ -12,7 +12,7 @@ from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.roller.cpu_candidates import constructed
+from explorer.roller.cpu_candidates import cpu_candidates
 from tests.roller.test_policy import DEVICE
 
 IMAGES, CHANNELS, SIDE = 8, 512, 2
@@ -35,7 +35,7 @@ def gradient_of_images() -> Kernel:
 
 def test_filters_that_lie_with_the_window_innermost_are_copied_once() -> None:
     kernel = gradient_of_images()
-    best = next(constructed(kernel, DEVICE, ShapeEnv(()), {}))
+    best = next(cpu_candidates(kernel, DEVICE, ShapeEnv(()), {}))
     cut = dict(best.value.tile)
     assert cut.get("n", IMAGES) == IMAGES
     counts = Estimate(kernel, best.value, replace(DEVICE, units=1), once=True).counts({})

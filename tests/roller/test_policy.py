@@ -19,8 +19,8 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, evaluate_dim
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.roller import Options, Roll
+from explorer.roller.cached_tilings import best_tilings
 from explorer.roller.policy import candidates
-from explorer.roller.remembered import best_tilings
 from explorer.roller.tiles.order import in_order, why_first
 from explorer.roller.tiles.weigh import private_bytes, refusal, weigh
 from explorer.tile.lowering.lower import lower

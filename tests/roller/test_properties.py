@@ -26,9 +26,9 @@ from explorer.roller.construct.gpu_rules import GpuRules
 from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.scale_out import Waves
 from explorer.roller.construct.score import operator_traffic, reuse_scores
-from explorer.roller.construct.shrink import shrunk
+from explorer.roller.construct.shrink import shrink_tiles
 from explorer.roller.construct.steps import Construction
-from explorer.roller.cpu_candidates import constructed
+from explorer.roller.cpu_candidates import cpu_candidates
 from tests.codegen.running import run_kernel
 from tests.examples import examples
 from tests.roller.operators import KERNELS, conv, depthwise, matmul, reduction, relu
@@ -193,10 +193,10 @@ def test_property_10_results_are_unique_few_enough_and_the_same_each_time(name: 
 def test_property_11_shrinking_ends_with_work_for_every_unit_or_nothing_to_cut(name: str) -> None:
     units = machine(name).units
     for _, p in programs(name):
-        small = shrunk(p, units)
+        small = shrink_tiles(p, units)
         assert small.grid >= units or all(n == 1 for n in small.tile(0).spatial)
         assert (small is p) == (p.grid >= units or all(n == 1 for n in p.tile(0).spatial))
-        kept = shrunk(p, units, 2)
+        kept = shrink_tiles(p, units, 2)
         assert kept.tiles[-2:] == p.tiles[-2:]
 
 
@@ -254,7 +254,7 @@ def test_property_14_generated_code_is_right_for_sizes_that_no_tile_divides(kern
     kernel = normalise(kernel)
     rng = np.random.default_rng(1)
     arrays = {n: rng.standard_normal(kernel.shape(n)).astype(np.float32) for n in kernel.inputs}
-    found = [c for c in constructed(kernel, DEVICE, ShapeEnv(), SIZES) if not c.refused]
+    found = [c for c in cpu_candidates(kernel, DEVICE, ShapeEnv(), SIZES) if not c.refused]
     assert found
     want = evaluate_kernel(kernel, [arrays[n] for n in kernel.inputs], SIZES)
     for candidate in found[:2]:

@@ -14,10 +14,10 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
-from explorer.roller import remembered
+from explorer.roller import cached_tilings
 from explorer.roller.cache_sources import FOLDERS
-from explorer.roller.remembered import best_tiling, best_tilings
-from explorer.welder.policies import tuned
+from explorer.roller.cached_tilings import best_tiling, best_tilings
+from explorer.welder.policies import tune
 from tests.codegen.cases import CASES, ENV
 from tests.roller.test_policy import DEVICE, SIZES
 
@@ -28,10 +28,10 @@ KERNELS = [canonical(normalise(c.kernel))[0] for c in CASES[:6]]
 def forgetful(own_cache: object) -> Iterator[None]:
     """Nothing was found before."""
     cache.memory("roller").clear()
-    remembered._promised.clear()
+    cached_tilings._partial_results.clear()
     yield
     cache.memory("roller").clear()
-    remembered._promised.clear()
+    cached_tilings._partial_results.clear()
 
 
 def first(kernel: Kernel) -> Candidate | None:
@@ -50,7 +50,7 @@ def test_the_best_tiling_is_the_first_of_all_in_whatever_order_they_are_asked_fo
     rest = every(kernel)
     assert alone == rest[0]
     cache.memory("roller").clear()
-    remembered._promised.clear()
+    cached_tilings._partial_results.clear()
     assert first(kernel) == alone and every(kernel) == rest  # from disk
     forgotten = cache.clear()
     assert forgotten >= 2
@@ -59,7 +59,7 @@ def test_the_best_tiling_is_the_first_of_all_in_whatever_order_they_are_asked_fo
 
 
 def test_each_policy_has_its_own_tilings() -> None:
-    (other,) = set(remembered.POLICIES) - {remembered.DEFAULT}
+    (other,) = set(cached_tilings.POLICIES) - {cached_tilings.DEFAULT}
     for kernel in KERNELS:
         alone = best_tilings(kernel, DEVICE, ENV, SIZES, 4, other)
         cache.clear()
@@ -73,14 +73,14 @@ def test_what_was_weighed_for_the_best_is_not_weighed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = []
-    known = remembered.POLICIES[remembered.DEFAULT]
+    known = cached_tilings.POLICIES[cached_tilings.DEFAULT]
 
     def counted(*args: object) -> Iterator[Candidate]:
         for candidate in known(*args):  # type: ignore[arg-type]
             asked.append(candidate)
             yield candidate
 
-    monkeypatch.setattr(remembered, "POLICIES", {remembered.DEFAULT: counted})
+    monkeypatch.setattr(cached_tilings, "POLICIES", {cached_tilings.DEFAULT: counted})
     kernel = KERNELS[0]
     first(kernel)
     assert len(asked) == 1
@@ -88,7 +88,7 @@ def test_what_was_weighed_for_the_best_is_not_weighed_again(
     assert len(asked) == len(found) > 1
 
 
-@pytest.mark.parametrize("asked", [("roller", FOLDERS), ("welder", tuned.FOLDERS)])
+@pytest.mark.parametrize("asked", [("roller", FOLDERS), ("welder", tune.FOLDERS)])
 def test_what_was_found_is_kept_under_all_code_that_it_was_found_by(
     asked: tuple[str, tuple[str, ...]],
 ) -> None:

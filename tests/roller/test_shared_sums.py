@@ -43,7 +43,9 @@ def test_shared_sums_are_faster_than_whole_ones(
     gpu: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = best(*shape, gpu).whole_us(device(gpu))
-    monkeypatch.setattr("explorer.roller.blocks.gpu_candidates._Blocks._share", lambda *_: None)
+    monkeypatch.setattr(
+        "explorer.roller.blocks.gpu_candidates._BlockSearch._share_sums", lambda *_: None
+    )
     assert found < 0.8 * best(*shape, gpu).whole_us(device(gpu))
 
 

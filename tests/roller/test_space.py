@@ -9,16 +9,16 @@ import pytest
 
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
-from explorer.roller.enumerated import Space, aligned_sizes, even_shares, space_of
 from explorer.roller.policy import candidates
 from explorer.roller.tiles.weigh import refusal
+from explorer.roller.tiling_space import TilingSpace, aligned_sizes, even_shares, space_of
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
 from tests.roller.test_policy import DEVICE, SIZES
 
 SOME = [CASES[n] for n in (0, 4, 6, 9, 13, 14, 19, 23, 26, 28, 31, 35, 37)]
 
 
-def of(case: Case) -> Space:
+def of(case: Case) -> TilingSpace:
     return space_of(normalise(case.kernel), DEVICE, ENV, SIZES)
 
 
@@ -57,7 +57,7 @@ def test_neighbours_are_legal_and_one_choice_away(case: Case) -> None:
     space = of(case)
     here = space.sample(1, 7)[0]
     near = list(islice(space.neighbours(here), 6))
-    assert all(space.legal(t) for t in near) and here not in near
+    assert all(space.is_legal(t) for t in near) and here not in near
     for t in near:
         same = (t.tile == here.tile, t.micro == here.micro, t.pack == here.pack)
         assert sum((*same, t.depth_block == here.depth_block)) == 3
@@ -67,7 +67,7 @@ def test_neighbours_are_legal_and_one_choice_away(case: Case) -> None:
 def test_a_small_space_is_drawn_to_its_end() -> None:
     space = of(CASES[40])  # seven whole numbers
     every = [space.tiling(n) for n in range(space.count)]
-    assert set(space.sample(1000, 1)) == {t for t in every if space.legal(t)}
+    assert set(space.sample(1000, 1)) == {t for t in every if space.is_legal(t)}
 
 
 def test_what_roller_takes_for_a_square_product_is_a_point_of_the_space() -> None:

@@ -44,11 +44,11 @@ def test_hundreds_of_bindings_keep_no_more_than_the_bound(compiled: explorer.Com
         e = fresh(compiled)
         run(e, 1)
         (first,) = (weakref.ref(b) for b in e._bounds.values())
-        for n in range(1, 3 * executable.KEPT_BINDINGS):
+        for n in range(1, 3 * executable.MAX_BINDINGS):
             run(e, n)
             assert (
-                len(e._bounds) <= executable.KEPT_BINDINGS
-                and len(e._plans) <= executable.KEPT_BINDINGS
+                len(e._bounds) <= executable.MAX_BINDINGS
+                and len(e._plans) <= executable.MAX_BINDINGS
             )
             assert set(map(id, e._by_shape.values())) <= set(map(id, e._bounds.values()))
         gc.collect()
@@ -59,10 +59,10 @@ def test_a_binding_in_use_outlives_hundreds_of_others(compiled: explorer.Compila
     e = fresh(compiled)
     run(e, 1000)
     with counters.delta() as did:
-        for n in range(1, 2 * executable.KEPT_BINDINGS):
+        for n in range(1, 2 * executable.MAX_BINDINGS):
             run(e, n)
             run(e, 1000)
-    assert did.arenas_made == 2 * executable.KEPT_BINDINGS - 1
+    assert did.arenas_made == 2 * executable.MAX_BINDINGS - 1
 
 
 def test_idle_arenas_stay_within_their_bytes_and_the_last_used_stay(
@@ -86,6 +86,6 @@ def test_walls_of_many_sizes_keep_no_more_plans_than_the_bound(
 ) -> None:
     e = fresh(compiled)
     (name,) = compiled.hint
-    for n in range(1, 2 * executable.KEPT_BINDINGS):
+    for n in range(1, 2 * executable.MAX_BINDINGS):
         e.planned_wall({name: n})
-    assert len(e._plans) <= executable.KEPT_BINDINGS
+    assert len(e._plans) <= executable.MAX_BINDINGS

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import explorer
 from explorer.counters import counters
 from explorer.errors import BoundError
+from explorer.grinder import ControlSchedules, lowest, on_host, task_tree
 from explorer.grinder import Options as Grinder
-from explorer.grinder import Ways, lowest, on_host, task_tree
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.types import Tensor
@@ -22,7 +22,7 @@ from tests.runtime.test_executable import same
 
 N = 16
 VECTOR, COUNT, TRUTH = vector(N), Tensor((), "int64"), Tensor((), "bool")
-LEVELS = [lowest, on_host, Ways(turn=2), Ways(turn=4)]
+LEVELS = [lowest, on_host, ControlSchedules(turn=2), ControlSchedules(turn=4)]
 THREADS = [1, 2, 3]
 
 

@@ -314,7 +314,7 @@ def test_many_bindings_do_not_hold_their_arenas(monkeypatch):
     program = model.program((Var("x", vector(n)),), lambda b, x: [b.flip(b.flip(x))])
     executable = Executable(program, model.codes, DEVICE)
     monkeypatch.setattr("explorer.runtime.executable.IDLE_ARENA_BYTES", 5000)
-    monkeypatch.setattr("explorer.runtime.executable.KEPT_BINDINGS", 4)
+    monkeypatch.setattr("explorer.runtime.executable.MAX_BINDINGS", 4)
     for extent in [*range(1, 40), 7, 300]:
         inputs = inputs_of(program, extent)
         same(executable.run(inputs), evaluate(program, inputs))

@@ -20,7 +20,7 @@ from explorer.grinder import Options as Grinder
 from explorer.ir.calls import FunctionCall
 from explorer.ir.program import Constant
 from explorer.ir.text.program_text import parse_program
-from explorer.runtime.regions import cut, is_dynamic
+from explorer.runtime.regions import cut_regions, is_dynamic
 from tests.frontends.models import model, saved, value
 
 INT64, BOOL = TensorProto.INT64, TensorProto.BOOL
@@ -94,7 +94,7 @@ def test_a_shape_that_depends_on_values_is_compiled_around(tmp_path: Path) -> No
 
 def test_regions_are_as_long_as_they_can_be(tmp_path: Path) -> None:
     program = chain(tmp_path).compiled.program
-    found = cut(program)
+    found = cut_regions(program)
     calls = [b.expr for b in found.program.main.body if isinstance(b.expr, FunctionCall)]
     assert len(calls) == len(found.regions) == 2
     assert sum(len(r.kernel_calls) for r in found.regions.values()) == len(program.kernel_calls)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from explorer.grinder import ControlSchedules, lowest, on_host
 from explorer.grinder import Options as Grinder
-from explorer.grinder import Ways, lowest, on_host
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
-from explorer.runtime.binding.results import usable
+from explorer.runtime.binding.results import as_usable
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable
 from explorer.runtime.workers.arena import address_of
@@ -137,10 +137,10 @@ def chooser(rnd):
 def outcome(executable, inputs, team_of):
     """The outputs of a run whose launches go to a team, which is made for the run's arena."""
     bound = executable._bound(inputs, {})
-    arrays = bound.outputs.fresh()
+    arrays = bound.outputs.new_arrays()
     arena = bound.take()
     arena.memory.fill(0x5A)
-    arena.point([*(usable(inputs[name]) for name in executable.tasks.inputs), *arrays])
+    arena.point([*(as_usable(inputs[name]) for name in executable.tasks.inputs), *arrays])
     team = team_of(arena)
     bound.replay(arena, team)
     bound.give(arena)
@@ -169,7 +169,7 @@ def test_a6_2_any_order_of_the_units_ends_without_a_race_and_with_the_same_numbe
     rnd = Random(seed)
     model, program = programs(rnd)
     on_device = rnd.random() < 0.9
-    ways = Ways(lowest, rnd.choice([1, 1, 2, 3])) if on_device else on_host
+    ways = ControlSchedules(lowest, rnd.choice([1, 1, 2, 3])) if on_device else on_host
     executable = Executable(program, model.codes, DEVICE, ways)
     inputs = inputs_of(program, N, seed)
     wanted = evaluate(program, inputs)

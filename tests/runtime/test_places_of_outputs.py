@@ -44,9 +44,9 @@ def test_an_output_is_written_in_place_where_nothing_else_lies_there(
     made = Outputs.of(names, kinds, over)
     if any(meet(a, b) for a, b in combinations(outputs.values(), 2)):
         with pytest.raises(BadOption, match="share memory"):
-            made.given(given_out, [at(begin) for begin in inputs])
+            made.select_arrays(given_out, [at(begin) for begin in inputs])
         return
-    arrays, copied = made.given(given_out, [at(begin) for begin in inputs])
+    arrays, copied = made.select_arrays(given_out, [at(begin) for begin in inputs])
     for n, begin in outputs.items():
         apart = all(
             not meet(begin, i) or (begin == i and place in over.get(n, ()))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.runtime.binding.bound import Bound
+from explorer.runtime.binding.bound import BoundProgram
 
 MODELS = ["tests/data/tiny_skip.onnx", "tests/data/tiny_while.onnx"]
 
@@ -25,7 +25,7 @@ def test_a_checked_run_gives_the_same_again_and_again(model: str) -> None:
 def test_what_no_task_writes_is_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     c = explorer.compile(MODELS[0], check=True)
     inputs = c.random_inputs()
-    monkeypatch.setattr(Bound, "replay", lambda self, arena, team, traced=None: None)
+    monkeypatch.setattr(BoundProgram, "replay", lambda self, arena, team, traced=None: None)
     assert all(np.isnan(a).all() for a in c.run(inputs).values())
     out = {name: np.zeros_like(a) for name, a in c.run(inputs).items()}
     c.run(inputs, out=out)

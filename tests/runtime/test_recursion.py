@@ -23,7 +23,12 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
-from explorer.runtime.planning.units.recursion_ways import ALONE, APART, TOGETHER, recursion_way
+from explorer.runtime.planning.units.recursion_schedule import (
+    ALONE,
+    APART,
+    TOGETHER,
+    select_recursion_schedule,
+)
 from explorer.runtime.workers.arena import aligned_bytes
 from tests.examples import examples
 from tests.measure.test_task_profile import places
@@ -159,9 +164,11 @@ def forced(way):
 
     def chosen(task, found, options, barrier_us, *rest):
         asked = replace(task, units="parallel" if way == APART else "serial")
-        return recursion_way(asked, found, options, 1e9 if way == ALONE else -1e9, *rest)
+        return select_recursion_schedule(
+            asked, found, options, 1e9 if way == ALONE else -1e9, *rest
+        )
 
-    return patch("explorer.runtime.planning.plan.recursion_way", chosen)
+    return patch("explorer.runtime.planning.plan.select_recursion_schedule", chosen)
 
 
 @pytest.mark.exhaustive
@@ -178,7 +185,7 @@ def test_recursions_in_any_order_of_the_units_end_without_a_race_and_with_the_sa
     several = program.decisions.rammer.threads > 1
     assert several or not plan.recursions
     if way != APART:
-        assert all(found.way == way for found in plan.recursions.values())
+        assert all(found.mode == way for found in plan.recursions.values())
     assert executable.frames is None
     inputs = inputs_of(program, N, seed)
     for k in range(3):
@@ -407,7 +414,7 @@ def test_calls_that_do_not_need_each_other_are_made_by_units_apart_with_a_stack_
     model, program = twice(4, units)
     executable = Executable(program, model.codes, DEVICE)
     plan = executable.plan({})
-    ((way, stacks),) = [(w.way, w.stacks) for w in plan.recursions.values()]
+    ((way, stacks),) = [(w.mode, w.stacks) for w in plan.recursions.values()]
     (frames,) = plan.placed.frames.values()
     assert (way, stacks, frames.stacks) == (APART, 2, 2)
     for k in range(4):
@@ -440,13 +447,17 @@ def test_a_call_too_many_of_units_apart_is_one_error_and_the_next_run_is_right(d
     [
         (lambda: twice(4, 2, "auto"), ""),
         (lambda: twice(4, 2, "serial"), "grinder.recursion is serial"),
-        (lambda: counted(4), "none of its calls can be made beside another"),
+        (lambda: counted(4), "its calls depend on each other"),
     ],
 )
 def test_every_way_of_a_recursion_is_kept_with_its_cost_or_why_it_cannot_be(made, refused):
     model, program = made()
     plan = Executable(program, model.codes, DEVICE).plan({})
     (found,) = plan.recursions.values()
-    assert {w.value: w.refused for w in found.weighed} == {TOGETHER: "", ALONE: "", APART: refused}
-    assert found.way == found.weighed[0].value
-    assert found.weighed[0].cost_us == min(w.cost_us for w in found.weighed)
+    assert {w.value: w.refused for w in found.candidates} == {
+        TOGETHER: "",
+        ALONE: "",
+        APART: refused,
+    }
+    assert found.mode == found.candidates[0].value
+    assert found.candidates[0].cost_us == min(w.cost_us for w in found.candidates)

@@ -7,9 +7,9 @@ import pytest
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
-from explorer.roller.blocks import remembered_grids as kept
+from explorer.roller.blocks import cached_grids as kept
+from explorer.roller.blocks.cached_grids import cached_grids
 from explorer.roller.blocks.gpu_candidates import grids
-from explorer.roller.blocks.remembered_grids import remembered_grids
 from tests.codegen.cases import linear
 from tests.roller.operators import KERNELS, matmul
 from tests.tile.gpu.products import narrow
@@ -26,9 +26,9 @@ from tests.tile.gpu.products import narrow
 def test_found_again_they_are_the_same(kernel, gpu: str, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     kernel, sheet = canonical(normalise(kernel))[0], device(gpu)
     want = grids(kernel, sheet)
-    assert want and remembered_grids(kernel, sheet, cold=False) == want
+    assert want and cached_grids(kernel, sheet, cold=False) == want
     monkeypatch.setattr(kept, "grids", lambda *_, **__: pytest.fail("weighed again"))
-    assert remembered_grids(kernel, sheet, cold=False) == want
+    assert cached_grids(kernel, sheet, cold=False) == want
     for other in ((sheet, True), (device("h100"), False)):  # is something else
         with pytest.raises(pytest.fail.Exception, match="weighed again"):
-            remembered_grids(kernel, *other)
+            cached_grids(kernel, *other)

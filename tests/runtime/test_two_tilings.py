@@ -92,8 +92,8 @@ def test_both_tilings_have_code_and_stand_in_the_text_and_few_units_have_one() -
 
 def test_what_a_clock_saw_of_one_tiling_says_how_far_the_model_is_off_of_the_other() -> None:
     seen, other = TaskFact(6, 30.0, 0.0, "measured", 20.0), TaskFact(8, 10.0, 4.0)
-    assert other.beside(seen) == TaskFact(8, 15.0, 6.0)
-    assert (seen.beside(other), other.beside(other)) == (seen, other)
+    assert other.rescaled(seen) == TaskFact(8, 15.0, 6.0)
+    assert (seen.rescaled(other), other.rescaled(other)) == (seen, other)
     c = compiled(OneKernel("wavefront", "efficient")).profiled({"x": X})
     (schedule,) = c.schedules()
     for operator in schedule.facts.operators:

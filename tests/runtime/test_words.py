@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.codegen.cpu.object.jit_linker import object_of, optimised
-from explorer.codegen.cpu.object.jit_memory import Shelves
+from explorer.codegen.cpu.object.jit_memory import JitMemory
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.device_program.llvm_words import WordFunction, inlined, module_text, words
 from tests.examples import examples
 from tests.tile.programs import TARGET
 
 SEVEN = 7
-SHELVES = Shelves()
+SHELVES = JitMemory()
 Whole = Callable[[int, int], int]
 
 
@@ -76,7 +76,7 @@ def calls(a, b):  # type: ignore[no-untyped-def]
 
 def compiled(function: Callable[..., int], symbol: str) -> Whole:
     text = module_text(WordFunction(function, inline=False), symbol)
-    address, _ = SHELVES.put(object_of(optimised(text, TARGET), TARGET), symbol, shared=True)
+    address, _ = SHELVES.load(object_of(optimised(text, TARGET), TARGET), symbol, shared=True)
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)
 
 

@@ -82,7 +82,7 @@ def test_it_ends_and_says_why_and_what_it_told_before_is_kept(
     monkeypatch.setattr(os, "fork", forking)
     with pytest.raises(Ended, match=why) as found:
         in_helper(telling, LARGE if work is hungry else SMALL)
-    assert found.value.told == ("begun",)
+    assert found.value.reported == ("begun",)
     with pytest.raises(ChildProcessError):  # its process is not left behind
         os.waitpid(forked[0], os.WNOHANG)
 
@@ -125,7 +125,7 @@ def test_a_pass_that_does_so_is_a_sentence_and_the_next_compilation_is_as_before
 
     seconds = 0.3 if work is endless else 20.0
 
-    @explorer.compiler_pass("broken", after="weld", seconds=seconds, mib=256)
+    @explorer.compiler_pass("broken", after="fuse (Welder)", seconds=seconds, mib=256)
     def broken(program: Program) -> Program:
         work()
         return program
@@ -147,7 +147,7 @@ def test_a_pass_is_counted_once_in_this_process_and_prints_once(
         print("seen")
         return program
 
-    options = Options(passes=(("weld", counting),))
+    options = Options(passes=(("fuse (Welder)", counting),))
     explorer.compile("tests/data/tiny_skip.onnx", options=options, until="rolled")
     assert len(seen) == 1 and capsys.readouterr().out == "seen\n"
 
@@ -158,7 +158,7 @@ def test_an_error_names_the_line_of_the_cell_that_raised_it(tmp_path: Path) -> N
     cell.write_text("def mine(program):\n    size = 0\n    return 1 / size\n")
     space: dict[str, Callable[[Program], Program]] = {}
     exec(compile(cell.read_text(), str(cell), "exec"), space)
-    options = Options(passes=(("weld", space["mine"]),))
+    options = Options(passes=(("fuse (Welder)", space["mine"]),))
     with pytest.raises(BadPass) as found:
         explorer.compile("tests/data/tiny_skip.onnx", options=options, until="rolled")
     assert found.value.sentence == (
@@ -170,7 +170,7 @@ def test_an_error_names_the_line_of_the_cell_that_raised_it(tmp_path: Path) -> N
 @pytest.mark.parametrize("bad", [0, -1, float("inf"), "a"])
 def test_limits_are_numbers_above_zero(bad: object) -> None:
     with pytest.raises(BadOption, match="the seconds of a pass are a number above 0"):
-        explorer.compiler_pass("mine", after="weld", seconds=bad)  # type: ignore[arg-type]
+        explorer.compiler_pass("mine", after="fuse (Welder)", seconds=bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.few(1)

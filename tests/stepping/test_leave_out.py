@@ -11,11 +11,11 @@ from explorer.ir.program import Program
 from explorer.passes.switches.arrangement import Options as StepOptions
 from explorer.stepping.effects import did
 from explorer.stepping.leave_out import changed_something, cost_of, leave_one_out, without
-from widgets.charts.steps import left_out as charts
+from widgets.charts.steps import ablation as charts
 from widgets.rooms import gallery
-from widgets.session.asked.clocks import time_shown
+from widgets.session.handlers.clocks import time_shown
 from widgets.session.session import Session
-from widgets.timed.left_out import LeftOutRows, caption, table
+from widgets.timed.ablation import AblationRows, caption, table
 
 
 @pytest.mark.exhaustive
@@ -23,10 +23,13 @@ def test_each_step_is_left_out_alone_or_says_who_needs_it() -> None:
     c = explorer.compile("zoo:small_mobilevit", until=Stage.PLANNED)
     whole, found = cost_of(c), {x.step: x for x in leave_one_out(c)}
     assert tuple(found) == changed_something(c)
-    assert found["roll"].cost is None and "'ram' needs tiles" in found["roll"].refused
+    assert (
+        found["tile (Roller)"].cost is None
+        and "'schedule (Rammer)' needs tiles" in found["tile (Roller)"].refused
+    )
     slower = found["put channels last"].cost
     assert slower is not None and slower.us > whole.us and slower.kernels > whole.kernels
-    apart = found["weld"].cost
+    apart = found["fuse (Welder)"].cost
     assert apart is not None and apart.kernels > whole.kernels
     again = cost_of(without(c, "put channels last"))
     assert again == slower and all(x.measured is None for x in found.values())
@@ -42,9 +45,9 @@ def test_a_step_is_left_out_beside_those_that_are_off() -> None:
 @pytest.mark.exhaustive
 def test_the_clock_is_asked_where_the_plan_is_another_one() -> None:
     c = explorer.compile("zoo:tiny_bert", until=Stage.PLANNED)
-    found = LeftOutRows(cost_of(c), tuple(leave_one_out(c, inputs=c.random_inputs())))
+    found = AblationRows(cost_of(c), tuple(leave_one_out(c, inputs=c.random_inputs())))
     timed = {x.step for x in found.rows if x.measured is not None}
-    assert timed == {x.step for x in found.effects} and "weld" in timed
+    assert timed == {x.step for x in found.effects} and "fuse (Welder)" in timed
     rows = table(found).rows
     assert rows[0][0] == "none" and len(rows) == len(found.rows) + 1
     assert "timed in turns with it" in caption(found)
@@ -57,7 +60,7 @@ def test_the_clock_is_asked_where_the_plan_is_another_one() -> None:
 @pytest.mark.exhaustive
 def test_the_picture_asks_its_clock() -> None:
     session = Session(explorer.compile("zoo:tiny_bert"))
-    picture = gallery.named("left_out")
+    picture = gallery.find_picture("left_out")
     assert "not compiled yet" in gallery.picture("left_out", session)[1].caption
     time_shown(session, picture, "")
     assert "without weld" in gallery.picture("left_out", session)[1].caption

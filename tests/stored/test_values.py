@@ -22,8 +22,7 @@ from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import floor_div, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.text.program_text import print_program
-from explorer.stored.read import Unreadable, read
-from explorer.stored.written import Unwritable, written
+from explorer.stored.serialize import Unreadable, Unwritable, deserialize, serialize
 from tests.examples import examples
 from tests.strategies import layer_programs, operator_programs
 
@@ -62,7 +61,7 @@ def is_same(a: Any, b: Any) -> bool:
 @settings(max_examples=examples(200), **QUIET)
 @given(VALUES)
 def test_any_value_is_read_as_it_was(value: Any) -> None:
-    assert is_same(read(written(value)), value)
+    assert is_same(deserialize(serialize(value)), value)
 
 
 def known(program: Program) -> dict[str, object]:
@@ -70,10 +69,10 @@ def known(program: Program) -> dict[str, object]:
 
 
 def round_trip(program: Program) -> None:
-    data = written(program, known(program))
-    found = read(data, known(program))
+    data = serialize(program, known(program))
+    found = deserialize(data, known(program))
     assert found == program and print_program(found) == print_program(program)
-    assert written(found, known(program)) == data
+    assert serialize(found, known(program)) == data
 
 
 @settings(max_examples=examples(40), **QUIET)
@@ -114,26 +113,26 @@ N, M = symbol("n"), symbol("m")
     ids=str,
 )  # fmt: skip
 def test_what_programs_hold_is_read_as_it_was(value: Any) -> None:
-    found = read(written(value))
+    found = deserialize(serialize(value))
     assert repr(found) == repr(value) and type(found) is type(value)
     assert "nan" in repr(value) or found == value
 
 
 def test_equal_parts_are_one_object() -> None:
-    first, second = read(written((Tiling((("i", 4),)), Tiling((("i", 4),)))))
+    first, second = deserialize(serialize((Tiling((("i", 4),)), Tiling((("i", 4),)))))
     assert first is second
 
 
 def test_what_its_reader_has_is_not_written() -> None:
     big = Tiling(tuple((f"axis{n}", n) for n in range(1000)))
-    data = written((big, 1), {"big": big})
-    assert len(data) < 300 and read(data, {"big": big})[0] is big
+    data = serialize((big, 1), {"big": big})
+    assert len(data) < 300 and deserialize(data, {"big": big})[0] is big
 
 
 @pytest.mark.parametrize("value", [len, lambda: 1, object(), np.zeros(3), {1, 2}, [1], N > M, 1j])
 def test_what_is_no_frozen_data_is_refused(value: Any) -> None:
     with pytest.raises(Unwritable):
-        written((1, value))
+        serialize((1, value))
 
 
 @pytest.mark.parametrize(
@@ -141,16 +140,16 @@ def test_what_is_no_frozen_data_is_refused(value: Any) -> None:
     ["os.system", "builtins.eval", "explorer.ir.program.Constant", "Program", "subprocess.Popen"],
 )
 def test_nothing_but_the_vocabulary_is_ever_made(kind: str) -> None:
-    data = written(Tiling()).replace(b"explorer.ir.decisions.tiling.Tiling", kind.encode())
+    data = serialize(Tiling()).replace(b"explorer.ir.decisions.tiling.Tiling", kind.encode())
     with pytest.raises(Unreadable, match=re.escape(kind)):
-        read(data)
+        deserialize(data)
 
 
 @settings(max_examples=examples(200), **QUIET)
 @given(st.data())
 def test_damaged_bytes_are_unreadable_or_another_value(data: Any) -> None:
-    whole = bytearray(written((Tiling((("i", 4),)), N + 1, frozenset("ab"))))
+    whole = bytearray(serialize((Tiling((("i", 4),)), N + 1, frozenset("ab"))))
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     with suppress(Unreadable):
-        read(bytes(whole))
+        deserialize(bytes(whole))

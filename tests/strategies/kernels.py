@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.cost.bound import extents
+from explorer.cost.bind_kernel import extents
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, apply, at, axes
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import Dim
-from explorer.roller.enumerated import space_of
+from explorer.roller.tiling_space import space_of
 from explorer.tile.lowering.lower import tensor_contraction
 from tests.codegen import cases as forms
 from tests.codegen.cases import BATCH, ENV, SEQ, Case
@@ -151,7 +151,7 @@ def tiled(c: Choices, *kinds: generator[[], Case]) -> Case:
     space = space_of(case.kernel, DEVICE, ENV, case.sizes)
     for _ in range(4):  # most of a space may break a rule
         tiling = space.tiling(c.number(0, space.count - 1))
-        if space.legal(tiling):
+        if space.is_legal(tiling):
             return replace(case, tiling=tiling)
     raise Refused
 

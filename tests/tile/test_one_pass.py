@@ -11,7 +11,7 @@ from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, OnePass, Reduce, Statement
 from explorer.passes.softmax.online_softmax import in_blocks, softmax_of
 from explorer.tile.lowering.block_by_block import BLOCK, block_by_block
-from explorer.tile.rewriting.in_output import in_output
+from explorer.tile.rewriting.keep_in_output import in_output
 from explorer.tile.rewriting.one_pass import in_one_pass
 from tests.codegen.cases import attention, layer_norm, linear, softmax_computes
 from tests.tile.programs import after

@@ -87,8 +87,8 @@ def test_what_was_decided_is_told() -> None:
 @pytest.mark.parametrize(
     ("case", "told"),
     [
-        (linear(37, 24, 32, "none", {}, Micro(6, 2)), "no whole tiles"),
-        (conv(8, 9, 4, 32, 3, 1, 1, micro=Micro(4, 2)), "do not lie 4 apart"),
+        (linear(37, 24, 32, "none", {}, Micro(6, 2)), "does not divide into tiles"),
+        (conv(8, 9, 4, 32, 3, 1, 1, micro=Micro(4, 2)), "are not 4 elements apart"),
     ],
 )
 def test_the_interpreter_refuses_a_run_that_is_none(case: Case, told: str) -> None:

@@ -47,12 +47,12 @@ SAME = on_threads(32, 64, Fetch(Y, var("t")), Fetch(S, var("t")))
 def test_a_sync_stands_between_what_threads_exchange() -> None:
     verify(block(WRITE, Sync(), READ), V100)
     verify(block(WRITE, SAME), V100)  # each reads what it wrote itself
-    with pytest.raises(CheckFailed, match="no Sync stands between"):
+    with pytest.raises(CheckFailed, match="no Sync is between"):
         verify(block(WRITE, READ), V100)
-    with pytest.raises(CheckFailed, match="no Sync stands between"):
+    with pytest.raises(CheckFailed, match="no Sync is between"):
         loop = For(Span("k", Affine(), 2, 2), (WRITE, Sync(), READ))
         verify(block(loop), V100)  # the next trip writes what this one reads
-    with pytest.raises(CheckFailed, match="two threads may meet"):
+    with pytest.raises(CheckFailed, match="two threads may access"):
         verify(block(on_threads(32, 64, Fetch(S, Affine()), Const(0.0))), V100)
 
 
@@ -74,9 +74,9 @@ WRONG = {
     "a Sync is of a warp": block(
         on_threads(64, 64, Fetch(Y, var("t")), Const(0.0)), Sync("warp"), WRITE
     ),
-    "stands outside of what is dealt out": block(WRITE, Sync(), Fill(S, 0.0)),
-    "where there are no threads": block(Fill(S, 0.0), Sync()),
-    "not every thread of the block comes": block(
+    "is outside of distributed loops": block(WRITE, Sync(), Fill(S, 0.0)),
+    "in a program without threads": block(Fill(S, 0.0), Sync()),
+    "which not all threads reach": block(
         For(Span("t", Affine(), 4, 4), (Sync(), *WRITE.body), Threads(4))
     ),
 }
@@ -145,6 +145,6 @@ def test_the_checker_says_what_counting_says(
     meets = any(len(one[e] | two[e]) > 1 for e in one.keys() & two.keys())
     said = race(block(loops(a, True, 0), loops(b, False, 2048)))
     assert bool(said) == (alone or meets)
-    assert ("may meet" in said) == alone
+    assert ("may access one" in said) == alone
     mended = race(block(loops(a, True, 0), Sync(), loops(b, False, 2048)))
     assert bool(mended) == alone

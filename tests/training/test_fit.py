@@ -29,7 +29,7 @@ from explorer.training import (
     cross_entropy,
     dropout,
 )
-from explorer.training.runs.ahead import Ahead
+from explorer.training.runs.prefetcher import Prefetcher
 
 DRAW = np.random.default_rng(0)
 W = DRAW.standard_normal((8, 3)).astype(np.float32)
@@ -250,7 +250,7 @@ def test_batches_are_made_while_steps_run() -> None:
             yield X, Y
 
     timeline = Timeline()
-    with Ahead(data, 2, timeline) as source:
+    with Prefetcher(data, 2, timeline) as source:
         for _ in source:
             with timeline.span("main", "run", 0):
                 time.sleep(0.02)
@@ -261,8 +261,8 @@ def test_batches_are_made_while_steps_run() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"epochs": 0}, "epochs is a whole number from 1 on"),
-        ({"ahead": 1.5}, "ahead is a whole number"),
+        ({"epochs": 0}, "epochs must be an integer of at least 1"),
+        ({"ahead": 1.5}, "ahead must be an integer"),
         ({"patience": 2}, "need batches to `validate` with"),
         ({"metrics": {"right": right}}, "need batches"),
     ],

@@ -11,7 +11,7 @@ import explorer
 import explorer.np as enp
 from explorer.errors import BadOption, ShapeError
 from explorer.training import SGD, Adam, LossScale, cross_entropy, dropout
-from explorer.training.step import clipped
+from explorer.training.step import clip_gradients
 
 DRAW = np.random.default_rng(0)
 X = DRAW.standard_normal((64, 12)).astype(np.float32)
@@ -108,7 +108,7 @@ def test_float16_overflows_and_the_scale_goes_down_until_it_fits() -> None:
 
 
 def test_the_norm_of_float16_gradients_does_not_overflow() -> None:
-    made = clipped([np.full(4, 300, np.float16)], 1.0)
+    made = clip_gradients([np.full(4, 300, np.float16)], 1.0)
     np.testing.assert_allclose(made[0], 0.5, rtol=1e-3)
 
 
@@ -129,7 +129,7 @@ def test_labels_that_do_not_fit_their_scores_are_refused(labels: Any) -> None:
 def test_what_has_no_meaning_is_refused() -> None:
     with pytest.raises(BadOption, match="no precision 'int8'"):
         explorer.fit(loss, START, [(X, Y)], precision="int8")
-    with pytest.raises(BadOption, match="parts is a whole number from 1 on"):
+    with pytest.raises(BadOption, match="parts must be an integer of at least 1"):
         explorer.fit(loss, START, [(X, Y)], parts=0)
     with pytest.raises(ShapeError, match="taken in 5 parts"):
         explorer.fit(loss, START, [(X, Y)], parts=5)

@@ -49,7 +49,7 @@ def test_a_mismatch_names_the_runtime_the_output_and_the_worst_element() -> None
         AnswerMismatch, match=r"other differ at the output 'y': 3 and 4 at \[1, 0\]"
     ):
         check_answers({"x": Y, "y": Y}, {"x": Y, "y": wrong}, "other")
-    with pytest.raises(AnswerMismatch, match="gives no output 'y'"):
+    with pytest.raises(AnswerMismatch, match="returns no output 'y'"):
         check_answers({"y": Y}, {}, "other")
     with pytest.raises(AnswerMismatch, match=r"float32\[2, 2\] and float32\[4\]"):
         check_answers({"y": Y}, {"y": Y.reshape(4)}, "other")

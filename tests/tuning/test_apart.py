@@ -22,7 +22,7 @@ from explorer.errors import PeerFault
 from explorer.frontends.model import Model
 from explorer.ir.shapes.dims import symbol
 from explorer.measure.turns import take_turns
-from explorer.tuning.peers.apart import PeerProcess
+from explorer.tuning.peers.peer_process import PeerProcess
 from explorer.tuning.peers.runtimes import Skipped, prepare
 from tests.tuning.models import mlp
 
@@ -33,7 +33,7 @@ import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 import numpy as np
-from explorer.tuning.peers.apart import PeerProcess
+from explorer.tuning.peers.peer_process import PeerProcess
 from tests.tuning.models import mlp
 peer = PeerProcess("onnxruntime", mlp(Path(sys.argv[1])), {"x": np.ones((3, 24), np.float32)}, 1)
 print(peer.process_id, flush=True)

@@ -58,7 +58,7 @@ def test_a_wrong_answer_is_told_with_its_place(c: Compilation, source: str) -> N
 
 def test_what_writes_over_its_inputs_is_told(c: Compilation, source: str) -> None:
     said = edited(c, source.replace(LOOP, f"    st_float32(x0, 0, 7.0)\n{LOOP}"))
-    assert said == "it writes over what it reads, x"
+    assert said == "it overwrites its input x"
 
 
 @pytest.mark.few(3)

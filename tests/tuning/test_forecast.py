@@ -32,7 +32,7 @@ def test_a_library_call_says_why_it_is_one(tmp_path: Path) -> None:
     assert found["Reshape"][0] == "library call"  # not even the rank of its result is known
     assert found["Relu"] == (
         "library call",
-        "the shape of what it reads is not known before the run",
+        "the shapes of its operands are unknown before the run",
     )
     assert found["Concat"] == ("library call", "this form of it has no kernel rule")
     x = np.ones((2, 2), np.float32)

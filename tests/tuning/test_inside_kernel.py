@@ -1,4 +1,4 @@
-"""Where the time of a kernel goes: a marked copy does what the kernel does, and its stamps tell."""
+"""Where the time of a kernel goes: an instrumented copy does what the kernel does, and its stamps tell."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 
 import explorer
 from explorer.codegen.build import KernelCode
-from explorer.codegen.cpu.object.object_code import compile_unkept
+from explorer.codegen.cpu.object.object_code import compile_uncached
 from explorer.errors import BadOption
 from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel
 from explorer.runtime.workers.arena import address_of
 from explorer.sandbox.helper import Ended
 from explorer.tuning.answers import agree
-from explorer.tuning.inside import traced as inside
+from explorer.tuning.inside import kernel_parts as inside
+from explorer.tuning.inside.kernel_parts import TracedKernel, kernel_parts
 from explorer.tuning.inside.parts import Part, Parts
-from explorer.tuning.inside.traced import Traced, kernel_parts
 from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from widgets.draw.see import sentence_text
 from widgets.timed import inside_kernel
@@ -39,21 +39,21 @@ def opened(code: KernelCode) -> Parts:
 
 
 def again(code: KernelCode, source: str) -> KernelCode:
-    made = compile_unkept(source, code.target)
+    made = compile_uncached(source, code.target)
     return KernelCode(source, made, code.tile_program, code.arguments, code.target)
 
 
 def test_parts_say_what_they_do_and_where(c: explorer.Compilation) -> None:
     code = c.codes[c.binding("linear").name]
     parts = opened(code)
-    told = [(p.what, p.edge) for p in parts.told()]
+    told = [(p.what, p.edge) for p in parts.describe_parts()]
     assert ("find the rows", False) in told and ("multiply", False) in told
     assert ("multiply", True) in told and ("write y", True) in told
     lines = code.source.split("\n")
-    for p in parts.told():
+    for p in parts.describe_parts():
         assert ("contract" in lines[p.line - 1]) == p.what.startswith("multiply"), p
     whole = Parts(code.source, frozenset({"y"}))
-    (one,) = whole.told()
+    (one,) = whole.describe_parts()
     assert one.what == "multiply and write y" and lines[one.line - 1].strip().startswith("for ")
 
 
@@ -88,7 +88,7 @@ def test_a_part_is_stamped_each_time_that_it_runs(c: explorer.Compilation) -> No
     )
     table[:] = 0
     copy.launch(1)
-    counts = dict(zip(parts.told(), table[4::2].tolist(), strict=True))
+    counts = dict(zip(parts.describe_parts(), table[4::2].tolist(), strict=True))
     by_what = {(p.what, p.edge): n for p, n in counts.items()}
     micro = binding.kernel_call.tiling.micro
     tiles, rest = divmod(61, micro.rows)  # of each of 3 tasks
@@ -105,7 +105,7 @@ def test_a_part_that_is_done_many_times_over_has_most_of_the_time(
 ) -> None:
     binding = c.binding("linear")
     code, kernel = c.codes[binding.name], binding.kernel_call.kernel
-    rows = next(p for p in opened(code).told() if p.what == "find the rows")
+    rows = next(p for p in opened(code).describe_parts() if p.what == "find the rows")
     lines = code.source.split("\n")
     deep = lines[rows.line - 1].index("for ")
     end = next(
@@ -113,8 +113,8 @@ def test_a_part_that_is_done_many_times_over_has_most_of_the_time(
     )
     loop = [" " * 4 + line for line in lines[rows.line - 1 : end]]
     more = [*lines[: rows.line - 1], " " * deep + "for _again in range(4000):", *loop, *lines[end:]]
-    before = inside._found(code, kernel, c.hint)
-    after = inside._found(again(code, "\n".join(more)), kernel, c.hint)
+    before = inside._measure_in_helper(code, kernel, c.hint)
+    after = inside._measure_in_helper(again(code, "\n".join(more)), kernel, c.hint)
 
     def share(found: dict[str, object]) -> float:
         us = np.array(found["us"]).sum(0)
@@ -127,7 +127,7 @@ def test_a_part_that_is_done_many_times_over_has_most_of_the_time(
 @pytest.mark.exhaustive
 def test_it_is_looked_into_beside_and_says_what_it_costs(c: explorer.Compilation) -> None:
     found = explorer.kernel_parts(c, "linear")
-    assert isinstance(found, Traced) and found.kernel == c.binding("linear").name
+    assert isinstance(found, TracedKernel) and found.kernel == c.binding("linear").name
     assert len(found.parts) >= 2 and found.of == c.codes[found.kernel].tasks(c.hint)
     assert sum(found.shares) == pytest.approx(1) and all(us >= 0 for row in found.us for us in row)
     assert {len(row) for row in found.us} == {1 + len(found.parts)}
@@ -144,7 +144,9 @@ def test_a_task_of_a_few_instructions_has_no_parts() -> None:
     found = explorer.kernel_parts(c, c.kernels[0].name)
     assert found.parts == () and found.shares == (1.0,)
     told = inside_kernel.caption(found, "first")
-    assert told.startswith("first: a task is a few instructions, without parts; of a marked copy")
+    assert told.startswith(
+        "first: a task is a few instructions, without parts; of an instrumented copy"
+    )
     assert len(inside_kernel.table(found, "first", ()).rows) == len(found.tasks)
     for size in ALL_SIZES:
         drawn = inside_kernel.figure(found, size, "first")
@@ -171,5 +173,5 @@ def test_what_has_no_code_or_does_not_end_is_told(
         raise Ended("took more than 60 s")
 
     monkeypatch.setattr(inside, "in_helper", slow)
-    with pytest.raises(BadOption, match="the marked copy of linear took more than 60 s"):
+    with pytest.raises(BadOption, match="the instrumented copy of linear took more than 60 s"):
         kernel_parts(c, "linear")

@@ -10,14 +10,14 @@ import pytest
 from explorer.frontends import zoo
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers.model_forms import LAYERED, forms, in_order, seed_of
+from explorer.tuning.peers.model_forms import LAYERED, fastest_first, forms, seed_of
 from explorer.tuning.peers.runtimes import prepare
 
 
 def test_the_fastest_of_the_forms_that_were_tried_is_first() -> None:
     slow = SimpleNamespace(name="slow", run=lambda: sleep(0.02))
     quick = SimpleNamespace(name="quick", run=tuple)
-    assert [f.name for f in in_order([slow, quick])] == ["quick", "slow"]
+    assert [f.name for f in fastest_first([slow, quick])] == ["quick", "slow"]
 
 
 def test_a_recurrent_model_of_the_zoo_has_a_form_with_an_operator_for_each_layer() -> None:

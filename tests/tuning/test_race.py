@@ -71,7 +71,9 @@ def raced(
     }
     monkeypatch.setattr("explorer.tuning.peers.runtimes.PEERS", named)
     ours: Any = Made(noisy.work(us))
-    monkeypatch.setattr("explorer.tuning.race.entered_apart", peers.entered)  # in simulated time
+    monkeypatch.setattr(
+        "explorer.tuning.race.prepare_peers_apart", peers.prepare_peers
+    )  # in simulated time
     names, watch = tuple(others), Counted(each=4)
     return race(ours, X, names, seconds=0.5, compilation=ours, clock=noisy.clock, watch=watch)
 
@@ -187,7 +189,7 @@ def test_all_runtimes_get_our_number_of_threads(monkeypatch: pytest.MonkeyPatch)
     noisy = NoisyMachine(0)
     work = noisy.work(2_000.0)
     monkeypatch.setattr("explorer.tuning.peers.runtimes.PEERS", {"torch": runtime(work)})
-    monkeypatch.setattr("explorer.tuning.race.entered_apart", peers.entered)
+    monkeypatch.setattr("explorer.tuning.race.prepare_peers_apart", peers.prepare_peers)
     made: Any = Made(work)
     for asked, given in ((None, 2), (1, 1), (3, 3)):
         found = race(made, X, ("torch",), asked, 0.0, made, noisy.clock)

@@ -21,7 +21,7 @@ from explorer.errors import BadOption, BoundError, Cancelled, NoSuchDevice
 from explorer.tuning.sweep import Sweep, sweep
 from explorer.tuning.sweep.points import Point, points
 from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, Row, here, row_of
-from explorer.tuning.sweep.run import _done
+from explorer.tuning.sweep.run import _run_jobs
 from explorer.tuning.sweep.store import Store
 from explorer.tuning.sweep.work import Job
 
@@ -55,7 +55,7 @@ def test_what_changes_the_least_of_a_compilation_varies_fastest() -> None:
 @pytest.mark.parametrize(
     ("vary", "problem", "named"),
     [
-        ({}, BadOption, "varies something"),
+        ({}, BadOption, "needs something to vary"),
         ({"roller.topk": [1]}, BadOption, "roller.top_k"),
         ({"roller.top_k": [0]}, BadOption, "top_k"),
         ({"roller.top_k": ["many"]}, BadOption, "^--vary roller.top_k takes"),
@@ -89,7 +89,7 @@ def test_rows_are_kept_as_they_come_and_nothing_is_done_twice(tmp_path: Path) ->
     assert len(told) == 2 and told[-1] == 4
     again = sweep(SKIP, SHEETS, store=store, executor=Nobody())
     assert again == found
-    with pytest.raises(Cancelled, match="goes on from its store"):
+    with pytest.raises(Cancelled, match="resumes from its store"):
         sweep(SKIP, {"target": ["h100"]}, store=store, executor=Nobody())
 
 
@@ -117,7 +117,7 @@ def test_a_worker_that_dies_costs_its_own_point_and_no_other(tmp_path: Path) -> 
     dies, wavefront, raises, op_by_op = found.rows
     assert wavefront.kind == op_by_op.kind == SIMULATED
     assert found.failures == (dies, raises)
-    assert "its worker died with it" in dies.reason
+    assert "its worker died" in dies.reason
     assert "not today" in raises.reason
 
 
@@ -181,7 +181,7 @@ def test_whoever_is_beside_a_job_that_dies_is_tried_alone_and_done(
     """Also where the pool breaks between two submissions."""
     jobs = [Job(str(n), "m", "d", Point("v100", (), (), (("a.b", str(n)),)), 0.0) for n in range(6)]
     pool = Breaking(deadly, refuses_at)
-    found = {job.key: row.kind for job, row in _done(pool, jobs, pool.width, lambda: False)}
+    found = {job.key: row.kind for job, row in _run_jobs(pool, jobs, pool.width, lambda: False)}
     assert found == {job.key: FAILED if job.key == deadly else SIMULATED for job in jobs}
     assert not deadly or pool.beside[-1] == (deadly,)
 
@@ -198,8 +198,12 @@ SCRIPT = """import explorer
     ("guard", "given", "said"),
     [
         ('if __name__ == "__main__":', "file", "['', '']"),
-        ("if explorer:", "file", "line 3 of mine.py begins a sweep where every process"),
-        ('if __name__ == "__main__":', "stdin", "<stdin> is no file: put it into one"),
+        (
+            "if explorer:",
+            "file",
+            "line 3 of mine.py starts a sweep, and `spawn` would run it again",
+        ),
+        ('if __name__ == "__main__":', "stdin", "<stdin> is no file: save the script to a file"),
     ],
 )
 def test_a_script_that_would_begin_itself_again_is_told_so(

@@ -16,7 +16,7 @@ from explorer.frontends.model import Model
 from explorer.ir.calls import OpCall
 from explorer.ir.program import Program
 from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.tuning.peers.torch.fusion import fused, settled
+from explorer.tuning.peers.torch.fusion import fuse, specialise
 from tests.tuning.models import written
 
 torch: Any = pytest.importorskip("torch")
@@ -115,7 +115,7 @@ def test_what_is_written_out_becomes_one_call(
     g = Graph()
     write(g)
     model = g.model(tmp_path, x=[2, ROWS, WIDTH])
-    found = fused(settled(model.program, {}))
+    found = fuse(specialise(model.program, {}))
     assert operators(found) == [call]
     agree(model, {}, found)
 
@@ -144,7 +144,7 @@ def test_attention_becomes_one_call_with_the_mask_that_it_needs(
     scores = scores if mask is None else g("Add", scores, mask)
     g("MatMul", g("Softmax", scores, axis=-1), "v")
     model = g.model(tmp_path, **{n: [2, 3, ROWS, WIDTH] for n in "qkv"})
-    found = fused(settled(model.program, {}))
+    found = fuse(specialise(model.program, {}))
     (call,) = [b.expr for b in found.main.body if b.expr.op == "torch.attention"]  # type: ignore[union-attr]
     assert operators(found).count("MatMul") == 0
     assert (call.args[3] is not None) == kept  # type: ignore[union-attr]
@@ -158,7 +158,7 @@ def test_what_something_else_reads_stays_apart(tmp_path: Path) -> None:
     product = g("MatMul", "x", weight(WIDTH, 5))
     g("Mul", g("Add", product, weight(5)), product)
     model = g.model(tmp_path, x=[ROWS, WIDTH])
-    found = fused(settled(model.program, {}))
+    found = fuse(specialise(model.program, {}))
     assert operators(found) == ["MatMul", "Add", "Mul"]
 
 
@@ -166,7 +166,7 @@ def test_what_something_else_reads_stays_apart(tmp_path: Path) -> None:
 def test_an_exported_transformer_has_its_attention_back(name: str) -> None:
     model = load(DATA / f"{name}.onnx")
     sizes = {k: v for k, v in (("batch", 2), ("seq", 17)) if k in model.program.env.hints}
-    found = fused(settled(model.program, sizes))
+    found = fuse(specialise(model.program, sizes))
     assert operators(found).count("torch.attention") == 2
     assert "Softmax" not in operators(found) and "Shape" not in operators(found)
     agree(model, sizes, found)

@@ -9,7 +9,7 @@ import pytest
 
 from explorer.compiler import compile as compile_model
 from explorer.errors import AnswerMismatch
-from explorer.tuning.what_if import compare
+from explorer.tuning.compare import compare
 from tests.tuning.models import mlp
 
 X = {"x": np.ones((2, 24), np.float32)}

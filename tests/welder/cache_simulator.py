@@ -101,7 +101,7 @@ class Walker(Interpreter):
     def put(self, f: Fetch, env: Env, value: Any) -> None:
         """As the interpreter does, with the store noted."""
         self.note(f.buffer, self.where(f, env)[1], True)
-        super().put(f, env, value)
+        super().store(f, env, value)
         self.feed()
 
     def statement(self, s: Statement, env: Env) -> None:

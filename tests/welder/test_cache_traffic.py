@@ -7,9 +7,9 @@ from math import prod
 import numpy as np
 import pytest
 
-from explorer.cost.bound import extents
+from explorer.cost.bind_kernel import extents
 from explorer.cost.footprint import footprint, padded_bytes
-from explorer.cost.traffic import kept_traffic, traffic
+from explorer.cost.traffic import cached_traffic, traffic
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
@@ -38,7 +38,7 @@ def modelled(kernel: Kernel, tiling: Tiling, capacity: int) -> int:
     tile = dict(tiling.tile)
     inner = footprint(kernel, tile, inner=True).bytes
     inner += padded_bytes(kernel, propagate(kernel, tile))
-    kept = kept_traffic(kernel, tile, capacity, line_bytes=LINE, beside=inner)
+    kept = cached_traffic(kernel, tile, capacity, line_bytes=LINE, beside=inner)
     return kept.traffic.total_bytes
 
 
@@ -76,15 +76,15 @@ def test_traffic_is_within_a_tenth_of_the_model(
 def test_each_unit_fetches_what_its_share_of_the_tasks_needs(capacity: int) -> None:
     """Two units with a cache each move what two kernels of half the rows do."""
     both, half = (groups.matmul_softmax(n, 64, 128) for n in (384, 192))
-    two = kept_traffic(both, {"i": 16}, capacity << 10, units=2, line_bytes=LINE)
-    one = kept_traffic(half, {"i": 16}, capacity << 10, line_bytes=LINE)
+    two = cached_traffic(both, {"i": 16}, capacity << 10, units=2, line_bytes=LINE)
+    one = cached_traffic(half, {"i": 16}, capacity << 10, line_bytes=LINE)
     assert two.traffic.total_bytes == 2 * one.traffic.total_bytes
 
 
 def test_a_tile_that_a_cache_cannot_hold_is_fetched_by_each_task() -> None:
     kernel = groups.matmul_softmax(384, 64, 128)
-    kept = kept_traffic(kernel, {"i": 16}, 16 << 10, line_bytes=LINE)
-    assert kept.held == 0
+    kept = cached_traffic(kernel, {"i": 16}, 16 << 10, line_bytes=LINE)
+    assert kept.resident_bytes == 0
     assert kept.traffic == traffic(kernel, {"i": 16}, line_bytes=LINE)
 
 
@@ -92,7 +92,7 @@ def test_a_tile_that_a_cache_cannot_hold_is_fetched_by_each_task() -> None:
 def test_a_larger_cache_moves_no_more(kernel: Kernel) -> None:
     tile = {a: max(1, n // 4) for a, n in extents(kernel).items()}
     moved = [
-        kept_traffic(kernel, tile, 1 << n, line_bytes=LINE).traffic.total_bytes
+        cached_traffic(kernel, tile, 1 << n, line_bytes=LINE).traffic.total_bytes
         for n in range(10, 24)
     ]
     assert moved == sorted(moved, reverse=True)

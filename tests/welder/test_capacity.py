@@ -9,18 +9,18 @@ import pytest
 from explorer.devices.catalogue import device
 from explorer.welder import tile_cost
 from explorer.welder.tiles.capacity import no_room
-from explorer.welder.tiles.sized import Sized
+from explorer.welder.tiles.sized_tile import SizedTile
 from explorer.welder.tiles.tile_costs import holder
 from tests.roller.test_policy import DEVICE
 from tests.welder import groups
 
 ROOM = holder(DEVICE).capacity or 0
-LARGE = Sized((("i", 1),), (), 0, 4 * ROOM, ROOM, False, True, 1, 1, 1, 1)
+LARGE = SizedTile((("i", 1),), (), 0, 4 * ROOM, ROOM, False, True, 1, 1, 1, 1)
 
 
 def test_a_tile_that_memory_does_not_hold_is_told_in_bytes() -> None:
     why = no_room((LARGE, replace(LARGE, held_bytes=2 * ROOM)), DEVICE)
-    assert why.condition == "capacity" and (why.found, why.limit) == (2 * ROOM, ROOM)
+    assert why.condition == "capacity" and (why.value, why.limit) == (2 * ROOM, ROOM)
     assert why.change == "0.5 of the rows would fit"
 
 

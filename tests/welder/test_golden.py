@@ -20,8 +20,8 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller import Price
 from explorer.welder import Options, Weld, curve, plan_group, tile_cost
 from explorer.welder.groups.groups import Facts
-from explorer.welder.policies.tuned import latency_us
-from explorer.welder.tiles.sized import sized
+from explorer.welder.policies.tune import latency_us
+from explorer.welder.tiles.sized_tile import size_tile
 from explorer.welder.tiles.tile_costs import holder
 from tests.passes.programs import legalized, weights
 from tests.roller.test_policy import DEVICE
@@ -117,7 +117,7 @@ def test_the_papers_group_takes_as_long_as_dram_lets_it() -> None:
     """264 MiB at 750 GB/s are 369.1 us; two blocks of 45 KB a unit make 38.4 waves of 160, so the
     39th leaves 96 places empty: 374.9 us, and a launch. The paper measured 290 us, B being in L2.
     """
-    cost = sized(FUSED, V100, holder(V100), {"i": 16, "l": COLUMNS})
+    cost = size_tile(FUSED, V100, holder(V100), {"i": 16, "l": COLUMNS})
     assert (cost.moved_bytes, cost.grid, cost.together, cost.waves) == (264 * MIB, 6144, 2, 39)
     facts = Facts(V100, ShapeEnv(), Price(V100), {}, {}, frozenset(), {})
     moving = 264 * MIB / 750e3 * (39 * 160) / 6144

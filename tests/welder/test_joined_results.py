@@ -39,7 +39,7 @@ def results(p: Program) -> list[int]:
 
 def agrees(model: Any, expected: Any, *inputs: np.ndarray) -> Program:
     """The joined program, which gives what is expected."""
-    before = explorer.compile(model).snapshot("weld").after
+    before = explorer.compile(model).snapshot("fuse (Welder)").after
     after = after_join(before)
     given = dict(zip((p.name for p in before.functions[0].params), inputs, strict=True))
     for got, want in zip(evaluate(after, given).values(), expected(*inputs), strict=True):
@@ -142,7 +142,7 @@ def test_what_reads_a_value_stays_before_what_is_written_over_it() -> None:
     def model(x: Any, v: Any) -> Any:
         return enp.tanh(x), (enp.tanh(x) * v).sum(), v + 1, enp.exp(x)
 
-    before = explorer.compile(explorer.trace(model)(GRID, GRID)).snapshot("weld").after
+    before = explorer.compile(explorer.trace(model)(GRID, GRID)).snapshot("fuse (Welder)").after
     f = before.functions[0]
     body = []
     for b in f.body:
@@ -201,7 +201,7 @@ def test_random_maps_and_sums_equal_numpy(data: st.DataObject) -> None:
 
     x, y = (np.random.default_rng(s).uniform(-1, 1, (n, n)).astype(np.float32) for s in (0, 1))
     traced = explorer.trace(lambda x, y: model(x, y))(grid, grid)
-    before = explorer.compile(traced).snapshot("weld").after
+    before = explorer.compile(traced).snapshot("fuse (Welder)").after
     after = after_join(before)
     right = model(x.astype(np.float64), y.astype(np.float64), np)
     for program in (before, after):

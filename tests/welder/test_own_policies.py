@@ -17,8 +17,8 @@ from explorer.errors import BadOption, BadPolicy
 from explorer.ir.program import Program
 from explorer.roller import Price
 from explorer.welder import POLICIES, Options, Weld
-from explorer.welder.groups.groups import Facts, Group, merged, taken
-from explorer.welder.named_policies import apart
+from explorer.welder.groups.groups import Facts, Group, absorb, merge_kernels
+from explorer.welder.named_policies import no_fusion
 from explorer.welder.policy import ByPairs
 from tests.passes.programs import legalized, weights
 from tests.roller.test_policy import DEVICE
@@ -53,8 +53,8 @@ def joined(kernels: Groups, facts: Facts, first: int, second: int) -> Group:
     """Two kernels as one group, made as they should be."""
     producer, reader = kernels[first], kernels[second]
     arg = next(v for v in reader.args if v.name == producer.name)
-    both = merged(reader, producer, arg, facts.env)
-    return taken(reader, producer, arg, both, facts.device)
+    both = merge_kernels(reader, producer, arg, facts.env)
+    return absorb(reader, producer, arg, both, facts.device)
 
 
 def swallowed(kernels: Groups, facts: Facts) -> Groups:
@@ -88,24 +88,24 @@ def raises(kernels: Groups, facts: Facts) -> Groups:
 
 
 BAD: dict[str, tuple[Callable[..., Any], str]] = {
-    "nothing": (lambda k, f: [], "no group that holds the kernel"),
-    "None": (lambda k, f: None, "gave None, and must give Groups"),
-    "a number": (lambda k, f: 3, "gave an int"),
-    "a word": (lambda k, f: "all of them", "gave a str"),
-    "a dict": (lambda k, f: {g.name: g for g in k}, "gave a dict"),
-    "names": (lambda k, f: [g.name for g in k], "gave a str among its groups"),
-    "one too few": (lambda k, f: k[:-1], "no group that holds the kernel 'n'"),
+    "nothing": (lambda k, f: [], "no group with the kernel"),
+    "None": (lambda k, f: None, "returned None, and must return Groups"),
+    "a number": (lambda k, f: 3, "returned an int"),
+    "a word": (lambda k, f: "all of them", "returned a str"),
+    "a dict": (lambda k, f: {g.name: g for g in k}, "returned a dict"),
+    "names": (lambda k, f: [g.name for g in k], "returned a str among its groups"),
+    "one too few": (lambda k, f: k[:-1], "no group with the kernel 'n'"),
     "one twice": (lambda k, f: [*k[:-1], k[0]], "two groups that both store"),
     "more than there are": (lambda k, f: [*k, k[0]], "more groups than there are kernels, 6"),
     "no end": (lambda k, f: repeat(k[0]), "more groups than there are kernels, 6"),
     "a kernel of its own": (
         lambda k, f: [renamed(k[0], members=("invented",)), *k[1:]],
-        "the kernel 'invented', which there is not",
+        "an unknown kernel 'invented'",
     ),
     "no members": (lambda k, f: [renamed(k[0], members=()), *k[1:]], "without kernels"),
     "members that are no names": (
         lambda k, f: [renamed(k[0], members=(1, 2)), *k[1:]],
-        "the kernel 1, which there is not",
+        "an unknown kernel 1",
     ),
     "a group under another's name": (
         lambda k, f: [renamed(k[0], name=k[1].name), k[1], *k[2:]],
@@ -121,7 +121,7 @@ BAD: dict[str, tuple[Callable[..., Any], str]] = {
         "no group that stores 'b', which n reads",
     ),
     "a kernel that does less than it says": (hides, "reads a, and its kernels read"),
-    "a kernel that leaves out the last": (does_less, "does nothing of"),
+    "a kernel that leaves out the last": (does_less, "whose kernel lacks"),
     "no kernel": (lambda k, f: [renamed(k[0], kernel=None), *k[1:]], "whose kernel is None"),
     "arguments that are no values": (
         lambda k, f: [renamed(k[0], args=("x", "v")), *k[1:]],
@@ -133,11 +133,14 @@ BAD: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "a tile that is none": (
         lambda k, f: [renamed(k[0], tile={"i": 4}), *k[1:]],
-        "a tile that is none: it is no Sized",
+        "an invalid tile: it is not a SizedTile",
     ),
     "an error": (raises, "failed: IndexError: out of ideas"),
     "too few parameters": (lambda k: k, "failed: TypeError"),
-    "a verdict that is none": (ByPairs(lambda merge, facts: True), "gave a bool, and must give"),  # type: ignore[arg-type, return-value]
+    "a verdict that is none": (
+        ByPairs(lambda merge, facts: True),
+        "returned a bool, and must return",
+    ),  # type: ignore[arg-type, return-value]
     "a verdict that raises": (ByPairs(lambda merge, facts: 1 / 0), "failed: ZeroDivisionError"),  # type: ignore[arg-type, return-value]
 }
 
@@ -172,7 +175,7 @@ def test_what_policies_with_a_name_give_keeps_every_rule(policy: str, program: P
 
 def test_every_kernel_apart_keeps_every_rule(program: Program) -> None:
     assert (
-        welded(program, apart).functions
+        welded(program, no_fusion).functions
         == Weld(DEVICE, Price(DEVICE), Options(enabled=False))(program).functions
     )
 

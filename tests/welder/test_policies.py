@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer.cost.bound import bind_kernel, sizes_of
+from explorer.cost.bind_kernel import bind_kernel, sizes_of
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.model import Device
 from explorer.errors import BadOption
@@ -227,10 +227,10 @@ def test_a_policy_that_is_not_there_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("policy", ["two_step", "shipped"])
 def test_equal_groups_are_searched_once(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from explorer.welder.policies import tuned
+    from explorer.welder.policies import tune
 
     weld(branches(), policy)
-    monkeypatch.setattr(tuned, "_searched", lambda *_: pytest.fail("searched again"))
+    monkeypatch.setattr(tune, "_run_search", lambda *_: pytest.fail("searched again"))
     renamed = branches()
     weld(replace(renamed, name="another"), policy)
 
@@ -243,7 +243,7 @@ def test_other_readers_are_named_with_the_change_that_would_help() -> None:
     graph = graph_of(weld(kernels_of(sketch.program((one, two))), "gain"))
     found = [s.why for g in graph.groups for s in g.steps if s.why is not None]
     whys = [w for w in found if w.condition == "readers"]
-    assert {(w.found, w.limit) for w in whys} == {(1, 0)}
+    assert {(w.value, w.limit) for w in whys} == {(1, 0)}
     assert {w.change for w in whys} == {f"join {n} too" for n in ("v1", "v2")}
 
 
@@ -263,7 +263,7 @@ def test_a_tile_that_has_no_room_says_how_much_would_fit() -> None:
     graph = graph_of(weld(kernels_of(sketch.program((soft,))), "two_step"))
     found = [s.why for g in graph.groups for s in g.steps if s.why is not None]
     (why,) = (w for w in found if w.condition == "capacity")
-    assert why.found > why.limit == DEVICE.level("L2").capacity_bytes
+    assert why.value > why.limit == DEVICE.level("L2").capacity_bytes
     assert why.change.endswith("of the rows would fit")
     assert why.words == f"{why.text}: {why.change}"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from explorer.cost.bound import extents
-from explorer.cost.touched import touched
+from explorer.cost.bind_kernel import extents
+from explorer.cost.touched_parts import touched
 from explorer.devices.catalogue import device
 from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Refusal
@@ -16,11 +16,11 @@ from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Program
 from explorer.roller import Price
 from explorer.welder import POLICIES
-from explorer.welder.policies.published_policy import shipped_tiles
+from explorer.welder.policies.artifact_policy import artifact_tiles
 from explorer.welder.tiles.layers import Layer, layers, task_tiles
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.operator_tiles import connect_levels
-from explorer.welder.tiles.sized import Sized
+from explorer.welder.tiles.sized_tile import SizedTile
 from tests.roller.test_policy import DEVICE
 from tests.strategies.layer_programs import Sketch
 from tests.welder import groups
@@ -51,8 +51,8 @@ def perceptron() -> Program:
     return kernels_of(sketch.program((e, f)))
 
 
-def shipped_of(kernel: Kernel, machine: Device) -> list[Sized]:
-    found = shipped_tiles(kernel, machine)
+def shipped_of(kernel: Kernel, machine: Device) -> list[SizedTile]:
+    found = artifact_tiles(kernel, machine)
     assert not isinstance(found, Refusal), found.words
     return list(found)
 
@@ -65,8 +65,8 @@ def test_property_6_no_tile_over_capacity_is_returned(kernel: Kernel, machine: D
         assert tile.room_bytes is not None and tile.held_bytes <= tile.room_bytes
 
 
-def shipped_tiles_or_none(kernel: Kernel, machine: Device) -> list[Sized]:
-    found = shipped_tiles(kernel, machine)
+def shipped_tiles_or_none(kernel: Kernel, machine: Device) -> list[SizedTile]:
+    found = artifact_tiles(kernel, machine)
     return [] if isinstance(found, Refusal) else list(found)
 
 

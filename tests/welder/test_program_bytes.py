@@ -60,7 +60,7 @@ def test_what_fits_into_the_last_cache_is_moved_once(name: str) -> None:
 def test_bytes_before_fusion_count_every_reader_of_a_value() -> None:
     """GELU reads its bias twice: two kernels read what a third one stores once."""
     c = explorer.compile("tests/data/tiny_bert.onnx", until="welded")
-    step = c.snapshot("weld")
+    step = c.snapshot("fuse (Welder)")
     calls = {b.name: b for b in step.before.kernel_calls}
     env, graph = c.program.env, step.after.decisions.tile_graph
     for group in graph.groups:

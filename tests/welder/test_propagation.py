@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.cost.touched import touched
+from explorer.cost.touched_parts import touched
 from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.patterns.regions import propagate

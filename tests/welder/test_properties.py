@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer.cost.bound import extents
+from explorer.cost.bind_kernel import extents
 from explorer.cost.footprint import GPU_ALIGN_BYTES, footprint
-from explorer.cost.touched import grid_of, touched
+from explorer.cost.touched_parts import grid_of, touched
 from explorer.cost.traffic import traffic
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.model import Device
@@ -25,7 +25,7 @@ from explorer.ir.types import ITEM_BYTES
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.welder import curve, plan_group, tile_cost
 from explorer.welder.tiles.levels import resident
-from explorer.welder.tiles.sized import sized
+from explorer.welder.tiles.sized_tile import size_tile
 from explorer.welder.tiles.tile_costs import holder, steps_of
 from explorer.welder.tiles.tile_graph import sub_kernel
 from tests.examples import examples
@@ -252,7 +252,7 @@ def test_a_plan_and_the_cost_of_its_tile_agree(kernel: Kernel, name: str) -> Non
     shared = plan.at("shared")
     assert (cost.traffic, cost.footprint) == (shared.traffic, shared.footprint)
     assert (cost.grid, cost.waves, cost.valid) == (plan.grid, plan.waves, True)
-    found = sized(kernel, machine, holder(machine), tile, steps_of(kernel, machine, tile))
+    found = size_tile(kernel, machine, holder(machine), tile, steps_of(kernel, machine, tile))
     assert (found.held_bytes, found.waves, found.fits) == (cost.footprint, cost.waves, True)
 
 

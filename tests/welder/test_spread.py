@@ -16,7 +16,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
-from explorer.welder.groups import duplicated_columns
+from explorer.welder.groups import recompute_columns
 from explorer.welder.what_if import WhatIf
 from tests.roller.test_policy import DEVICE
 
@@ -124,7 +124,7 @@ def test_cells_that_differ_by_the_row_they_read_are_weighed_once(
     steps, width, weighed = 7, 32, []
     rng = np.random.default_rng(0)
     weights = (rng.standard_normal((width, 4 * width)) / 8).astype(np.float32)
-    cell, tried = lstm(weights), duplicated_columns._tried
+    cell, tried = lstm(weights), recompute_columns._try_fusing
 
     def run(x: Any, h: Any, c: Any) -> Any:
         for t in range(steps):
@@ -135,7 +135,7 @@ def test_cells_that_differ_by_the_row_they_read_are_weighed_once(
         weighed.append(args)
         return tried(*args)
 
-    monkeypatch.setattr(duplicated_columns, "_tried", counted)
+    monkeypatch.setattr(recompute_columns, "_try_fusing", counted)
     shapes = [(steps, 1, 4 * width), (1, width), (1, width)]
     arrays = [rng.standard_normal(s).astype(np.float32) for s in shapes]
     c = explorer.compile(explorer.trace(run)(*(explorer.tensor("float32", *s) for s in shapes)))

@@ -19,7 +19,7 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.stage import Stage
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.options import Options
-from explorer.tuning.what_if import compare
+from explorer.tuning.compare import compare
 from explorer.welder import Options as WelderOptions
 from explorer.welder.groups.regroup import Kernels, tensor_of
 from explorer.welder.tiles.level_tiles import reuse_bytes
@@ -56,7 +56,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compilation:
 
 @pytest.fixture(scope="module")
 def values(compiled: Compilation) -> tuple[str, ...]:
-    before = compiled.snapshot("weld").before
+    before = compiled.snapshot("fuse (Welder)").before
     return tuple(b.var.name for b in before.kernel_calls)[:-1]
 
 
@@ -78,7 +78,7 @@ def test_every_move_is_predicted_or_refused_in_words(
         assert (move.after is None) == (move.refused is not None)
         assert move.before.predicted_us > 0 and move.before.levels[-1].level == "DRAM"
         if move.refused is not None:
-            assert len(move.refused.text) > 15 and move.refused.found != move.refused.limit
+            assert len(move.refused.text) > 15 and move.refused.value != move.refused.limit
         if move.after is not None:
             assert move.after.predicted_us > 0 and move.after.dram_bytes > 0
             assert LEVELS.index(move.reached) <= LEVELS.index(move.level) or move.reached != "DRAM"
@@ -107,7 +107,7 @@ def test_a_value_at_a_level_is_compiled_with_a_tile_that_has_room_there(
     changed = move.compile()
     group = group_of(changed, "scores")
     assert group is not None
-    kernels = Kernels.around(changed.snapshot("weld").before, "scores", changed.device)
+    kernels = Kernels.around(changed.snapshot("fuse (Welder)").before, "scores", changed.device)
     assert kernels is not None
     (kernel,) = (g.kernel for g in kernels.grouped(group.members, inside_of(group)))
     (call,) = (b.expr for b in changed.program.kernel_calls if b.var.name == group.name)
@@ -204,7 +204,7 @@ def test_a_row_that_a_memory_does_not_hold_is_refused_with_one_that_does(tmp_pat
     what_if = WhatIf(compile_model(model, until=Stage.ROLLED))
     why = what_if.connect("scores", "L1").refused
     assert why is not None and why.condition == "capacity"
-    assert why.found == 2 * l1 and why.limit == l1 and why.found <= l2
+    assert why.value == 2 * l1 and why.limit == l1 and why.value <= l2
     assert why.change == "connect it at L2"
     assert what_if.connect("scores", "L2").refused is None
     joined = what_if.join("scores")

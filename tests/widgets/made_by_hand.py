@@ -29,8 +29,8 @@ from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.measure.compare import Comparison, Measurement
-from explorer.runtime.control.costs import Supposed
-from explorer.runtime.control.way_times import Crossing
+from explorer.runtime.control.costs import AssumedCosts
+from explorer.runtime.control.schedule_times import Crossing
 
 BATCH = symbol("batch")
 SOURCES = (
@@ -273,7 +273,7 @@ class Snapshot:
     before: Program
     after: Program
     seconds: float
-    kept: bool = False
+    cached: bool = False
     checked: None | bool | str = True
 
     @property
@@ -374,7 +374,7 @@ class HandMade:
         chain += [replace(ROLLED, stage=s) for s in (Stage.RAMMED, Stage.PLANNED, Stage.EMITTED)]
         before = [IMPORTED, *chain[:-1]]
         return tuple(
-            Snapshot(a.stage.name.lower(), a.stage, b, a, 0.01 * (i + 1), kept=i < 5)
+            Snapshot(a.stage.name.lower(), a.stage, b, a, 0.01 * (i + 1), cached=i < 5)
             for i, (b, a) in enumerate(zip(before, chain))
         )
 
@@ -425,7 +425,7 @@ class HandMade:
     def time(self, inputs: Mapping[str, np.ndarray], seconds: float = 1.0) -> Times:
         return Times(70.0 * 2 / self.options.rammer.threads, 68.0, 72.0, 60)
 
-    def crossings(self, sizes: Mapping[str, int], supposed: Supposed) -> tuple[Crossing, ...]:
+    def crossings(self, sizes: Mapping[str, int], supposed: AssumedCosts) -> tuple[Crossing, ...]:
         """It has no loop."""
         return ()
 

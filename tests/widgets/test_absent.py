@@ -81,7 +81,7 @@ def shows_nothing(s: Session, picture: Picture) -> bool:
         rows, _, table = picture.draw(s, "")
     except IronworksError:
         return True
-    return rows == () or not table.rows or (isinstance(rows, BankRows) and bool(rows.said))
+    return rows == () or not table.rows or (isinstance(rows, BankRows) and bool(rows.reason))
 
 
 def test_a_picture_is_absent_if_it_would_show_nothing(session: Session) -> None:
@@ -124,5 +124,5 @@ def test_the_page_is_told_when_a_setting_changes_what_is_absent() -> None:
     house = House(Session(hand.HandMade(), compare=hand.compare))
     assert house.absent == house.session.parts()["absent"]
     house.session.run_once()
-    house._tell()
+    house._send_changes()
     assert "errors" not in house.absent

@@ -11,7 +11,7 @@ from explorer.errors import SnapshotError
 from explorer.measure.machine import machine
 from tests.widgets import made_by_hand as hand
 from widgets.session import state
-from widgets.session.kept import keeping
+from widgets.session.saved import saved_state
 from widgets.session.session import Session
 
 THERE = "Another CPU, 64 cores, L1 32 KiB"
@@ -22,7 +22,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> str:
     """The link of a session that was measured on another machine."""
     there = Session(hand.HandMade(), compare=hand.compare)
     there.measure()
-    monkeypatch.setattr(keeping, "machine", lambda: replace(machine(), cpu="Another CPU", cores=64))
+    monkeypatch.setattr(
+        saved_state, "machine", lambda: replace(machine(), cpu="Another CPU", cores=64)
+    )
     text: str = there.link()["text"]
     monkeypatch.undo()
     return text
@@ -69,5 +71,5 @@ def test_it_is_of_one_setting_and_goes_on_until_something_is_measured_here(sent:
     ],
 )
 def test_what_is_no_time_is_refused(time: object) -> None:
-    with pytest.raises(SnapshotError, match="time is no time of a machine"):
-        state.checked({"time": time})
+    with pytest.raises(SnapshotError, match="time must be a machine"):
+        state.checked_state({"time": time})

@@ -36,7 +36,10 @@ def called(callee: Function, *args: Tensor) -> BoundaryRow:
 
 def test_bare_symbols_are_bound_and_the_result_is_in_the_callers_words() -> None:
     row = called(function("turn", (f32(n, m),), f32(m + 1, n)), f32(10, m))
-    assert [(r.wanted, r.found, r.binds) for r in row.rows] == [("n", "10", "n"), ("m", "m", "m")]
+    assert [(r.declared, r.actual, r.binds) for r in row.rows] == [
+        ("n", "10", "n"),
+        ("m", "m", "m"),
+    ]
     assert (row.result, row.level, row.kind, row.callee) == (
         "f32[m + 1, 10]",
         "proved",
@@ -82,7 +85,7 @@ def test_both_arms_of_a_branch_and_the_body_of_a_loop_have_a_table() -> None:
 def test_a_kernels_buffers_are_in_the_callers_symbols() -> None:
     rows = {r.name: r for r in call_boundary.data(hand.HandMade())}
     assert rows["fc_out"].result == "f32[batch, 10]" and rows["fc_out"].kind == "kernel"
-    dims = [(r.param, r.wanted) for r in rows["fc_out"].rows]
+    dims = [(r.param, r.declared) for r in rows["fc_out"].rows]
     assert dims == [("x", "batch"), ("x", "576"), ("w", "10"), ("w", "576")]
     assert {r.level for r in rows.values()} == {"proved"}
 
@@ -91,7 +94,8 @@ def test_a_kernels_buffers_are_in_the_callers_symbols() -> None:
 def test_many_calls_are_counted_and_none_says_so(size: tuple[int, int]) -> None:
     row = called(function("f", tuple(f32(n, m + 1) for _ in range(9)), f32(n)), *[f32(n, m)] * 9)
     rows = tuple(
-        replace(row, name=f"call_{i}", called=f"call_{i}", ops=(f"op_{i}",)) for i in range(30)
+        replace(row, name=f"call_{i}", display_name=f"call_{i}", ops=(f"op_{i}",))
+        for i in range(30)
     )
     figure = call_boundary_picture.figure(rows, size, ("n", "m"), "op_20")
     assert problems(figure) == [] and "call_20" in figure.body
@@ -104,15 +108,15 @@ def test_many_calls_are_counted_and_none_says_so(size: tuple[int, int]) -> None:
 def test_a_kernel_gets_the_array_of_its_result_and_a_function_returns_it() -> None:
     kernels = {r.name: r for r in call_boundary.data(hand.HandMade())}
     found = kernels["fc_out"]
-    assert [(p.param, p.argument, p.found) for p in found.passed] == [
+    assert [(p.param, p.argument, p.actual) for p in found.passed] == [
         ("x", "flat", "f32[batch, 576]"),
         ("w", "fc_w", "f32[10, 576]"),
     ]
-    assert [(p.param, p.wanted) for p in found.results] == [("y", "f32[batch, 10]")]
+    assert [(p.param, p.declared) for p in found.results] == [("y", "f32[batch, 10]")]
     assert 'data-k="destination"' in call_boundary_picture.figure((found,), SIZES[0]).body
     row = called(function("turn", (f32(n, m),), f32(m + 1, n)), f32(10, m))
     (back,) = row.results
-    assert (back.param, back.wanted, back.found) == ("out", "f32[m + 1, n]", "f32[m + 1, 10]")
+    assert (back.param, back.declared, back.actual) == ("out", "f32[m + 1, n]", "f32[m + 1, 10]")
     assert row.passed[0].binds == ("n = 10", "m = m")
     body = call_boundary_picture.figure((row,), SIZES[0]).body
     assert 'data-k="back"' in body and 'data-k="destination"' not in body.split("boundary")[0]

@@ -124,7 +124,7 @@ def test_a_house_is_served_on_this_machine_with_idle_limits_and_no_code(
     assert command[:4] == jupyter.command("voila")
     manager = "--MappingKernelManager"
     assert {"--port=9000", "--strip_sources=True", f"{manager}.cull_idle_timeout=300"} <= {*command}
-    asked = json.loads(variables[serving.ASKED])
+    asked = json.loads(variables[serving.REQUEST])
     assert asked["arguments"][0] == "zoo:tiny_skip" and asked["folder"] == os.getcwd()
     serving.serve(["zoo:tiny_skip", "--", "--port=9001", f"{manager}.cull_interval=1"])
     command, _ = voila.pop()
@@ -159,14 +159,14 @@ def test_without_voila_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_kernel_shows_what_it_was_begun_for(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"arguments": ["zoo:tiny_skip", "--target", "v100"], "folder": os.getcwd()}
-    monkeypatch.setenv(serving.ASKED, json.dumps(told))
+    monkeypatch.setenv(serving.REQUEST, json.dumps(told))
     house = serving.house()
     assert house.session.now.compiled.device.name == "v100"
 
 
 def test_a_served_page_runs_no_code_of_its_visitors(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"arguments": ["zoo:tiny_skip"], "folder": os.getcwd()}
-    monkeypatch.setenv(serving.ASKED, json.dumps(told))
+    monkeypatch.setenv(serving.REQUEST, json.dumps(told))
     session = serving.house().session
     call = next(n for n, c in enumerate(session.house.calls))
     source = session.answer("edit", {"call": call})["source"]

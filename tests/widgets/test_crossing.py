@@ -15,12 +15,12 @@ import explorer
 import widgets
 from explorer import np as xp
 from explorer.errors import BadOption
-from explorer.runtime.control.way_times import Timed
+from explorer.runtime.control.schedule_times import TimedSchedule
 from tests.widgets.drawn_geometry import SIZES, problems
 from widgets.draw.table import count_text
 from widgets.grinder import crossing, crossing_picture
 from widgets.rooms import gallery
-from widgets.session.asked.clocks import time_shown
+from widgets.session.handlers.clocks import time_shown
 from widgets.session.session import Session
 
 tensor = explorer.tensor
@@ -49,13 +49,13 @@ def test_the_rows_are_what_the_costs_say(session: Session) -> None:
     found = drawn(session)
     x = session.now.compiled.crossing(sizes={"n": 30})
     assert found.counts[0] == 0 and found.counts[-1] == 10**6 and found.counts[found.first] == 30
-    for way in found.ways:
-        assert way.times_us == tuple(x.way(way.label).at(n).us for n in found.counts)
+    for way in found.schedules:
+        assert way.times_us == tuple(x.find(way.label).at(n).us for n in found.counts)
         assert way.label == "on the host" or way.from_trips in found.counts
     for i, n in enumerate(found.counts):
-        assert found.ways[found.least[i]].label == x.least(n).label
-    assert [w.label for w in found.ways if w.chosen] == [
-        w.label for w in x.open if w.way == x.chosen
+        assert found.schedules[found.least[i]].label == x.least(n).label
+    assert [w.label for w in found.schedules if w.chosen] == [
+        w.label for w in x.open if w.schedule == x.chosen
     ]
 
 
@@ -75,9 +75,11 @@ def test_the_picture_is_drawn_for_the_pixels_of_its_page(
     session: Session, size: tuple[int, int]
 ) -> None:
     given = drawn(session)
-    longest = replace(given.ways[0], label="unrolled by 16, all of the units", chosen=True)
-    timed = tuple(Timed(w.label, 30, w.times_us[given.first], 1.0, 99.0, 60) for w in given.ways)
-    others = replace(given, ways=(longest, *given.ways[1:])), replace(given, timed=timed)
+    longest = replace(given.schedules[0], label="unrolled by 16, all of the units", chosen=True)
+    timed = tuple(
+        TimedSchedule(w.label, 30, w.times_us[given.first], 1.0, 99.0, 60) for w in given.schedules
+    )
+    others = replace(given, schedules=(longest, *given.schedules[1:])), replace(given, timed=timed)
     for rows in (given, *others):
         figure = crossing_picture.figure(rows, size)
         assert (figure.width, figure.height) == size and problems(figure) == []
@@ -86,9 +88,9 @@ def test_the_picture_is_drawn_for_the_pixels_of_its_page(
 def test_each_schedule_is_a_line_of_ratios_with_one_marked(session: Session) -> None:
     found = drawn(session)
     body = crossing_picture.figure(found).body
-    host = next(w for w in found.ways if w.label == crossing.HOST)
+    host = next(w for w in found.schedules if w.label == crossing.HOST)
     heights = []
-    for n, way in enumerate(found.ways):
+    for n, way in enumerate(found.schedules):
         line = re.search(rf'data-k="way:{n}"><path d="M([^"]+)"', body)
         assert line is not None
         points = [tuple(map(float, p.split())) for p in line[1].split("L")]
@@ -106,11 +108,13 @@ def test_each_schedule_is_a_line_of_ratios_with_one_marked(session: Session) -> 
 def test_the_chart_s_lines_are_the_rows_and_their_share_of_the_fastest(session: Session) -> None:
     found = drawn(session)
     chart = gallery.chart(crossing_picture.PICTURE, session, "", "light")
-    known = [(i, k) for i, k in enumerate(found.least) if found.ways[k].times_us[i]]
-    for way in found.ways:
+    known = [(i, k) for i, k in enumerate(found.least) if found.schedules[k].times_us[i]]
+    for way in found.schedules:
         above, below = [t for t in chart.data if t.legendgroup == way.label]
         assert list(above.y) == [us for us in way.times_us if us > 0] and below.yaxis == "y2"
-        shares = [way.times_us[i] / found.ways[k].times_us[i] for i, k in known if way.times_us[i]]
+        shares = [
+            way.times_us[i] / found.schedules[k].times_us[i] for i, k in known if way.times_us[i]
+        ]
         assert below.y == pytest.approx(shares) and min(below.y) >= 1
     for axis in (chart.layout.xaxis, chart.layout.yaxis, chart.layout.yaxis2):
         assert "(" in axis.title.text and axis.type == "log"
@@ -163,7 +167,7 @@ def test_a_timing_goes_on_beside_and_its_points_are_drawn(session: Session) -> N
 def test_a_model_without_a_loop_says_so() -> None:
     c = explorer.compile(explorer.trace(lambda x: xp.tanh(x))(x=tensor("float32", 4)))
     session = Session(c)
-    time_shown(session, gallery.named("crossing"), "")
+    time_shown(session, gallery.find_picture("crossing"), "")
     assert "No loop" in crossing_picture.PICTURE.draw(session, "")[1].title
     assert widgets.data(c, "crossing") == ()
 

@@ -12,7 +12,7 @@ import pytest
 
 import explorer
 import widgets
-from explorer.passes.pipeline.progress import told
+from explorer.passes.pipeline.progress import report_progress
 from widgets.rooms import gallery, own_picture
 from widgets.session.session import Session
 from widgets.timed import sizes
@@ -104,4 +104,4 @@ def test_sizes_say_how_many_were_predicted_and_end_between_two(
 
 
 def test_nobody_is_told_outside_of_a_job() -> None:
-    told("predict sizes", 1, 2)
+    report_progress("predict sizes", 1, 2)

@@ -6,7 +6,7 @@ import pytest
 
 import explorer
 from tests.widgets.drawn_geometry import crossed, outside, overlapping, problems, small
-from widgets.draw.svg import Svg, label, path, rect, stepped
+from widgets.draw.svg import Svg, label, path, rect, step_group
 from widgets.rooms import gallery
 from widgets.session.session import Session
 
@@ -30,7 +30,7 @@ def test_words_that_leave_the_drawing_are_found() -> None:
 def test_words_on_each_other_are_found() -> None:
     assert overlapping(drawing(label(8, 20, "one") + label(20, 24, "two"))) == ["'one' on 'two'"]
     hidden = '<g visibility="hidden">' + label(8, 20, "later") + "</g>"
-    assert overlapping(drawing(label(8, 20, "one") + stepped(hidden, 1))) == []
+    assert overlapping(drawing(label(8, 20, "one") + step_group(hidden, 1))) == []
 
 
 def test_a_line_through_words_is_found_unless_a_box_lies_between() -> None:
@@ -62,6 +62,6 @@ def test_no_word_is_crossed_by_a_line_or_lies_on_another(
     sessions: tuple[Session, ...], name: str
 ) -> None:
     for session in sessions:
-        _, figure, _ = gallery.named(name).draw(session, "")
+        _, figure, _ = gallery.find_picture(name).draw(session, "")
         if figure is not None:
             assert not crossed(figure) and not overlapping(figure)

@@ -65,9 +65,11 @@ def test_a_link_with_another_edit_loses_none(session: Session) -> None:
     session.answer("keep_edit", {"call": CALL, "source": "x = 1\n"})
     kept = session.state()
     ((name, base, _),) = kept.edits
-    session.answer("restore", {"text": state.written(replace(kept, edits=()))})
+    session.answer("restore", {"text": state.serialise_state(replace(kept, edits=()))})
     assert source_of(session) == "x = 1\n"
-    session.answer("restore", {"text": state.written(replace(kept, edits=((name, base, "y"),)))})
+    session.answer(
+        "restore", {"text": state.serialise_state(replace(kept, edits=((name, base, "y"),)))}
+    )
     assert source_of(session) == "y"
     assert session.answer("drop_edit", {"call": CALL, "again": True})["source"] == "x = 1\n"
 
@@ -105,7 +107,7 @@ def test_a_knob_that_is_turned_later_is_a_conflict_and_nothing_is_lost(session: 
     ((name, _, _),) = session.state().edits
     kept = replace(session.state(), edits=((name, "of another machine", mine),))
     fresh = Session(explorer.compile(MODEL))
-    fresh.answer("restore", {"text": state.written(kept)})
+    fresh.answer("restore", {"text": state.serialise_state(kept)})
     told = fresh.answer("edit", {"call": CALL})
     assert told["source"] == mine and told["conflict"] == edits.NOT_IN_USE
     with pytest.raises(BadOption, match="is not in use here"):

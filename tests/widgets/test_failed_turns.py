@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import explorer
-from explorer.compiler import halted
+from explorer.compiler import compile_until_error
 from explorer.errors import BadOption, BadPass
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
@@ -16,7 +16,7 @@ from explorer.passes.pipeline import registry
 from widgets.session.session import Session
 
 MODEL = "zoo:tiny_bert"
-SWITCH = "step fold copies into kernels"
+SWITCH = "step fold layout copies"
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +77,8 @@ def test_the_program_before_the_step_that_failed_is_looked_at_and_left_again(
     last = len(shown.snapshots) - 1
     assert session.answer("program", {"step": last})["lines"]
     board = {s["name"]: s for s in session.answer("board", {})["steps"]}
-    assert not board["fold copies into kernels"]["on"]
-    for name in ("few", "weld"):  # compiling did not come to them: they are not off
+    assert not board["fold layout copies"]["on"]
+    for name in ("few", "fuse (Welder)"):  # compiling did not come to them: they are not off
         assert board[name]["on"] and board[name]["in_a"] and not board[name]["ran"]
     with pytest.raises(BadOption, match="compared with what failed"):
         session.answer("pin", {})
@@ -122,19 +122,23 @@ def test_what_ends_in_no_error_and_what_is_refused_have_nothing_to_look_at(
     session: Session,
 ) -> None:
     before = session.now
-    with pytest.raises(BadOption, match="ends in no error"):
+    with pytest.raises(BadOption, match="there is no error to show"):
         session.answer("as_far", {"knob": "step remove dead code", "index": 0})
-    with pytest.raises(BadOption, match="'roll' cannot be left out"):
-        session.answer("as_far", {"knob": "step roll", "index": 0})
+    with pytest.raises(BadOption, match="cannot be left out"):
+        session.answer("as_far", {"knob": "step tile (Roller)", "index": 0})
     assert session.now is before
 
 
 def test_a_model_is_compiled_as_far_as_the_step_that_raises() -> None:
-    assert halted(MODEL) is None
-    found = halted(MODEL, options=Options(passes=(("roll", picky(0)),)))
+    assert compile_until_error(MODEL) is None
+    found = compile_until_error(MODEL, options=Options(passes=(("tile (Roller)", picky(0)),)))
     assert found is not None
     c, ended = found
-    assert c.snapshots[-1].name == "roll" and (ended.step, ended.stage) == ("few", Stage.ROLLED)
+    assert c.snapshots[-1].name == "tile (Roller)"
+    assert (ended.step, ended.stage) == (
+        "few",
+        Stage.ROLLED,
+    )
     assert isinstance(ended.problem, BadPass)
     again = c.with_options(until="planned", passes=())
     assert again.program.stage is Stage.PLANNED

@@ -32,7 +32,7 @@ from widgets.rammer import rtasks_picture
 from widgets.roller import staircase
 from widgets.roller.roofline import Roof
 from widgets.rooms import gallery
-from widgets.session.asked.clocks import time_shown
+from widgets.session.handlers.clocks import time_shown
 from widgets.session.session import Session
 from widgets.timed import kernel_table
 from widgets.timed import search as tile_search
@@ -123,9 +123,9 @@ def test_a_policy_s_parts_add_up_to_its_wall(c: Any) -> None:
     assert [list(t.y) for t in figure.data] == [[s.policy for s in rows.sides]] * len(figure.data)
     *parts, ends = figure.data
     for n, s in enumerate(rows.sides):
-        assert sum(t.x[n] for t in parts) == pytest.approx(s.account.total_us)
-        assert parts[0].x[n] == pytest.approx(s.account.busy * s.account.total_us)
-        assert ends.x[n] == s.account.total_us
+        assert sum(t.x[n] for t in parts) == pytest.approx(s.statistics.total_us)
+        assert parts[0].x[n] == pytest.approx(s.statistics.busy * s.statistics.total_us)
+        assert ends.x[n] == s.statistics.total_us
         assert ("chosen" in ends.text[n]) == (s is rows.chosen)
         assert all(t.meta["take"][n] == {"more": {"policy": s.policy}} for t in parts)
     assert rows.kind in figure.layout.xaxis.title.text
@@ -186,7 +186,7 @@ def test_waves_in_use_and_idle_are_all_time(c: Any) -> None:
 
 def test_rtasks_are_their_count_times_the_time_of_one(c: Any) -> None:
     found, figure = rows_of(c, "rtasks"), figure_of(c, "rtasks")
-    known = {row.label: row for row in rtasks_picture.taken(found)}
+    known = {row.label: row for row in rtasks_picture.selected_kernels(found)}
     drawn = {y.split("  ")[1]: x for t in figure.data for x, y in zip(t.x, t.y)}
     assert drawn == {name: row.us for name, row in known.items()} and drawn
     assert all(ops for t in figure.data for ops in t.meta["ops"])
@@ -197,8 +197,8 @@ def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_belo
     with pytest.raises(BadOption, match="nothing has run here yet"):
         widgets.figure(explorer.compile(model, until="planned"), "errors")
     session = Session(c)
-    time_shown(session, gallery.named("errors"), "")
-    rows, _, table = gallery.named("errors").draw(session, "")
+    time_shown(session, gallery.find_picture("errors"), "")
+    rows, _, table = gallery.find_picture("errors").draw(session, "")
     walls = session.walls
     assert walls.planned is not None and walls.measured is not None
     assert {r.call for r in rows.calls} == {call.name for call in walls.measured.calls}
@@ -206,7 +206,7 @@ def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_belo
         for wall, us in ((walls.planned, r.planned_us), (walls.measured, r.us)):
             mine = [n for n in range(wall.bricks) if wall.calls[wall.call[n]].name == r.call]
             assert us == pytest.approx(sum(wall.end[n] - wall.start[n] for n in mine) / len(mine))
-    figure = gallery.chart(gallery.named("errors"), session, "", "either")
+    figure = gallery.chart(gallery.find_picture("errors"), session, "", "either")
     families = {r.family for r in rows.calls}
     above = [t for t in figure.data if t.name in families and t.yaxis == "y"]
     below = [t for t in figure.data if t.name in families and t.yaxis == "y2"]
@@ -223,7 +223,7 @@ def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_belo
 def test_each_kernel_stands_beside_its_floor_its_plan_and_its_clock() -> None:
     session = Session(explorer.compile(model, until="emitted"))
     picture, wall, device = (
-        gallery.named("kernels"),
+        gallery.find_picture("kernels"),
         session.walls.planned,
         session.now.compiled.device,
     )
@@ -300,11 +300,11 @@ def test_measuring_for_a_picture_goes_on_beside_and_keeps_what_it_found() -> Non
     job = session.answer("begin_clock", {"room": "kernels"})["job"]
     assert session.bench.jobs.wait(job)["error"] is None
     assert session.answer("clock", {"room": "kernels"})["said"] == "3 kernels measured"
-    before = gallery.named("kernels").draw(session, "")[0]
+    before = gallery.find_picture("kernels").draw(session, "")[0]
     job = session.answer("begin_clock", {"room": "kernels"})["job"]
     session.answer("cancel", {"job": job})
     assert session.bench.jobs.wait(job)["error"] is None
-    assert gallery.named("kernels").draw(session, "")[0].measured and before.measured
+    assert gallery.find_picture("kernels").draw(session, "")[0].measured and before.measured
     with pytest.raises(BadOption, match="measures nothing"):
         session.answer("begin_clock", {"room": "policies"})
     sheet = Session(explorer.compile(model, target="v100", until="planned"))
@@ -320,7 +320,7 @@ def test_a_search_has_its_trials_in_order_and_the_best_so_far(
     monkeypatch.setattr(tile_search, "FIRST", 3)
     monkeypatch.setattr(tile_search, "MORE", 4)
     session = Session(explorer.compile(model, until="emitted"))
-    picture = gallery.named("search")
+    picture = gallery.find_picture("search")
     plain, _, table = picture.draw(session, "")
     assert plain.tried == plain.best_us == () and "none tried yet" in table.caption
     time_shown(session, picture, "")
@@ -352,7 +352,7 @@ def test_a_tile_with_another_result_ends_a_search(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tile_search, "agree", lambda one, other: False)
     session = Session(explorer.compile(model, until="emitted"))
     with pytest.raises(AnswerMismatch, match="give different results"):
-        time_shown(session, gallery.named("search"), "")
+        time_shown(session, gallery.find_picture("search"), "")
 
 
 @pytest.mark.few(10)
@@ -461,7 +461,7 @@ def test_axes_of_charts_of_a_run_have_titles_and_ticks_that_people_read(
 ) -> None:
     session = Session(explorer.compile(f"tests/data/{model}.onnx"))
     session.run_once()
-    check_axes(gallery.chart(gallery.named(room), session, "", "light"))
+    check_axes(gallery.chart(gallery.find_picture(room), session, "", "light"))
 
 
 def check_axes(figure: go.Figure) -> None:

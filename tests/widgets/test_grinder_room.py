@@ -12,20 +12,20 @@ import pytest
 
 import explorer
 from explorer.errors import BadOption
-from explorer.ir.decisions.control import ControlDecision, ControlWay, TaskTree
-from explorer.ir.decisions.wall import Ran
+from explorer.ir.decisions.control import ControlDecision, ControlSchedule, TaskTree
+from explorer.ir.decisions.wall import ControlFlowCounts
 from explorer.runtime.binding import recording
 from tests.frontends.models import DATA
-from tests.runtime.test_decided import collatz
+from tests.runtime.test_control_events import collatz
 from tests.widgets.drawn_geometry import SIZES, problems
 from tests.widgets.test_iterations import nested
 from widgets.draw.see import Mark, sentence_text
 from widgets.grinder import schedules, shown_tasks, task_rows, task_tree
-from widgets.grinder.shown_tasks import DEVICE, HOST, UNIT, Facts, every
+from widgets.grinder.shown_tasks import DEVICE, HOST, UNIT, TaskFacts, every
 from widgets.grinder.tree_rows import TreeRows
 from widgets.model.on_show import View
-from widgets.session.answers import Seen
-from widgets.session.asked.clocks import time_shown
+from widgets.session.answers import PictureContext
+from widgets.session.handlers.clocks import time_shown
 from widgets.session.session import Session
 
 LLAMA = "zoo:small_llama"  # a loop with a branch with a loop
@@ -45,7 +45,7 @@ def drawn(
     session: Session, schedule: str = "", size: tuple[int, int] = SIZES[0], op: str = ""
 ) -> Any:
     view = View(policy=schedule, width=size[0], height=size[1])
-    return task_tree.PICTURE.draw(Seen(session, view), op)
+    return task_tree.PICTURE.draw(PictureContext(session, view), op)
 
 
 def ran(inputs: Mapping[str, Any], model: Any, **grinder: Any) -> Session:
@@ -64,11 +64,11 @@ def leaf(name: str) -> TaskTree:
 def test_a_loop_has_its_ways_the_one_taken_first(session: Session) -> None:
     rows = task_rows.data(session.now.compiled.program)
     (loop,) = (r for r in rows if r.kind == "loop")
-    taken, *others = loop.ways
+    taken, *others = loop.schedules
     assert taken.startswith("in the program")
     assert any(way.startswith("on the host ") for way in others)
     assert any(way.startswith("unrolled no: its data may end it") for way in others)
-    assert not any(r.ways for r in rows if r.kind == "operator")
+    assert not any(r.schedules for r in rows if r.kind == "operator")
     assert "on the host" in str(task_rows.table(rows).rows)
 
 
@@ -90,16 +90,16 @@ def test_each_schedule_of_the_ladder_is_a_plan_of_its_own(llama: Session) -> Non
             f"2 loops and 1 branch, {hosted[-1] or 'none'} on the host."
         )
     assert hosted == [3, 2, 1, 0]
-    with pytest.raises(BadOption, match="no schedule 'innermost 9' here"):
+    with pytest.raises(BadOption, match="unknown control-flow schedule 'innermost 9'"):
         drawn(llama, "innermost 9")
 
 
 def test_what_one_unit_does_alone_is_in_the_lane_of_one() -> None:
     loops = tuple(TaskTree("loop", n, "device", (leaf(f"in_{n}"),), n) for n in ("mine", "all"))
-    ways = {n: ControlWay("device", 1, calls) for n, calls in (("mine", "alone"), ("all", ""))}
+    ways = {n: ControlSchedule("device", 1, calls) for n, calls in (("mine", "alone"), ("all", ""))}
     decided = {n: ControlDecision(n, "loop", way, ()) for n, way in ways.items()}
     parts = (leaf("before"), *loops)
-    tree = shown_tasks.shown(TaskTree("sequence", "x", "device", parts), Facts(decided=decided))
+    tree = shown_tasks.shown(TaskTree("sequence", "x", "device", parts), TaskFacts(decided=decided))
     lanes = {n.name: n.lane for n in every(tree)}
     assert lanes == {
         "x": HOST, "before": DEVICE, "loop mine": UNIT, "in_mine": UNIT, "loop all": DEVICE,
@@ -157,10 +157,13 @@ def test_before_a_run_sizes_tell_the_iterations_of_a_counted_loop() -> None:
     assert sentence_text(table.see[2]) == "6 launches per run."
     inner = TaskTree("loop", "inner", "host", (), "inner")
     outer = TaskTree("loop", "outer", "host", (inner,), "outer")
-    found = shown_tasks.counted(
+    found = shown_tasks.static_profile(
         TaskTree("sequence", "", "host", (outer,)), {"inner": 3, "outer": 4}
     )
-    assert found == {"outer": Ran("outer", "loop", 1, 4), "inner": Ran("inner", "loop", 4, 12)}
+    assert found == {
+        "outer": ControlFlowCounts("outer", "loop", 1, 4),
+        "inner": ControlFlowCounts("inner", "loop", 4, 12),
+    }
 
 
 def test_a_sentence_lights_marks_that_are_drawn(llama: Session) -> None:
@@ -198,7 +201,7 @@ def big(layers: int) -> TaskTree:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("layers", [1, 4, 400])
 def test_a_large_tree_is_folded_until_it_can_be_read(layers: int, size: tuple[int, int]) -> None:
-    tree = shown_tasks.shown(big(layers), Facts())
+    tree = shown_tasks.shown(big(layers), TaskFacts())
     rows = TreeRows(tree, (), (("host", "1 thread"), ("device", "2 cores"), ("core", "1 core")))
     figure = task_tree.figure(rows, size)
     assert problems(figure) == []
@@ -210,7 +213,7 @@ def test_a_large_tree_is_folded_until_it_can_be_read(layers: int, size: tuple[in
 def test_the_selected_operator_is_not_folded() -> None:
     parts = tuple(leaf(f"op_{chr(97 + n % 26)}{n}") for n in range(60))
     loop = TaskTree("sequence", "", "device", (TaskTree("loop", "loop", "device", parts),))
-    tree = shown_tasks.shown(loop, Facts())
+    tree = shown_tasks.shown(loop, TaskFacts())
     rows = TreeRows(tree, (), (("host", ""), ("device", ""), ("core", "")))
     name = parts[30].name
     assert f'data-op="{name}"' in task_tree.figure(rows, SIZES[0], name).body

@@ -12,7 +12,7 @@ from widgets.session.session import Session
 
 
 def names(text: str) -> set[str]:
-    return {name for line in text.split("\n") if (name := instructions.named(line))}
+    return {name for line in text.split("\n") if (name := instructions.instruction_name(line))}
 
 
 @pytest.mark.few(3)
@@ -56,12 +56,15 @@ def test_an_instruction_of_ptx_is_known_by_its_first_parts() -> None:
     assert instructions.meaning("ld.shared.v4.f32") == "Loads from the shared memory of the block."
     assert instructions.meaning("cvt.sat.f32.f32") != instructions.meaning("cvt.rn.f32.s32")
     assert "four" in instructions.meaning("LDS.128") and "GPU" in instructions.meaning("LDG.E")
-    assert instructions.named("        /*0010*/              @!P0 FFMA R1, R2, R3 ;") == "FFMA"
+    assert (
+        instructions.instruction_name("        /*0010*/              @!P0 FFMA R1, R2, R3 ;")
+        == "FFMA"
+    )
     assert instructions.meaning("ld") == instructions.meaning("vnothing") == ""
 
 
 def test_of_an_unknown_instruction_nothing_is_told() -> None:
     lines = ("f:", "\tvaddps %zmm0", "\tfrobnicate %rax", "\t@%p1 bra $L__BB0_2;", "\t.p2align 4")
-    assert set(instructions.explained(lines)) == {"vaddps", "bra"}
+    assert set(instructions.explain_instructions(lines)) == {"vaddps", "bra"}
     answer = Session(hand.HandMade()).answer("kernel", {"call": 0, "language": "assembly"})
     assert set(answer["help"]) == {"vfmadd231ps", "retq"}

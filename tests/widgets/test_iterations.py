@@ -11,14 +11,14 @@ import pytest
 import explorer
 from explorer.errors import BadOption
 from explorer.ir.decisions.control import TaskTree
-from explorer.ir.decisions.wall import Brick, Ran, Trip, Wall
-from tests.runtime.test_decided import collatz, nested
+from explorer.ir.decisions.wall import Brick, ControlFlowCounts, Trip, Wall
+from tests.runtime.test_control_events import collatz, nested
 from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
 from widgets.draw.see import sentence_text
 from widgets.grinder import iterations, iterations_picture
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call
-from widgets.session.asked.clocks import time_shown
+from widgets.session.handlers.clocks import time_shown
 from widgets.session.session import Session
 
 
@@ -47,8 +47,10 @@ def test_each_trip_holds_its_own_bricks_and_one_side_of_the_branch(schedule: str
         path.append(number % 2)
         number = 3 * number + 1 if number % 2 else number // 2
     for shown in rows.shown:
-        assert shown.name == f"iteration {shown.at + 1}" and shown.bricks == len(shown.laid)
-        assert all(0 <= b.start_us <= b.end_us <= shown.us for b in shown.laid)
+        assert shown.name == f"iteration {shown.at + 1}" and shown.bricks == len(
+            shown.longest_bricks
+        )
+        assert all(0 <= b.start_us <= b.end_us <= shown.us for b in shown.longest_bricks)
         assert ("tanh" in shown.ran, "sub.2" in shown.ran) == (path[shown.at], not path[shown.at])
 
 
@@ -88,7 +90,13 @@ def test_of_many_trips_the_first_the_slowest_and_the_last_can_be_gone_to(slow: i
     bricks = tuple(Brick(0, a + 0.1, b - 0.1, "loop/f", 0, 1, frozenset("f")) for a, b in spans)
     trips = tuple(Trip("loop", 4, a, b) for a, b in spans)
     wall = Wall(
-        "measured", bricks, (), 1, ends[-1], trips=trips, ran=(Ran("loop", "loop", 1, 4000),)
+        "measured",
+        bricks,
+        (),
+        1,
+        ends[-1],
+        trips=trips,
+        ran=(ControlFlowCounts("loop", "loop", 1, 4000),),
     )
     operator = TaskTree("operator", "loop/f", "device", binding="f")
     tree = TaskTree(

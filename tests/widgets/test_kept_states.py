@@ -16,7 +16,14 @@ from tests.examples import examples
 from tests.widgets import made_by_hand as hand
 from widgets.rooms import gallery
 from widgets.session.session import Session
-from widgets.session.state import CHOICES, State, fragment, from_fragment, parsed, written
+from widgets.session.state import (
+    CHOICES,
+    State,
+    fragment,
+    from_fragment,
+    parse_state,
+    serialise_state,
+)
 
 STATES, MUTATED, RESTORED = 1_000, 10_000, 100
 SECONDS = 0.5  # that one text may take at most
@@ -80,8 +87,8 @@ def test_a_thousand_states_come_back_byte_for_byte() -> None:
     r = random.Random(17)
     for _ in range(STATES):
         state = a_state(r)
-        text, link = written(state, "0.1"), fragment(state, "0.1")
-        assert parsed(text) == state and written(parsed(text), "0.1") == text
+        text, link = serialise_state(state, "0.1"), fragment(state, "0.1")
+        assert parse_state(text) == state and serialise_state(parse_state(text), "0.1") == text
         assert from_fragment(link) == state and fragment(from_fragment(link), "0.1") == link
 
 
@@ -90,7 +97,7 @@ def test_damaged_states_are_refused_or_read_soon_and_in_little_memory() -> None:
     outcome = {"read": 0, "refused": 0}
     count = examples(MUTATED, few=MUTATED // 8)
     for n in range(count):
-        write, read = ((written, parsed), (fragment, from_fragment))[n % 2]
+        write, read = ((serialise_state, parse_state), (fragment, from_fragment))[n % 2]
         text, begin = mutated(r, write(a_state(r))), perf_counter()
         try:
             found: Any = read(text)
@@ -98,7 +105,7 @@ def test_damaged_states_are_refused_or_read_soon_and_in_little_memory() -> None:
             assert problem.sentence.strip() and len(problem.sentence) < 400
             outcome["refused"] += 1
         else:
-            assert isinstance(found, State) and parsed(written(found)) == found
+            assert isinstance(found, State) and parse_state(serialise_state(found)) == found
             outcome["read"] += 1
         assert perf_counter() - begin < SECONDS
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held
@@ -115,4 +122,6 @@ def test_a_damaged_link_leaves_the_house_as_it_was_or_in_a_state_that_can_be_kep
             session.answer("restore", {"text": text})
         except IronworksError:
             assert session.answer("save", {})["text"] == before
-        assert parsed(session.answer("save", {})["text"]).digest == hand.HandMade().model.digest
+        assert (
+            parse_state(session.answer("save", {})["text"]).digest == hand.HandMade().model.digest
+        )

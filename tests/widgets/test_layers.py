@@ -9,7 +9,7 @@ import pytest
 import explorer
 from widgets.model.dataflow_graph import FOLD_ABOVE, Graph
 from widgets.model.house import House, read, step_part
-from widgets.model.layers.folded import EVERYTHING, Group, visible
+from widgets.model.layers.folded import EVERYTHING, Group, visible_graph
 from widgets.model.layers.repeats import Repeat, positions, repeats
 from widgets.session.session import Session
 
@@ -82,7 +82,7 @@ def test_every_operator_is_seen_once_however_far_it_is_opened(resnet: House) -> 
     groups = [p for p in tree.parts if isinstance(p, Group)]
     opened = [(), (groups[0].key,), (groups[0].key, f"{groups[0].key}.1"), (EVERYTHING,)]
     for keys in opened:
-        graph = visible(tree, keys)
+        graph = visible_graph(tree, keys)
         assert sorted(op for n in graph.nodes if n.kind != "open" for op in n.ops) == every
         drawn = sorted(n for row in graph.rows for n in row)
         assert drawn == list(range(len(graph.nodes)))
@@ -97,7 +97,7 @@ def names(graph: Graph) -> list[list[str]]:
 def test_what_is_not_opened_stays_where_it_was(resnet: House) -> None:
     tree = resnet.tree("operators")
     for group in (p for p in tree.parts if isinstance(p, Group)):
-        before, after = names(visible(tree, ())), names(visible(tree, (group.key,)))
+        before, after = names(visible_graph(tree, ())), names(visible_graph(tree, (group.key,)))
         at = next(r for r, row in enumerate(before) if group.key in row)
         more = len(after) - len(before)
         assert more == group.count and after[: at + 1] == before[: at + 1]
@@ -139,7 +139,7 @@ def test_an_operator_stands_at_one_place_in_every_step(model: str) -> None:
 def test_what_a_step_changed_has_its_sign() -> None:
     house = read(explorer.compile("zoo:tiny_bert", until="planned"))
     steps = [s.name for s in house.compiled.snapshots]
-    weld = step_part(house, steps.index("weld"))
+    weld = step_part(house, steps.index("fuse (Welder)"))
     assert {n["note"] for n in weld["nodes"]} >= {"~", ""}
     idle = step_part(house, steps.index("inline calls"))
     assert {n["note"] for n in idle["nodes"]} == {""}

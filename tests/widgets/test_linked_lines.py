@@ -36,7 +36,7 @@ def test_every_language_names_the_lines_of_the_source(session: Session) -> None:
 def test_what_is_declared_belongs_to_the_lines_that_call_it() -> None:
     head = "import math\nnest0 = vector_nest(1)\nnest1 = vector_nest(2)\n\n"
     source = f"{head}    nest1(x)\n    nest0(y)\n"
-    assert linked_lines.declared(source) == ((2, 6), (3, 5))
+    assert linked_lines.declaration_groups(source) == ((2, 6), (3, 5))
 
 
 def test_instructions_are_counted_by_the_line_that_they_come_from(session: Session) -> None:
@@ -46,8 +46,9 @@ def test_instructions_are_counted_by_the_line_that_they_come_from(session: Sessi
     assert sum(r.assembly for r in rows.rows) == rows.marked[1] <= rows.counted[1]
     texts = kernel.listings.assembly.text.split("\n")
     assert rows.counted[1] == sum(bool(re.match(r"\t[a-z]", text)) for text in texts)
-    assert f"{rows.marked[1]:,} of {rows.counted[1]:,} assembly instructions" in linked_lines.said(
-        rows
+    assert (
+        f"{rows.marked[1]:,} of {rows.counted[1]:,} assembly instructions"
+        in linked_lines.link_summary(rows)
     )
 
 
@@ -61,4 +62,4 @@ def test_a_line_that_is_no_instruction_is_not_counted() -> None:
 def test_a_kernel_without_known_lines_says_so() -> None:
     rows = linked_lines.data(HAND.now.compiled.kernels[0])
     assert [(r.llvm, r.assembly) for r in rows.rows] == [(0, 0), (0, 0), (0, 2)]
-    assert linked_lines.said(rows).endswith("Made by hand.")
+    assert linked_lines.link_summary(rows).endswith("Made by hand.")

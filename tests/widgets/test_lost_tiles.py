@@ -141,7 +141,7 @@ def test_links_are_restored_over_a_pinned_tile(session: Session, tmp_path: Path)
 def test_an_error_is_looked_at_without_the_tile(session: Session) -> None:
     """What ends in another error, after Roller, stops there and not at the tile."""
     pin_another(session)
-    with pytest.raises(BadOption, match="ends in no error"):
+    with pytest.raises(BadOption, match="there is no error to show"):
         session.answer(
             "as_far", {"knob": "fusion", "index": knob(session, "fusion").labels.index("off")}
         )

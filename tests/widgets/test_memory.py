@@ -112,10 +112,12 @@ def test_where_no_symbol_is_bounded_it_says_whose_bound_is_lacking() -> None:
 
 def test_a_storage_with_one_owner_says_why() -> None:
     row = BufferPlacement("state", 4, 0, 0, 3, "4", storage="s0", taken="kept", reason="a loop's")
-    storage = StoragePlacement("s0", 4, 0, "4", True, "bool", ("state",), kept="a loop's")
+    storage = StoragePlacement(
+        "s0", 4, 0, "4", True, "bool", ("state",), exclusive_reason="a loop's"
+    )
     plan = MemoryPlan((row,), 64, 64, "storages", (storage,), "4", "4", 64, bounds=("n <= 4",))
     found = memory_policies.of_plans(plan, None, plan, plan)
-    assert found.storages[0].kept == "a loop's"
+    assert found.storages[0].exclusive_reason == "a loop's"
     assert [p.note.startswith("in use") for p in found.policies] == [False, False, True]
     state = replace(row, origin=frozenset({"state"}))
     plan = replace(plan, buffers=(state,))

@@ -126,8 +126,8 @@ def test_a_program_s_text_says_what_other_views_call_its_calls() -> None:
 
 
 def test_a_picture_is_found_by_its_name_before_any_title() -> None:
-    assert all(gallery.named(p.name) is p for p in gallery.PICTURES)
-    assert gallery.named("Welder's fused pipeline").name == "welder"
+    assert all(gallery.find_picture(p.name) is p for p in gallery.PICTURES)
+    assert gallery.find_picture("Welder's fused pipeline").name == "welder"
 
 
 def test_other_names_of_a_kernel_are_told() -> None:

@@ -146,7 +146,9 @@ def test_cancel_ends_an_endless_pass_that_a_question_has_begun(
             begun.set()
         return program
 
-    c = explorer.compile(session.now.compiled.model, options=Options(passes=(("weld", moody),)))
+    c = explorer.compile(
+        session.now.compiled.model, options=Options(passes=(("fuse (Welder)", moody),))
+    )
     house = Session(c)
     value_of = c.snapshot("clean up").after.kernel_calls[0].var.name
     house.answer("move", {"value": value_of, "level": "DRAM"})

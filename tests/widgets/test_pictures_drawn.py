@@ -12,12 +12,12 @@ import pytest
 import explorer
 import explorer.np as enp
 from tests.frontends.models import DATA
-from tests.runtime.test_decided import collatz
+from tests.runtime.test_control_events import collatz
 from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from widgets.model.on_show import View
 from widgets.rooms import gallery
-from widgets.session.answers import Seen
-from widgets.session.asked.clocks import time_shown
+from widgets.session.answers import PictureContext
+from widgets.session.handlers.clocks import time_shown
 from widgets.session.session import Session
 
 OF_TILES = ("roller", "memory_lines", "staircase", "tile_program", "banks")
@@ -59,7 +59,7 @@ MODELS: dict[str, Callable[[], Session]] = {
 
 def _ran(model: Any, **inputs: Any) -> Session:
     session = Session(explorer.compile(model), inputs=inputs)
-    time_shown(session, gallery.named("iterations"), "")
+    time_shown(session, gallery.find_picture("iterations"), "")
     return session
 
 
@@ -77,7 +77,9 @@ def test_no_word_is_cut_or_covered(model: str, size: tuple[int, int]) -> None:
         for device in ("", "v100") if name in OF_TILES else ("",):
             for op in ops:
                 view = View(device=device, width=size[0], height=size[1])
-                _, figure, table = gallery.named(name).draw(Seen(session, view), op)
+                _, figure, table = gallery.find_picture(name).draw(
+                    PictureContext(session, view), op
+                )
                 assert figure is not None
                 if table.rows and table.rows != (("none",),):
                     assert (figure.width, figure.height) == size, (name, device, op)

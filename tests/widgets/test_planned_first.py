@@ -129,23 +129,23 @@ def test_what_nobody_asked_for_gives_way_in_every_session(session: Session) -> N
     def work(job: Job) -> None:
         begun.set()
         job.stop.wait(60)
-        job.told(0)
+        job.report(0)
 
     aside = session.bench.jobs.start(1, work, aside=True)
     assert begun.wait(10)
     other.answer("focus", {"op": 0})
-    assert not session.bench.jobs.told(aside)["over"]  # looking disturbs it as little as it us
+    assert not session.bench.jobs.progress(aside)["over"]  # looking disturbs it as little as it us
     assert other.answer("look_ahead", {})["job"]  # the last that was looked at is next
-    assert session.bench.jobs.told(aside)["over"]
+    assert session.bench.jobs.progress(aside)["over"]
     ahead = other.bench.jobs.start(1, work, aside=True)
     other.answer("pin", {})
-    assert other.bench.jobs.told(ahead)["over"] and not other.bench.jobs.busy
+    assert other.bench.jobs.progress(ahead)["over"] and not other.bench.jobs.busy
 
 
 def test_code_of_ones_own_runs_when_it_is_asked_for(session: Session) -> None:
     before = session.answer("look_ahead", {})["job"]
     session.bench.jobs.wait(before, 60)
-    registered.keep("welder", "mine", lambda *_: ())
+    registered.register("welder", "mine", lambda *_: ())
     try:
         assert before and session.answer("look_ahead", {}) == {"job": 0}
     finally:

@@ -14,8 +14,8 @@ import explorer.np as enp
 import widgets
 from explorer.compiler import pipeline
 from explorer.errors import IronworksError
-from explorer.passes.pipeline.progress import telling
-from widgets.page import opening, progress_line
+from explorer.passes.pipeline.progress import reporting_to
+from widgets.page import compile_for_display, progress_line
 
 Shown = list[tuple[float, dict[str, str]]]
 
@@ -49,8 +49,8 @@ def test_a_long_opening_says_its_step_at_once_and_nothing_at_its_end(
         sleep(0.6)
         return compiled(*given, **more)
 
-    compiled = opening.compile_model
-    monkeypatch.setattr(opening, "compile_model", slowly)
+    compiled = compile_for_display.compile_model
+    monkeypatch.setattr(compile_for_display, "compile_model", slowly)
     begin = monotonic()
     widgets.explore(model)
     texts = [re.sub("<[^>]*>", "", data.get("text/html", "")) for _, data in shown]
@@ -75,10 +75,10 @@ def test_an_opening_that_fails_leaves_no_line(shown: Shown) -> None:
 def test_every_kernel_of_a_long_step_is_told() -> None:
     c = explorer.compile("zoo:tiny_mobilenetv2", "v100", until="planned")
     programs = {s.name: s.before for s in c.snapshots}
-    for name in ("weld", "choose convolutions", "roll"):
+    for name in ("fuse (Welder)", "select convolution algorithms", "tile (Roller)"):
         told: list[tuple[str, int, int]] = []
         step = next(s for s in pipeline(c.options, c.device) if s.name == name)
-        with telling(lambda *parts: told.append(parts)):  # noqa: B023
+        with reporting_to(lambda *parts: told.append(parts)):  # noqa: B023
             step.run(programs[name])
         assert told and [done for _, done, _ in told] == list(range(len(told)))
         assert {of for *_, of in told} == {len(told)}

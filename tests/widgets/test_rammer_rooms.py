@@ -14,7 +14,7 @@ import explorer.np as enp
 import widgets
 from explorer.errors import BadOption, NoSuchDevice
 from explorer.rammer import POLICIES
-from explorer.rammer.moved_by_hand import ByHand
+from explorer.rammer.manual_moves import PolicyWithMoves
 from explorer.tuning.compare_policies import compare_policies
 from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from tests.widgets.of_family import of_family
@@ -22,7 +22,7 @@ from widgets.draw.see import sentence_text
 from widgets.model.on_show import View
 from widgets.rammer import view as rammer_view
 from widgets.rooms import gallery
-from widgets.session.answers import Seen
+from widgets.session.answers import PictureContext
 from widgets.session.session import Session
 
 UNITS = explorer.Options(rammer=explorer.rammer.Options(threads=2))
@@ -49,8 +49,8 @@ def session() -> Session:
     return Session(explorer.compile(explorer.load(wide), options=UNITS, until="PLANNED"))
 
 
-def seen(session: Session, **view: Any) -> Seen:
-    return Seen(session, View(**view))
+def seen(session: Session, **view: Any) -> PictureContext:
+    return PictureContext(session, View(**view))
 
 
 def both(session: Session, room: str, **view: Any) -> tuple[str, Any]:
@@ -63,8 +63,8 @@ def both(session: Session, room: str, **view: Any) -> tuple[str, Any]:
 def test_every_policy_has_a_row_and_the_chosen_one_is_named(session: Session) -> None:
     text, table = both(session, "policies", units=2)
     assert [row[0] for row in table.rows] == list(POLICIES)
-    found = rammer_view.rammed(seen(session, units=2))
-    times = {s.policy: s.wall.total_us for s in found.sides}
+    found = rammer_view.schedule_walls(seen(session, units=2))
+    times = {s.policy: s.wall.total_us for s in found.by_policy}
     assert dict((r[0], r[1]) for r in table.rows) == {n: round(t, 2) for n, t in times.items()}
     assert table.caption.startswith("wavefront on 2 cores of this-cpu, predicted: ")
     assert all(f"policy:{name}" in text for name in POLICIES)
@@ -72,7 +72,7 @@ def test_every_policy_has_a_row_and_the_chosen_one_is_named(session: Session) ->
 
 def test_a_wave_shows_both_sides_of_the_accept_rule(session: Session) -> None:
     text, table = both(session, "accept")
-    weighed = rammer_view.rammed(seen(session)).chosen.weighed
+    weighed = rammer_view.schedule_walls(seen(session)).chosen.weighed
     assert len(table.rows) == len(weighed) > 0
     for row, c in zip(table.rows, weighed):
         terms = dict(c.terms)
@@ -87,16 +87,16 @@ def test_a_wave_shows_both_sides_of_the_accept_rule(session: Session) -> None:
 
 def test_two_layers_have_one_axis_and_areas_that_add_up(session: Session) -> None:
     _, table = both(session, "layers", policy="critical-path", units=2)
-    found = rammer_view.rammed(seen(session, policy="critical-path", units=2))
+    found = rammer_view.schedule_walls(seen(session, policy="critical-path", units=2))
     assert found.chosen.policy == "critical-path" and found.baseline.policy == "op-by-op"
     for column, s in ((1, found.chosen), (2, found.baseline)):
         assert table.rows[-1][column] == pytest.approx(s.wall.units * s.wall.total_us, rel=0.01)
-        assert f"{s.account.busy:.1%}" in table.caption
+        assert f"{s.statistics.busy:.1%}" in table.caption
 
 
 def test_each_rtask_has_its_time_and_where_it_is_from(session: Session) -> None:
     _, table = both(session, "rtasks")
-    facts = rammer_view.rammed(seen(session)).chosen.schedules[0].facts
+    facts = rammer_view.schedule_walls(seen(session)).chosen.schedules[0].facts
     by_name = {row[0]: row for row in table.rows}
     for o in facts.operators:
         row = by_name[session.house.label(o.name)]
@@ -106,14 +106,14 @@ def test_each_rtask_has_its_time_and_where_it_is_from(session: Session) -> None:
 
 
 def test_units_bricks_and_rkernels_are_knobs(session: Session) -> None:
-    one = rammer_view.rammed(seen(session, units=1)).chosen
+    one = rammer_view.schedule_walls(seen(session, units=1)).chosen
     assert one.wall.units == 1 and one.barriers == 0
-    many = rammer_view.rammed(seen(session, units=256)).chosen
+    many = rammer_view.schedule_walls(seen(session, units=256)).chosen
     assert many.wall.units == 256
-    fine = rammer_view.rammed(seen(session, bricks=32)).chosen
-    coarse = rammer_view.rammed(seen(session, bricks=1)).chosen
-    assert fine.account.bricks >= coarse.account.bricks
-    kind = rammer_view.rammed(seen(session, kernels="efficient"))
+    fine = rammer_view.schedule_walls(seen(session, bricks=32)).chosen
+    coarse = rammer_view.schedule_walls(seen(session, bricks=1)).chosen
+    assert fine.statistics.bricks >= coarse.statistics.bricks
+    kind = rammer_view.schedule_walls(seen(session, kernels="efficient"))
     assert kind.chosen.policy == "wavefront, efficient rKernels"
     told = rammer_view.WALLS.controls(seen(session, kernels="efficient"), "")["more"]
     assert [name for name, *_ in told] == ["policy", "units", "kernels", "bricks"]
@@ -135,16 +135,16 @@ def test_a_data_sheet_is_simulated_and_says_so() -> None:
 def test_policies_open_on_a_machine_where_they_differ() -> None:
     c = explorer.compile("tests/data/tiny_bert.onnx", options=UNITS, until="planned")
     session = Session(c)
-    here = rammer_view.rammed(seen(session))
+    here = rammer_view.schedule_walls(seen(session))
     assert here.chosen.wall.units == 2 and here.spread < rammer_view.TELLING
     for room in ("policies", "layers"):
-        found = gallery.named(room).draw(seen(session), "")
+        found = gallery.find_picture(room).draw(seen(session), "")
         assert found[0].chosen.wall.units > 2 and found[0].spread >= rammer_view.TELLING
         assert "On 2 cores of this machine policies hardly differ" in said(found[2])
         controls = session.answer("picture", {"room": room})["controls"]["more"]
         name, title, values, at = controls[1]
         assert (name, title, values[at]) == ("units", "cores", found[0].chosen.wall.units)
-        asked = gallery.named(room).draw(seen(session, units=2), "")
+        asked = gallery.find_picture(room).draw(seen(session, units=2), "")
         assert asked[0].chosen.wall.units == 2
         assert "On 2 cores the policies hardly differ: try more cores" in said(asked[2])
 
@@ -152,7 +152,7 @@ def test_policies_open_on_a_machine_where_they_differ() -> None:
 def test_a_long_program_is_not_laid_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rammer_view, "MOST_SEARCHED", 3)
     session = Session(explorer.compile("tests/data/tiny_bert.onnx", options=UNITS, until="planned"))
-    assert rammer_view.rammed_apart(seen(session)).chosen.wall.units == 2
+    assert rammer_view.schedule_differing_walls(seen(session)).chosen.wall.units == 2
 
 
 def said(table: Any) -> str:
@@ -164,7 +164,7 @@ def said(table: Any) -> str:
 def test_walls_and_rules_can_be_read(session: Session, room: str, size: tuple[int, int]) -> None:
     for units in (2, 64):
         view = seen(session, units=units, width=size[0], height=size[1])
-        _, figure, table = gallery.named(room).draw(view, "")
+        _, figure, table = gallery.find_picture(room).draw(view, "")
         assert figure is not None and (figure.width, figure.height) == size
         assert problems(figure) == [] and table.see
 
@@ -187,10 +187,10 @@ def test_a_wall_moved_by_hand_stands_beside_the_policies() -> None:
     }  # fmt: skip
     told = session.answer("move_brick", {**mine, "unit": 1 - int(rows.unit[0])})
     assert told["measure"] is False and "predicted" in told["said"]
-    found = rammer_view.rammed(seen(session))
+    found = rammer_view.schedule_walls(seen(session))
     assert found.policy == found.chosen.policy == "wavefront, 1 by hand"
-    assert [s.policy for s in found.sides] == ["wavefront, 1 by hand", *POLICIES]
-    assert isinstance(session.now.compiled.options.rammer.policy, ByHand)
+    assert [s.policy for s in found.by_policy] == ["wavefront, 1 by hand", *POLICIES]
+    assert isinstance(session.now.compiled.options.rammer.policy, PolicyWithMoves)
     _, table = both(session, "accept")
     assert table.rows[-1][0].startswith(rows.calls[mine["call"]].name)
     other = Session(explorer.compile(explorer.load(wide), options=UNITS, until="PLANNED"))
@@ -257,7 +257,7 @@ def test_task_times_of_another_setting_are_refused() -> None:
     with pytest.raises(BadOption, match="changed since its tasks were measured"):
         session.answer("profile", {})
     assert len(session.steps.past) == 1
-    assert session.profiling.found is None
+    assert session.profiling.profile is None
 
 
 @pytest.mark.exhaustive
@@ -270,11 +270,13 @@ def test_only_another_device_or_count_lays_the_walls_anew(monkeypatch: Any) -> N
         return compare_policies(c, **more)
 
     monkeypatch.setattr(rammer_view, "compare_policies", counted)
-    first = rammer_view.rammed(seen(session, device="v100", units=4))
-    other = rammer_view.rammed(seen(session, device="v100", units=4, policy="critical-path"))
+    first = rammer_view.schedule_walls(seen(session, device="v100", units=4))
+    other = rammer_view.schedule_walls(
+        seen(session, device="v100", units=4, policy="critical-path")
+    )
     assert (first.chosen.policy, other.chosen.policy) == ("wavefront", "critical-path")
     assert len(laid) == 1 and other.baseline is first.baseline
-    more = rammer_view.rammed(seen(session, device="v100", units=8))
+    more = rammer_view.schedule_walls(seen(session, device="v100", units=8))
     assert len(laid) == 2
     assert (first.chosen.wall.units, more.chosen.wall.units) == (4, 8)
 

@@ -13,7 +13,7 @@ import widgets
 from explorer.errors import BadOption, SnapshotError
 from explorer.measure.recorded_run import shipped, write
 from widgets.rammer.wall_table import caption
-from widgets.session.recorded import opened
+from widgets.session.open_recording import open_recording
 from widgets.session.session import Session
 
 MODEL = "zoo:small_bert"
@@ -29,7 +29,7 @@ def test_what_ships_stands_under_the_plan_of_the_program_that_ran(session: Sessi
     walls = session.walls
     planned, recorded, beside = walls.planned, walls.recorded, walls.recorded_compared
     assert planned is not None and recorded is not None and beside is not None
-    assert walls.measured is None and recorded.said == SAID
+    assert walls.measured is None and recorded.title == SAID
     assert recorded.units == planned.units == 132 and recorded.bricks == planned.bricks
     assert not beside.missing and all(b.planned >= 0 for b in beside.bricks)
     assert f"{SAID}: 46.5 µs (predicted {-beside.error:.0%} too short" in caption(
@@ -65,19 +65,19 @@ def test_other_sizes_have_no_recording(session: Session) -> None:
 def test_another_program_or_another_device_finds_none_by_itself() -> None:
     for other in ("a100", "h100"):
         c = explorer.compile(MODEL, target=other, until="planned")
-        assert opened(c, None, None) == (c, None)
+        assert open_recording(c, None, None) == (c, None)
     apart = explorer.Options(welder=explorer.welder.Options(enabled=False))
     c = explorer.compile(MODEL, target="h200", options=apart, until="planned")
-    assert opened(c, None, None) == (c, None)
-    run = opened(c, "h200", None)[1]
-    assert run is not None and run.said == SAID  # but where it is asked for
+    assert open_recording(c, None, None) == (c, None)
+    run = open_recording(c, "h200", None)[1]
+    assert run is not None and run.title == SAID  # but where it is asked for
 
 
 def test_a_recording_of_another_device_is_named_so_and_not_compared() -> None:
     session = widgets.explore(MODEL, target="h100", recorded="h200").session
     planned, recorded = session.walls.planned, session.walls.recorded
     assert planned is not None and recorded is not None and session.walls.recorded_compared is None
-    assert recorded.said == f"{SAID}, another device"
+    assert recorded.title == f"{SAID}, another device"
     assert f"{SAID}, another device: 46.5 µs: busy" in caption(planned, *session.walls.ran)
     assert "another device" in session.answer("picture", {"room": "errors"})["table"]["caption"]
     assert "compared" not in session.parts()["walls"]["wall_recorded"]
@@ -96,7 +96,7 @@ def test_a_run_of_ones_own_stands_beside_what_is_measured_here(file: Path) -> No
     walls = session.walls
     assert dict(session.now.sizes) == {"batch": 2}
     assert walls.measured is not None and walls.recorded is not None
-    assert walls.measured.said == "measured" and walls.recorded.said.startswith("recorded on ")
+    assert walls.measured.title == "measured" and walls.recorded.title.startswith("recorded on ")
     assert walls.ran[0] is walls.measured
     assert set(session.shown.views.sources) >= {"wall_measured", "wall_recorded"}
 
@@ -127,4 +127,4 @@ def test_what_does_not_fit_is_refused_with_a_sentence(file: Path, tmp_path: Path
 def test_a_run_without_a_day_is_named_without_one(tmp_path: Path) -> None:
     c = explorer.compile(MODEL, until="planned")
     write(replace(c.recorded(shipped("small_bert")["h200"]), day=""), tmp_path / "old.json")
-    assert c.recorded(tmp_path / "old.json").said == "recorded on NVIDIA H200"
+    assert c.recorded(tmp_path / "old.json").title == "recorded on NVIDIA H200"

@@ -27,7 +27,7 @@ def session() -> Session:
 
 def all_of(session: Session) -> str:
     """Everything that a page, a link or a later question can see of a session."""
-    seen = [session.parts(), asdict(session.state()), asdict(session.kept), session.hand]
+    seen = [session.parts(), asdict(session.state()), asdict(session.saved), session.manual_moves]
     steps = [
         repr(s)
         for s in (*session.steps.past, None, *session.steps.future, None, session.steps.pinned)
@@ -36,7 +36,7 @@ def all_of(session: Session) -> str:
 
 
 def link(session: Session, **changes: Any) -> str:
-    return state.written(replace(session.state(), **changes))
+    return state.serialise_state(replace(session.state(), **changes))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_link_with_a_connection_that_cannot_be_changes_nothing(
     with pytest.raises(IronworksError):
         session.answer("restore", {"text": text})
     assert all_of(session) == before
-    assert session.state().connect == () == session.kept.connect
+    assert session.state().connect == () == session.saved.connect
 
 
 def test_a_question_that_fails_half_way_changes_nothing(
@@ -85,11 +85,11 @@ def test_an_interrupted_question_changes_nothing(
 
 
 def test_a_page_looks_at_nothing_that_is_not_its_own(session: Session) -> None:
-    before = asdict(session.kept)
+    before = asdict(session.saved)
     session.look(
         {"stage": "TYPED", "connect": [["a", "b"]], "digest": "x", "moves": [], "knobs": {}}
     )
-    assert asdict(session.kept) == {**before, "stage": "TYPED"}
+    assert asdict(session.saved) == {**before, "stage": "TYPED"}
     with pytest.raises(SnapshotError, match="has no 'shape'"):
         session.look({"shape": "round"})
 
@@ -100,7 +100,7 @@ def test_a_page_that_looks_at_what_is_not_there_is_put_back(session: Session) ->
     before = dict(house.state)
     with pytest.raises(SnapshotError):
         house.state = {**before, "stage": "\x1b[31m"}
-    assert dict(house.state) == before and session.kept.stage == before["stage"]
+    assert dict(house.state) == before and session.saved.stage == before["stage"]
 
 
 KINDS = [

@@ -13,7 +13,7 @@ import explorer
 import explorer.np as enp
 import widgets
 from explorer.codegen.cuda.banks.accesses import Access, BlockAccesses, accesses
-from explorer.codegen.cuda.build import printed
+from explorer.codegen.cuda.build import print_tile_program
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.hardware import Options as Hardware
 from explorer.errors import BadOption
@@ -47,11 +47,11 @@ from widgets.roller import (
 )
 from widgets.roller import view as roller_view
 from widgets.roller.data_tiles import Storage
-from widgets.roller.rolled import Rolled, constructed
 from widgets.roller.staircase_picture import figure
 from widgets.roller.storage_picture import words
+from widgets.roller.tiled_kernel import TiledKernel, constructed
 from widgets.rooms import gallery
-from widgets.session.answers import Seen
+from widgets.session.answers import PictureContext
 from widgets.session.session import Session
 
 SHEETS = ("v100", "mi50", "a100", "h100")
@@ -78,17 +78,17 @@ PAPERS = Options(hardware=Hardware((("phase_ns", 0.0),)))
 
 
 @cache
-def golden() -> Rolled:
+def golden() -> TiledKernel:
     """The 4096 x 4096 x 4096 product on a V100, as the paper's kernels by hand take it: without
     what ours take between phases.
     """
     c = explorer.compile(explorer.load(square), target="v100", until="rolled", options=PAPERS)
-    found = roller_view.rolled(OnShow(first_setting(c), read(c)), "")
+    found = roller_view.tiled_kernel(OnShow(first_setting(c), read(c)), "")
     assert found is not None
     return found
 
 
-def results(rolled: Rolled) -> Rolled:
+def results(rolled: TiledKernel) -> TiledKernel:
     """With what Roller's construction found to choose from, as on a device of another kind."""
     return replace(rolled, choices=constructed(rolled.construction, rolled.device), rank=0)
 
@@ -98,13 +98,13 @@ def session() -> Session:
     return Session(hand.HandMade(), compare=hand.compare)
 
 
-def seen(session: Session, op: str, device: str = "", rank: int = -1) -> Rolled:
-    found = roller_view.rolled(Seen(session, View(device, rank)), op)
+def seen(session: Session, op: str, device: str = "", rank: int = -1) -> TiledKernel:
+    found = roller_view.tiled_kernel(PictureContext(session, View(device, rank)), op)
     assert found is not None
     return found
 
 
-def every(session: Session) -> Iterator[Rolled]:
+def every(session: Session) -> Iterator[TiledKernel]:
     yield golden()
     for op in ("conv", "fc", "softmax"):
         for device in ("", *SHEETS):
@@ -158,7 +158,7 @@ def test_the_golden_construction_has_its_ten_results_in_order() -> None:
     assert ranks == list(range(10))
     first = next(s for s in rows.steps if s.rank == 0)
     assert first.tile == "i=128 j=64 k=8" and first.ratio < 1
-    assert rows.ways[0].startswith("registers: i=1 j=1 k=1, i 1 → 2, j 1 → 2")
+    assert rows.paths[0].startswith("registers: i=1 j=1 k=1, i 1 → 2, j 1 → 2")
     assert [c.label.split(",")[0] for c in rows.choices[:3]] == [
         "i=128 j=64 k=8",
         "i=128 j=128 k=8",
@@ -209,7 +209,7 @@ def test_axes_that_were_fused_are_named_as_their_product() -> None:
         return enp.matmul(enp.exp(x), np.ones((96, 96), np.float32))
 
     c = explorer.compile(batched(x=explorer.tensor("float32", 4, 63, 96)), until="rolled")
-    rolled = roller_view.rolled(OnShow(first_setting(c), read(c)), "")
+    rolled = roller_view.tiled_kernel(OnShow(first_setting(c), read(c)), "")
     assert rolled is not None
     rows = staircase.data(rolled)
     fused = {s.axis for s in rows.steps if "·" in s.axis}
@@ -282,7 +282,7 @@ def test_lines_that_are_moved_in_vain_are_told(session: Session) -> None:
 
 
 def test_a_tile_or_a_device_that_there_is_not_is_refused(session: Session) -> None:
-    with pytest.raises(BadOption, match="none is number 100"):
+    with pytest.raises(BadOption, match="there is no step 100"):
         seen(session, "conv", rank=99)
     with pytest.raises(explorer.errors.NoSuchDevice, match="no data sheet for 'v1000'"):
         seen(session, "conv", "v1000")
@@ -336,7 +336,7 @@ def test_a_transposed_right_operand_is_a_product_too() -> None:
 
     both = {"a": explorer.tensor("float32", 64, 32), "b": explorer.tensor("float32", 96, 32)}
     c = explorer.compile(rows_by_rows(**both), until="rolled")
-    rolled = roller_view.rolled(OnShow(first_setting(c), read(c)), "")
+    rolled = roller_view.tiled_kernel(OnShow(first_setting(c), read(c)), "")
     assert rolled is not None and rolled.chosen is not None
     product = panel_frames.product_of(rolled.chosen.expression)
     assert product is not None and product.sizes(rolled.chosen.expression.extents) == (64, 96, 32)
@@ -471,7 +471,7 @@ def test_a_block_whose_threads_read_for_themselves_is_in_no_shared_memory() -> N
         target="v100",
         until="rolled",
     )
-    rolled = roller_view.rolled(OnShow(first_setting(c), read(c)), "")
+    rolled = roller_view.tiled_kernel(OnShow(first_setting(c), read(c)), "")
     assert rolled is not None
     homes = {x.block.threads: x.levels[0].name for x in rolled.choices if x.block}
     assert homes[1] == "a thread block" and "shared memory" in homes.values()
@@ -482,7 +482,7 @@ def test_odd_sizes_are_drawn(rows: int) -> None:
     c = explorer.compile(explorer.load(odd), until="rolled")
     now = first_setting(c, {"n": rows})
     for device in ("", "v100"):
-        rolled = roller_view.rolled(OnShow(now, read(c), View(device)), "")
+        rolled = roller_view.tiled_kernel(OnShow(now, read(c), View(device)), "")
         assert rolled is not None
         for data, draw in ROOMS.values():
             assert outside(draw(data(rolled))) == []
@@ -501,38 +501,40 @@ def test_every_rewrite_of_a_tile_program_says_where_it_is_written(target: str) -
 def test_threads_over_banks_are_the_accesses_of_the_block_on_show(session: Session) -> None:
     rolled = seen(session, "conv", "a100")
     rows = bank_map.data(rolled)
-    found = accesses(printed(rewrites.steps_of(rolled)[-1][1]))
-    assert rows.threads == found.threads and sum(a.places for a in rows.asks) == len(found.accesses)
-    assert sum(a.times for a in rows.asks) == sum(a.times for a in found.accesses)
-    for a in rows.asks:
+    found = accesses(print_tile_program(rewrites.steps_of(rolled)[-1][1]))
+    assert rows.threads == found.threads and sum(a.places for a in rows.accesses) == len(
+        found.accesses
+    )
+    assert sum(a.times for a in rows.accesses) == sum(a.times for a in found.accesses)
+    for a in rows.accesses:
         high = [max(len(words) for _, words in banks) for _, banks in a.parts]
         assert sum(high) == a.cycles and len(high) == a.least  # what is drawn is what it waits
         asked = {lane for _, banks in a.parts for _, ws in banks for _, ls in ws for lane in ls}
         assert asked <= set(range(32 * a.warp, 32 * a.warp + 32))
         drawn = bank_map_picture.words(a)
         assert ("no conflict" in drawn) != a.conflict and f"{a.cycles} cycle" in drawn
-    (made,) = rows.owned
+    (made,) = rows.outputs
     assert {*made.owner.flat} <= {-1, *range(rows.threads)} and made.points(0) > 0
-    steps = len(rows.asks) + len(rows.owned)
+    steps = len(rows.accesses) + len(rows.outputs)
     for size in (*SIZES, (280, 240), (1900, 1000)):
         for at in range(-1, steps):
             drawn = bank_map_picture.figure(rows, size, at)
             assert drawn.text().count("data-step=") == steps and problems(drawn) == []
     first, *others = map(sentence_text, bank_map_picture.see(rows))
-    waits = [a for a in rows.asks if a.conflict]
-    assert first.startswith(f"{len(rows.asks)} access") and (
+    waits = [a for a in rows.accesses if a.conflict]
+    assert first.startswith(f"{len(rows.accesses)} access") and (
         f", {len(waits)} wait" in first
     ) == any(waits)
     own = count_text(made.points(0), "element")
     assert others[-1] == f"Thread 0 makes {own} of {made.owner.size:,}."
     own = bank_map.data(seen(session, "conv"))
-    assert not own.asks and "choose a GPU" in bank_map_picture.caption(own)
+    assert not own.accesses and "choose a GPU" in bank_map_picture.caption(own)
 
 
 def test_what_is_read_and_what_is_written_are_apart_where_both_ask_alike() -> None:
     read = Access(0, 1, "tile", False, 4, np.arange(32)[:, None], (1,), (1,), 1)
     found = (read, replace(read, line=2, store=True), replace(read, line=3))
-    asks = bank_map._asks(BlockAccesses(32, found, {}, True, ()))
+    asks = bank_map._merge_accesses(BlockAccesses(32, found, {}, True, ()))
     assert [(a.store, a.places) for a in asks] == [(False, 2), (True, 1)]
 
 

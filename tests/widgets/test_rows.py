@@ -64,7 +64,7 @@ def test_a_stage_that_only_decided_changed_no_line_and_says_so() -> None:
     rows = stages_picture.table(tuple(cells.values())).rows
     assert ("TASKED", "decided") in {(row[0], row[3]) for row in rows}
     assert cells["LEGALIZED"].changes == 5
-    assert cells["WELDED"].kept and not cells["ROLLED"].kept
+    assert cells["WELDED"].from_cache and not cells["ROLLED"].from_cache
     assert "DIFFERENTIATED" not in cells
     took, did = map(sentence_text, stages_picture.see(tuple(cells.values())))
     most = max(cells.values(), key=lambda c: c.seconds)

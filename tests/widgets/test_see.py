@@ -15,10 +15,10 @@ from explorer.roller.construct.scale_out import Waves
 from explorer.stepping.leave_out import Cost, LeftOut
 from explorer.stepping.other_hardware import Varied
 from widgets.charts import errors, kernels, search, sizes
-from widgets.charts.steps import left_out as left_out_chart
+from widgets.charts.steps import ablation as left_out_chart
 from widgets.charts.what_if import hardware as hardware_chart
 from widgets.draw.plots import for_page
-from widgets.draw.see import Mark, Sentence, of_caption, see_part, sentence_text
+from widgets.draw.see import Mark, Sentence, caption_sentences, see_part, sentence_text
 from widgets.rammer import errors_picture
 from widgets.rammer.errors_picture import ErrorRow, ErrorRows
 from widgets.roller import roofline_picture, scale_out
@@ -26,13 +26,13 @@ from widgets.roller.roofline import Point, Roof, RooflineRows
 from widgets.roller.scale_out import WaveRows
 from widgets.rooms import gallery
 from widgets.session.session import Session
-from widgets.timed import kernel_table_picture, left_out, search_picture, sizes_picture
+from widgets.timed import ablation, kernel_table_picture, search_picture, sizes_picture
+from widgets.timed.ablation import AblationRows
 from widgets.timed.kernel_table import Floor, KernelRow, KernelRows
-from widgets.timed.left_out import LeftOutRows
 from widgets.timed.search import MODEL, SEARCH, SearchRows, TrialRow
 from widgets.timed.sizes import TASKS, Break, PlannedSize, Shape, SizeRows
 from widgets.training import memory_front
-from widgets.training.memory_front import Weighed
+from widgets.training.memory_front import FrontPoint
 from widgets.what_if import hardware
 from widgets.what_if.hardware import VariedRows
 
@@ -43,13 +43,13 @@ def session() -> Session:
 
 
 def test_clauses_of_a_caption_are_three_sentences_at_most() -> None:
-    found = of_caption("packed 256 KiB, no sharing 705 KiB; two; three; four")
+    found = caption_sentences("packed 256 KiB, no sharing 705 KiB; two; three; four")
     assert [sentence_text(s) for s in found] == [
         "Packed 256 KiB, no sharing 705 KiB.",
         "Two.",
         "Three.",
     ]
-    assert of_caption("") == ()
+    assert caption_sentences("") == ()
 
 
 def test_a_mark_keeps_what_it_lights() -> None:
@@ -78,7 +78,7 @@ def unlit(lights: Sequence[str], marks: Sequence[frozenset[str]]) -> list[str]:
 def test_every_picture_has_sentences_and_what_they_light_is_drawn(
     name: str, session: Session
 ) -> None:
-    picture = gallery.named(name)
+    picture = gallery.find_picture(name)
     try:
         drawn = picture.draw(session, "")
     except BadOption:
@@ -97,7 +97,7 @@ def v100() -> Session:
 
 @pytest.mark.parametrize("name", ["roofline", "waves", "search", "rtasks"])
 def test_a_data_sheet_s_charts_are_lit(name: str, v100: Session) -> None:
-    picture = gallery.named(name)
+    picture = gallery.find_picture(name)
     found = gallery.for_page(picture, picture.draw(v100, ""))
     lights = [lit for sentence in found["see"] for _, lit in sentence if lit]
     assert lights and unlit(lights, list(drawn_marks(found["svg"], found["figure"]))) == []
@@ -129,12 +129,12 @@ KERNELS = KernelRows(
         for n, floor in enumerate((Floor(50.0, "compute", 9, 9), Floor(10.0, "L2", 9, 9), None))
     ),
 )  # fmt: skip
-WITHOUT = LeftOutRows(
+WITHOUT = AblationRows(
     Cost(100.0, 64, 3),
     (
         LeftOut("fold copies", Cost(90.0, 64, 3)),
         LeftOut(
-            "weld",
+            "fuse (Welder)",
             Cost(150.0, 64, 9),
             measured=Comparison(0.5, 0.4, 0.6, 60, "slower", clock(20.0), clock(10.0)),
         ),
@@ -160,9 +160,9 @@ CALLS = ErrorRows(
     -0.03,
 )
 FRONT = (
-    Weighed("as it is", 4096, 10.0, 0, True),
-    Weighed("1 again", 2048, 11.0, 1, False),
-    Weighed("2 again", 1024, 15.0, 2, False),
+    FrontPoint("as it is", 4096, 10.0, 0, True),
+    FrontPoint("1 again", 2048, 11.0, 1, False),
+    FrontPoint("2 again", 1024, 15.0, 2, False),
 )
 SEEN: dict[str, tuple[Any, Any, list[str]]] = {  # by name: module with `see`, rows, sentences
     "sizes": (sizes_picture, SIZES, [
@@ -180,8 +180,8 @@ SEEN: dict[str, tuple[Any, Any, list[str]]] = {  # by name: module with `see`, r
         "matmul_1 is farthest above its floor, the least possible time: 3.9×.",
         "1 kernel ran below the floor: the device is faster than its figures.",
     ]),
-    "left_out": (left_out, WITHOUT, [
-        "weld is worth most: without it a run takes 150 µs, with all steps 100 µs, predicted.",
+    "left_out": (ablation, WITHOUT, [
+        "fuse (Welder) is worth most: without it a run takes 150 µs, with all steps 100 µs, predicted.",
         "The clock says 2.00 times as long without it (1.67 to 2.50).",
         "Without fold copies it would be faster: 90.0 µs, predicted.",
     ]),
@@ -287,7 +287,7 @@ def test_a_tile_that_is_faster_than_its_roof_is_told_so() -> None:
         (sizes_picture, replace(SIZES, planned=(), breaks=(), measured=())),
         (search_picture, replace(SEARCHED, trials=())),
         (kernel_table_picture, replace(KERNELS, kernels=())),
-        (left_out, replace(WITHOUT, rows=WITHOUT.rows[2:])),
+        (ablation, replace(WITHOUT, rows=WITHOUT.rows[2:])),
         (hardware, replace(VARIED, rows=())),
         (roofline_picture, RooflineRows("matmul", "v100", False, (), (), (), 0, ())),
         (scale_out, WaveRows("matmul", "v100", (), (), (), 0, ())),

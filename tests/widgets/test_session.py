@@ -13,13 +13,13 @@ import pytest
 import explorer
 from explorer.errors import BadOption, SnapshotError
 from explorer.measure.compare import Comparison
-from explorer.passes.pipeline.progress import told
+from explorer.passes.pipeline.progress import report_progress
 from explorer.rammer import POLICIES, Options
 from explorer.rammer.model import Facts, Placement
 from tests.widgets import made_by_hand as hand
 from widgets.draw.table import time_text
 from widgets.memory import memory_plan
-from widgets.model.knobs import turned
+from widgets.model.knobs import turn_knob
 from widgets.page import report
 from widgets.page.report import document, page, question_key
 from widgets.page.shell import House
@@ -84,14 +84,14 @@ def test_a_turn_that_is_compiled_beside_is_taken_and_one_that_is_cancelled_chang
     def turn(now: Any, mine: Any, index: int) -> Any:
         made.append(index)
         while index:
-            told("roll", 12, 31)
-        return turned(now, mine, index)
+            report_progress("roll", 12, 31)
+        return turn_knob(now, mine, index)
 
-    monkeypatch.setattr(turning, "turned", turn)
+    monkeypatch.setattr(turning, "turn_knob", turn)
     begun = session.answer("begin_turn", {"knob": "size batch", "index": 3})
     assert not begun["over"]
     now = session.answer("job", {"job": begun["job"]})
-    assert (now["what"], now["n"], now["of"]) == ("roll", 12, 31)
+    assert (now["what"], now["n"], now["of"]) == ("tile (Roller)", 12, 31)
     session.answer("cancel", {"job": begun["job"]})
     assert session.bench.jobs.wait(begun["job"])["error"]["error"] == "Cancelled"
     assert len(session.history()) == 1
@@ -308,7 +308,7 @@ def test_what_a_refused_command_had_changed_is_taken_back_and_not_told() -> None
 
     session.restore = restore  # type: ignore[assignment,method-assign]
     house.send = lambda content, buffers=None: sent.append((content, house.knobs))  # type: ignore[method-assign]
-    house._asked(house, {"id": 1, "kind": "restore", "args": {"text": ""}}, [])
+    house._answer_message(house, {"id": 1, "kind": "restore", "args": {"text": ""}}, [])
     ((content, knobs),) = sent
     assert content["error"]["sentence"] == "the rest of the link does not fit"
     assert knobs == before == session.parts()["knobs"]
@@ -337,7 +337,7 @@ def test_a_comparison_goes_on_beside_and_tells_how_far_it_is() -> None:
         for _ in range(25):
             first.runnable.run({})
             second.runnable.run({})
-            told.append(session.bench.jobs.told(1)["n"])
+            told.append(session.bench.jobs.progress(1)["n"])
         return hand.compare(first, second, inputs, seconds)
 
     class Running(hand.HandMade):

@@ -19,7 +19,7 @@ from widgets.model.controls import settings
 from widgets.model.controls.settings import KNOBS
 from widgets.rooms import gallery
 from widgets.session import state as states
-from widgets.session.asked.clocks import time_shown
+from widgets.session.handlers.clocks import time_shown
 from widgets.session.session import Session
 from widgets.session.timing.fitting import Fitting
 
@@ -169,7 +169,7 @@ def test_a_baseline_on_other_hardware_is_not_timed() -> None:
 @pytest.mark.exhaustive
 def test_each_figure_is_halved_and_doubled_and_told_by_its_effect() -> None:
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
-    picture = gallery.named("hardware")
+    picture = gallery.find_picture("hardware")
     assert gallery.picture("hardware", session)[1].columns[-1] == "from"
     time_shown(session, picture, "")
     rows, svg, words = picture.draw(session, "")

@@ -14,7 +14,7 @@ from explorer.ir.types import Object, ShapeType, Tensor, TupleType
 from tests.widgets import made_by_hand as hand
 from widgets.draw.see import sentence_text
 from widgets.draw.svg import Svg, label, symbol_label
-from widgets.draw.symbol_marks import MOST_RULES, named, spans, style, word
+from widgets.draw.symbol_marks import MOST_RULES, attribute_word, spans, style, symbols_in_text
 from widgets.page.report import document
 from widgets.relax import shapes, shapes_picture
 from widgets.relax.shape_words import annotation_text
@@ -59,7 +59,7 @@ class Found(hand.HandMade):
 
 def test_a_value_says_how_far_it_is_known_in_every_function() -> None:
     rows = shapes.data(Found(), {"n": 3})
-    assert {v.name: (v.annotation, v.known) for v in rows.values} == {
+    assert {v.name: (v.annotation, v.status) for v in rows.values} == {
         "x": ("f32[n, 4]", "proved"),
         "r.found": ("f32[1 dims]", "rank only"),
         "y": ("f32[k found]", "checked at run time"),
@@ -128,7 +128,7 @@ def test_every_mark_of_a_symbol_is_lit_by_one_rule() -> None:
 
 def test_a_hostile_symbol_stays_a_word() -> None:
     name = 'a "]{}</style><script>'
-    assert not set(word(name)) & set(' "<>{}]')
+    assert not set(attribute_word(name)) & set(' "<>{}]')
     text = Svg(9, 9, label(0, 0, f"{name} + 1", symbols=(name,)), "t").text("light")
     assert "<script" not in text
     ElementTree.fromstring(text)
@@ -169,7 +169,7 @@ def test_a_text_that_was_cut_still_speaks_of_its_symbols() -> None:
 
 
 def test_a_symbol_is_found_as_a_whole_word() -> None:
-    assert named("4*n*seq + seq_1", {"n", "seq", "e"}) == ("n", "seq")
+    assert symbols_in_text("4*n*seq + seq_1", {"n", "seq", "e"}) == ("n", "seq")
     assert spans("n.found", ("n",)) == "n.found"
 
 

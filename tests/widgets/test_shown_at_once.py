@@ -15,7 +15,7 @@ from explorer.errors import BadOption, IronworksError
 from explorer.ir.stage import Stage
 from explorer.rammer import Facts, Placement
 from explorer.rammer import Options as Rammer
-from explorer.rammer.policy import named
+from explorer.rammer.policy import resolve_policy
 from widgets.model import knobs
 from widgets.model.knobs import Setting
 from widgets.session.session import Session
@@ -32,13 +32,13 @@ def session() -> Session:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Event:
     """Until it is set nothing is compiled."""
-    may, turned = Event(), turning.turned
+    may, turned = Event(), turning.turn_knob
 
     def late(now: Setting, *args: Any) -> Setting:
         may.wait(60)
         return turned(now, *args)
 
-    monkeypatch.setattr(turning, "turned", late)
+    monkeypatch.setattr(turning, "turn_knob", late)
     return may
 
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_compiled_leaves_what_was_there(
         raise BadOption("nothing fits", where="hardware")
 
     before = session.shown
-    monkeypatch.setattr(turning, "turned", refuses)
+    monkeypatch.setattr(turning, "turn_knob", refuses)
     found = session.answer("begin_turn", SLOWER)
     session.bench.jobs.wait(found["job"])
     revision = session.revision
@@ -136,7 +136,7 @@ def test_what_nobody_could_end_is_not_begun(
     """A policy of the user's own, and a plan of very many calls, are asked beside."""
 
     def mine(facts: Facts) -> Placement:
-        return named("wavefront")(facts)
+        return resolve_policy("wavefront")(facts)
 
     own = session.now.compiled.with_options(rammer=Rammer(policy=mine))
     assert not Session(own).answer("begin_turn", SLOWER)["first"]

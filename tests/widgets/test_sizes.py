@@ -15,7 +15,7 @@ from widgets.rooms import gallery
 from widgets.session.session import Session
 from widgets.timed import sizes
 
-PICTURE = gallery.named("sizes")
+PICTURE = gallery.find_picture("sizes")
 
 
 @explorer.trace

@@ -12,11 +12,11 @@ from widgets.session.state import (
     LONGEST_SOURCE,
     LONGEST_TEXT,
     State,
-    checked,
+    checked_state,
     fragment,
     from_fragment,
-    parsed,
-    written,
+    parse_state,
+    serialise_state,
 )
 
 FULL = State(
@@ -40,18 +40,18 @@ FULL = State(
 
 def test_a_state_survives_a_link_and_a_file() -> None:
     assert from_fragment(fragment(FULL)) == FULL
-    assert parsed(written(FULL, "0.1.0")) == FULL
+    assert parse_state(serialise_state(FULL, "0.1.0")) == FULL
 
 
 def test_edits_that_are_too_long_for_a_link_are_in_a_file() -> None:
     long = replace(FULL, edits=(("relu_out", "a1", "x = 1\n" * 9_000),))
-    assert parsed(written(long)) == long
+    assert parse_state(serialise_state(long)) == long
     assert from_fragment(fragment(long)) == replace(FULL, edits=())
 
 
 def test_an_unknown_version_is_refused_by_name() -> None:
     with pytest.raises(SnapshotError, match="of version 2, this tool reads version 1"):
-        parsed(json.dumps({"ironworks": 2}))
+        parse_state(json.dumps({"ironworks": 2}))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_unknown_version_is_refused_by_name() -> None:
 )  # fmt: skip
 def test_a_damaged_state_is_refused(text: str) -> None:
     with pytest.raises(SnapshotError):
-        parsed(text)
+        parse_state(text)
 
 
 @pytest.mark.parametrize("text", ["=", "a b", "é", "x" * (LONGEST_TEXT + 1), "____", "QQ"])
@@ -87,7 +87,7 @@ def test_a_damaged_link_is_refused(text: str) -> None:
 )
 def test_whatever_is_in_a_file_it_is_read_or_refused(value: object) -> None:
     try:
-        state = parsed(
+        state = parse_state(
             json.dumps({"ironworks": 1, **(value if isinstance(value, dict) else {"op": value})})
         )
     except SnapshotError:
@@ -97,14 +97,14 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(value: object) -> None:
 
 def test_a_name_that_is_too_long_is_refused() -> None:
     with pytest.raises(SnapshotError, match="longer than"):
-        checked({"op": "x" * 1000})
+        checked_state({"op": "x" * 1000})
 
 
 def test_every_picture_under_a_stage_can_be_kept_and_no_other() -> None:
     shown = [p["name"] for p in gallery.page_parts()["pictures"] if p["stage"]]
     assert len(shown) > 15
     for name in shown:
-        assert checked({"stage": "WELDED", "room": name}).room == name
+        assert checked_state({"stage": "WELDED", "room": name}).room == name
     for name in ("codegen", "nothing", "Brick wall"):
         with pytest.raises(SnapshotError, match="room"):
-            checked({"room": name})
+            checked_state({"room": name})

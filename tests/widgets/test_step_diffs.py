@@ -15,12 +15,12 @@ from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from widgets import data
 from widgets.draw.see import sentence_text
 from widgets.program import changes_picture, program_diff, side_by_side
-from widgets.program.changed_words import aligned, spans
+from widgets.program.changed_words import align_lines, spans
 from widgets.program.steps import Between
 from widgets.rooms import gallery
 from widgets.session.session import Session
 
-STEP = Between("weld", hand.TASKED, hand.WELDED)
+STEP = Between("fuse (Welder)", hand.TASKED, hand.WELDED)
 
 
 def cut(text: str, where: tuple[tuple[int, int], ...]) -> list[str]:
@@ -40,9 +40,9 @@ def test_only_the_words_that_changed_are_marked() -> None:
 def test_lines_that_define_the_same_value_are_one_line() -> None:
     old = ["  a = f(x)", "  b = g(a)", "  c = h(b)"]
     new = ["  b = g(x, a)", "  n = k(b)", "  c = h(n)"]
-    assert aligned(old, new) == [(1, 0), (2, 2)]
-    assert aligned(["  return a, b, c"], ["  return a, b, d"]) == [(0, 0)]
-    assert aligned(["# something"], ["  entirely(different, words)"]) == []
+    assert align_lines(old, new) == [(1, 0), (2, 2)]
+    assert align_lines(["  return a, b, c"], ["  return a, b, d"]) == [(0, 0)]
+    assert align_lines(["# something"], ["  entirely(different, words)"]) == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def unmarked(line: program_diff.DiffLine) -> str:
 
 def test_a_changed_line_in_a_real_program_stands_beside_its_other_self() -> None:
     c = explorer.compile("zoo:tiny_bert", until=Stage.WELDED)
-    rows = data(c, "side_by_side", step="fold copies into kernels")
+    rows = data(c, "side_by_side", step="fold layout copies")
     pairs = [x for x in rows.lines if x.changed and x.before and x.after]
     assert pairs and all(x.before.words or x.after.words for x in pairs)
     assert data(c, "side_by_side").title == "legalise to kernels"
@@ -91,7 +91,9 @@ def test_what_changed_is_told_by_the_names_of_the_house() -> None:
     ]
     assert rows.rows[2].words == "now part of conv" and rows.rows[2].ops == ("relu",)
     assert "max(y[" in rows.rows[1].loop
-    assert changes_picture.caption(rows).startswith("weld: 1 removed, 1 changed, 1 moved; 3 bind")
+    assert changes_picture.caption(rows).startswith(
+        "fuse (Welder): 1 removed, 1 changed, 1 moved; 3 bind"
+    )
 
 
 def test_two_compilations_are_compared_with_each_other() -> None:
@@ -110,7 +112,7 @@ def test_the_pinned_setting_is_what_a_house_compares_with() -> None:
     (versus,) = found["controls"]["more"]
     assert versus[0] == "against" and versus[2][versus[3]] == "A"
     assert session.answer("versus", {})["lines"]
-    with pytest.raises(BadOption, match="nothing is called 'B'"):
+    with pytest.raises(BadOption, match="there is nothing named 'B'"):
         session.answer("picture", {"room": "changes", "against": "B"})
 
 
@@ -124,13 +126,13 @@ def test_each_step_can_be_chosen_and_those_that_did_nothing_say_so() -> None:
         same = step.before is step.after
         assert not same or texts[n].endswith("(did nothing)")
         assert found["table"]["caption"].startswith(step.name)
-    with pytest.raises(BadOption, match="steps, none is number"):
+    with pytest.raises(BadOption, match="there is no step"):
         session.answer("picture", {"room": "changes", "step": len(steps)})
 
 
 def test_drawings_hold_as_many_lines_as_can_be_read() -> None:
     line = program_diff.DiffLine("+", 1, "  y = f(x)")
-    rows = side_by_side.SideRows("many", (side_by_side.Beside(None, line),) * 500)
+    rows = side_by_side.SideRows("many", (side_by_side.LinePair(None, line),) * 500)
     assert side_by_side.figure(rows).height < 2200
     assert "380 lines more" in side_by_side.figure(rows).body
     row = changes_picture.ChangeRow("added", "kernel", "k", "", ())
@@ -142,9 +144,9 @@ def test_drawings_hold_as_many_lines_as_can_be_read() -> None:
 
 def test_the_sentences_of_a_step_count_what_is_different() -> None:
     row = changes_picture.ChangeRow("added", "kernel", "k", "", ())
-    some = changes_picture.ChangeRows("weld", (row, row, replace(row, what="loop")), 4, 1)
+    some = changes_picture.ChangeRows("fuse (Welder)", (row, row, replace(row, what="loop")), 4, 1)
     assert [sentence_text(s) for s in changes_picture.see(some)] == [
-        "weld: 3 added; 4 bindings as before.",
+        "fuse (Welder): 3 added; 4 bindings as before.",
         "By what they are: 2 kernels, 1 loop.",
         "1 binding only got another name.",
     ]
@@ -154,10 +156,10 @@ def test_the_sentences_of_a_step_count_what_is_different() -> None:
 
 
 def test_lines_side_by_side_are_counted_by_what_became_of_them() -> None:
-    both = [side_by_side.Beside(SAME, replace(SAME, mark="+")), side_by_side.Beside(SAME, SAME)]
-    rows = side_by_side.SideRows("weld", (*both, side_by_side.Beside(None, SAME)))
+    both = [side_by_side.LinePair(SAME, replace(SAME, mark="+")), side_by_side.LinePair(SAME, SAME)]
+    rows = side_by_side.SideRows("fuse (Welder)", (*both, side_by_side.LinePair(None, SAME)))
     (said,) = map(sentence_text, side_by_side.see(rows))
-    assert said == "weld: of the lines 1 changed, 1 new; 1 as they were."
+    assert said == "fuse (Welder): of the lines 1 changed, 1 new; 1 as they were."
     assert [x.kind for x in rows.lines] == ["changed", "same", "new"]
     (none,) = map(sentence_text, side_by_side.see(side_by_side.SideRows("hoist", (both[1],))))
     assert none == "hoist changes none of 1 line."
@@ -174,7 +176,7 @@ def test_pictures_of_steps_stand_under_every_stage() -> None:
 def test_lines_that_many_define_are_paired_where_they_stand() -> None:
     old = [x for n in range(400) for x in (f"  v{n} = f(x)", "    y[i] = a[i] + b[i]")]
     new = [x for n in range(400) if n != 7 for x in (f"  v{n} = g(x)", "    y[i] = a[i] · b[i]")]
-    found = aligned(old, new)
+    found = align_lines(old, new)
     assert len(found) == len(new)
     assert all(old[i].split(" = ")[0] == new[j].split(" = ")[0] for i, j in found)
     assert found == sorted(found) and all((i - j) in (0, 2) for i, j in found)

@@ -22,15 +22,15 @@ def board(session: Session) -> dict[str, dict[str, object]]:
 
 
 def test_a_step_is_turned_off_and_undone(session: Session) -> None:
-    before = board(session)["fold copies into kernels"]
-    assert before["on"] and before["in_a"] and before["knob"] == "step fold copies into kernels"
+    before = board(session)["fold layout copies"]
+    assert before["on"] and before["in_a"] and before["knob"] == "step fold layout copies"
     said = session.answer("turn", {"knob": before["knob"], "index": before["off"]})["said"]
-    assert said.startswith("fold copies into kernels on → off: predicted")
-    assert "fold copies into kernels" not in [s.name for s in session.now.compiled.snapshots]
-    now = board(session)["fold copies into kernels"]
+    assert said.startswith("fold layout copies on → off: predicted")
+    assert "fold layout copies" not in [s.name for s in session.now.compiled.snapshots]
+    now = board(session)["fold layout copies"]
     assert not now["on"] and now["in_a"]
     session.answer("undo", {})
-    assert board(session)["fold copies into kernels"]["on"]
+    assert board(session)["fold layout copies"]["on"]
 
 
 def test_a_link_restores_what_is_off_and_where_steps_stand(session: Session) -> None:
@@ -49,9 +49,9 @@ def test_a_link_restores_what_is_off_and_where_steps_stand(session: Session) -> 
 
 def test_what_may_not_be_is_refused_and_nothing_changes(session: Session) -> None:
     before = session.now
-    assert "'ram' needs tiles" in str(board(session)["roll"]["needed"])
-    with pytest.raises(BadOption, match="'roll' cannot be left out: 'ram' needs tiles"):
-        session.answer("turn", {"knob": "step roll", "index": 0})
+    assert "'schedule (Rammer)' needs tiles" in str(board(session)["tile (Roller)"]["needed"])
+    with pytest.raises(BadOption, match=r"cannot be left out: .* needs tiles"):
+        session.answer("turn", {"knob": "step tile (Roller)", "index": 0})
     place = next(k for k in session.knobs() if k.name == "place remove dead code")
     with pytest.raises(BadOption, match="cannot stand before 'legalise to kernels': it needs ker"):
         session.answer("turn", {"knob": "place remove dead code", "index": 1})
@@ -59,12 +59,12 @@ def test_what_may_not_be_is_refused_and_nothing_changes(session: Session) -> Non
 
 
 def test_weld_is_off_by_the_knob_of_fusion(session: Session) -> None:
-    weld = board(session)["weld"]
+    weld = board(session)["fuse (Welder)"]
     assert weld["knob"] == "fusion" and not weld["needed"]
     session.answer("turn", {"knob": "fusion", "index": weld["off"]})
-    assert not board(session)["weld"]["on"]
+    assert not board(session)["fuse (Welder)"]["on"]
     session.answer("turn", {"knob": "fusion", "index": weld["back"]})
-    assert board(session)["weld"]["on"]
+    assert board(session)["fuse (Welder)"]["on"]
 
 
 def test_two_pipelines_are_beside_each_other_in_numbers(session: Session) -> None:

@@ -68,7 +68,7 @@ def test_every_colour_that_is_named_exists() -> None:
 
 
 def test_a_drawing_that_stands_alone_has_no_variables() -> None:
-    assert "var(--" not in theme.resolved(theme.pattern_defs(), "dark")
+    assert "var(--" not in theme.resolve_variables(theme.pattern_defs(), "dark")
 
 
 def test_the_front_end_is_one_module_without_imports() -> None:

@@ -72,8 +72,11 @@ def test_a_step_has_its_pictures_in_the_house_under_gradients_and_code() -> None
     )
     again = explorer.Options(rematerialisation=Rematerialised(share=0.7))
     c = explorer.compile(model, options=again, until="planned")
-    assert [p.name for p in gallery.of_stage(Stage.DIFFERENTIATED)] == ["backward", "memory_time"]
-    assert gallery.of_stage(Stage.EMITTED)[-1].name == "cache"
+    assert [p.name for p in gallery.pictures_of_stage(Stage.DIFFERENTIATED)] == [
+        "backward",
+        "memory_time",
+    ]
+    assert gallery.pictures_of_stage(Stage.EMITTED)[-1].name == "cache"
     session = widgets.explore(c).session
     told = session.answer("picture", {"room": "memory_time", "op": -1})
     line, taken = told["figure"]["data"]

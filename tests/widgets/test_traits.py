@@ -50,7 +50,7 @@ def test_a_trait_turns_its_knob_and_a_turn_of_the_page_sets_the_trait(
     assert explorer.session.walls.planned is not None
     assert explorer.session.walls.planned.units == 1
     assert explorer.history[-1]["what"] == "threads 2 → 1"
-    explorer._asked(explorer, {"kind": "undo", "args": {}}, ())
+    explorer._answer_message(explorer, {"kind": "undo", "args": {}}, ())
     assert explorer.threads == 2
 
 
@@ -61,7 +61,7 @@ def test_a_size_between_the_stops_of_the_slider_is_set_and_restored(explorer: Ho
     explorer.batch = 12.0  # of a FloatSlider
     assert explorer.batch == 12 and isinstance(explorer.batch, int)
     explorer.session.answer("restore", {"text": link})
-    explorer._tell()
+    explorer._send_changes()
     assert explorer.batch == 11
 
 
@@ -110,7 +110,7 @@ def test_results_are_read_only_and_set_together(explorer: House) -> None:
     explorer.threads = 1
     assert seen == [(1, None)]
     explorer.session.answer("measure", {})
-    explorer._tell()
+    explorer._send_changes()
     assert explorer.time_us == explorer.session.steps.now.time.median_us  # type: ignore[union-attr]
     for name in ("time_us", "predicted_us"):
         before = getattr(explorer, name)
@@ -130,7 +130,7 @@ def test_the_selection_and_the_view_are_those_of_the_page(explorer: House) -> No
     explorer.set_state({"state": {**explorer.state, "op": "fc", "room": "rammer"}})
     assert (explorer.selected, explorer.view) == ("fc", "rammer")
     explorer.set_state({"selected": "relu", "view": "roller"})
-    assert (explorer.session.kept.op, explorer.session.kept.room) == ("relu", "roller")
+    assert (explorer.session.saved.op, explorer.session.saved.room) == ("relu", "roller")
 
 
 def test_two_explorers_share_a_selection_and_a_slider_moves_a_size(explorer: House) -> None:
@@ -166,7 +166,7 @@ def test_a_fault_of_an_observer_does_not_leave_the_page_without_an_answer(
     sent = told(explorer, monkeypatch)
     explorer.observe(lambda _: 1 / 0, "threads")
     with pytest.raises(ZeroDivisionError):
-        explorer._asked(
+        explorer._answer_message(
             explorer, {"id": 7, "kind": "turn", "args": {"knob": "threads", "index": 0}}, ()
         )
     assert [m["id"] for m in sent] == [7]
@@ -186,12 +186,12 @@ def test_a_newer_change_ends_the_turn_that_the_page_began(explorer: House) -> No
 def test_a_change_ends_the_timing_under_way(explorer: House) -> None:
     def work(job: Job) -> None:
         while True:
-            job.told(0)
+            job.report(0)
 
     jobs = explorer.session.bench.jobs
     number = jobs.start(1, work)
     explorer.threads = 1
-    assert jobs.told(number)["error"]["error"] == "Cancelled"
+    assert jobs.progress(number)["error"]["error"] == "Cancelled"
 
 
 @explorer_package.trace

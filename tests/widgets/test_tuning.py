@@ -66,7 +66,7 @@ def test_what_a_form_leaves_out_is_as_in_the_tiling_in_use(small: Subject) -> No
         ({"tile": [4]}, "given by axis"),
         ({"rows": True}, "rows is a whole number"),
         ({"rows": 2**40}, "rows is a whole number"),
-        ({"pack": 1}, "pack is yes or no"),
+        ({"pack": 1}, "pack must be true or false"),
         ({"color": 1}, "no field 'color'"),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_field_that_is_none_of_its_numbers_is_refused(
 
 def test_an_illegal_tile_names_its_rule_with_the_number(small: Subject) -> None:
     fields = {**tuning.fields_of(small.tiling, small), "rows": 60, "vectors": 2}
-    why = tuning.judged(tuning.tiling_of(fields, small), small).refused
+    why = tuning.judge_tiling(tuning.tiling_of(fields, small), small).refused
     assert f"needs {60 * 2 + 2 + 1} vector registers" in why and str(small.device.registers) in why
     with pytest.raises(BadOption, match="is not legal"):
         tuning.timed(small, tuning.tiling_of(fields, small), Job(20))
@@ -92,7 +92,7 @@ def test_a_legal_tile_is_timed_in_turns_with_the_one_in_use(small: Subject) -> N
     class Listening(Job):
         def told(self, done: int) -> None:
             told.append(done)
-            super().told(done)
+            super().report(done)
 
     found = tuning.timed(small, tiling, Listening(20))
     assert found.n == 20 and found.low <= found.ratio <= found.high
@@ -116,7 +116,7 @@ def test_one_timing_at_a_time() -> None:
     assert jobs.wait(first)["data"] is True
     assert jobs.wait(jobs.start(1, lambda job: 7))["data"] == 7
     with pytest.raises(BadOption, match="no timing number 99"):
-        jobs.told(99)
+        jobs.progress(99)
 
 
 def test_a_job_tells_how_far_it_is_and_can_be_cancelled() -> None:
@@ -124,11 +124,11 @@ def test_a_job_tells_how_far_it_is_and_can_be_cancelled() -> None:
 
     def work(job: Job) -> None:
         for n in range(1000):
-            job.told(n)
+            job.report(n)
             time.sleep(0.002)
 
     job = jobs.start(60, work)
-    while not jobs.told(job)["n"]:
+    while not jobs.progress(job)["n"]:
         time.sleep(0.001)
     jobs.cancel(job)
     ended = jobs.wait(job)

@@ -12,7 +12,7 @@ from explorer.counters import counters
 from explorer.errors import BadModelFile, InternalFault, IronworksError
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from widgets.page.opening import opened
+from widgets.page.compile_for_display import compile_for_display
 from widgets.page.report import document
 from widgets.rooms import gallery
 from widgets.session.session import Session
@@ -72,7 +72,7 @@ def test_a_model_that_fails_opens_as_far_as_it_came(monkeypatch: pytest.MonkeyPa
         raise KeyError("planted")
 
     monkeypatch.setattr("explorer.compiler.Legalize", lambda *_: broken)
-    c, ended = opened(BERT)
+    c, ended = compile_for_display(BERT)
     assert ended is not None and isinstance(ended.problem, InternalFault)
     assert (ended.step, ended.stage) == ("legalise to kernels", Stage.LEGALIZED)
     assert c.program.stage < Stage.LEGALIZED

@@ -101,7 +101,7 @@ def test_a_million_bricks_take_less_than_a_megabyte_a_view(units: int) -> None:
 def test_blocks_without_room_are_one_a_lane() -> None:
     rows = many_bricks.wall(3, 6000, CALLS)
     for room in (100, 0, -4000):
-        assert lane_blocks(rows, Source(rows).whole, 1, room).lane.tolist() == [0, 1, 2]
+        assert lane_blocks(rows, Source(rows).full_window, 1, room).lane.tolist() == [0, 1, 2]
 
 
 def test_a_wall_of_many_kernels_fits_into_its_bytes() -> None:
@@ -130,7 +130,7 @@ def test_the_tasks_of_calls_are_found_by_their_names() -> None:
 
 def test_a_slice_is_its_columns() -> None:
     rows = many_bricks.wall(2, 40, CALLS)
-    head, body = wall_slices.sliced(Source(rows), Source(rows).whole)
+    head, body = wall_slices.sliced(Source(rows), Source(rows).full_window)
     n, k, m, w = (head[name] for name in ("blocks", "singles", "gaps", "waits"))
     assert (n, k, w, head["least_us"]) == (40, 40, 0, 0.0)
     assert len(body) == 21 * n + 16 * k + 13 * m + 24 * w

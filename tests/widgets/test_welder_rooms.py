@@ -22,15 +22,15 @@ from tests.widgets import made_by_hand as hand
 from tests.widgets.drawn_geometry import ALL_SIZES, LOW, problems
 from tests.widgets.of_family import of_family
 from widgets.draw.see import sentence_text
-from widgets.draw.slide import folded
+from widgets.draw.slide import fold_columns
 from widgets.draw.table import size_text, time_text
 from widgets.model.compiled import Compiled
-from widgets.model.hand import Move, Outcome, Totals
+from widgets.model.manual_moves import Move, Outcome, Totals
 from widgets.model.on_show import View
 from widgets.page.report import document
 from widgets.rooms import gallery
-from widgets.session.answers import Seen
-from widgets.session.moves import Hands
+from widgets.session.answers import PictureContext
+from widgets.session.move_editor import MoveEditor
 from widgets.session.session import Session
 from widgets.session.state import fragment, from_fragment
 from widgets.session.timing.jobs import Job
@@ -42,7 +42,7 @@ from widgets.welder.pipeline_figure import figure as pipeline_figure
 from widgets.welder.pipeline_figure import see
 from widgets.welder.tile_graph_columns import window
 from widgets.welder.tile_graph_picture import columns_for
-from widgets.welder.welded import Welded, level_name
+from widgets.welder.welded_group import WeldedGroup, level_name
 
 MIB = 1 << 20
 LEVELS = ("register", "L1", "L2", "L3", "DRAM")
@@ -74,7 +74,7 @@ def session() -> Session:
     options = explorer.Options(welder=Options(connect=tuple((v, "L1") for v in VALUES)))
     c = explorer.compile(explorer.load(small), options=options)
     assert len(c.program.kernel_calls) == 1
-    return Session(c, hands=Hands(compiler=instead))
+    return Session(c, move_editor=MoveEditor(compiler=instead))
 
 
 def instead(c: Compiled, moves: Sequence[Move], job: Job) -> Compiled:
@@ -82,8 +82,8 @@ def instead(c: Compiled, moves: Sequence[Move], job: Job) -> Compiled:
     return c
 
 
-def seen(session: Session, device: str = "", rank: int = -1, op: str = "") -> Welded:
-    found = welder_view.welded(Seen(session, View(device, rank)), op)
+def seen(session: Session, device: str = "", rank: int = -1, op: str = "") -> WeldedGroup:
+    found = welder_view.welded_group(PictureContext(session, View(device, rank)), op)
     assert found is not None
     return found
 
@@ -118,7 +118,9 @@ def rows_of(count: int, *, inputs: int = 1, far: int = 3) -> PipelineRows:
 
 
 def pipeline_of(session: Session, cut: str = "", op: str = "", device: str = "") -> PipelineRows:
-    found = gallery.named("welder").draw(Seen(session, View(device, cut=cut)), op)[0]
+    found = gallery.find_picture("welder").draw(PictureContext(session, View(device, cut=cut)), op)[
+        0
+    ]
     assert isinstance(found, PipelineRows)
     return found
 
@@ -200,7 +202,7 @@ def test_a_pipeline_can_be_read_however_long_it_is(
 @pytest.mark.parametrize("shown", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("on", [0, 3, 20, 39])
 def test_operators_that_have_no_room_are_folded_and_counted(shown: int, on: int) -> None:
-    parts = folded(40, shown, on)
+    parts = fold_columns(40, shown, on)
     assert [n for p in parts for n in p] == list(range(40))
     assert len(parts) <= max(shown, 3) and ((on,) in parts)
 
@@ -234,7 +236,7 @@ def test_a_point_plans_the_group_again_at_its_tile(golden: Session) -> None:
         assert dict(found.plan.tile) == dict(p.tile) and tile_curve.rank_of(found) == rank
         assert found.plan.at("shared").traffic == p.traffic
     assert seen(golden).in_use
-    with pytest.raises(BadOption, match="none is number 100"):
+    with pytest.raises(BadOption, match="there is no step 100"):
         seen(golden, rank=99)
 
 
@@ -270,7 +272,7 @@ def test_odd_sizes_are_drawn(rows: int, device: str) -> None:
     c = explorer.compile(explorer.load(small), until="planned")
     session = Session(c, sizes={"n": rows})
     for room in (*of_family("groups"), "groups"):
-        figure, table = gallery.picture(room, Seen(session, View(device)))
+        figure, table = gallery.picture(room, PictureContext(session, View(device)))
         assert problems(figure) == [] and table.rows and len(figure.text()) < 120_000
 
 
@@ -296,10 +298,10 @@ def test_a_tile_graph_has_the_levels_of_its_edges(size: tuple[int, int]) -> None
     c = explorer.compile("tests/data/tiny_bert.onnx", until="planned")
     graph = c.program.decisions.tile_graph
     assert graph is not None
-    on_show = Seen(Session(c), View(width=size[0], height=size[1]))
+    on_show = PictureContext(Session(c), View(width=size[0], height=size[1]))
     for group in (graph.groups[0], max(graph.groups, key=lambda g: len(g.members))):
         op = min(group.origin)
-        rows, figure, table = gallery.named("groups").draw(on_show, op)
+        rows, figure, table = gallery.find_picture("groups").draw(on_show, op)
         assert figure is not None and problems(figure) == [] and len(rows) == len(graph.groups)
         shown = window(on_show, op, columns_for(size[0]))
         assert op in shown.columns[shown.on].ops
@@ -343,7 +345,7 @@ def test_a_move_is_predicted_drawn_and_undone(session: Session) -> None:
     after = gallery.picture("connections", session)[1].rows
     assert after != before and ("mat_mul", "memory") in {(r[0], r[5]) for r in after}
     session.answer("move", {"value": "exp", "level": "DRAM"})
-    assert len(session.hand.moves) == 2
+    assert len(session.manual_moves.moves) == 2
     session.answer("unmove", {})
     session.answer("unmove", {"everything": True})
     assert gallery.picture("connections", session)[1].rows == before
@@ -354,7 +356,7 @@ def test_a_move_is_predicted_drawn_and_undone(session: Session) -> None:
 def test_an_illegal_move_says_its_condition_and_what_would_flip_it(session: Session) -> None:
     found = session.answer("move", {"value": "reduce_max", "level": "register"})
     assert found["refused"] and found["flip"].startswith("connect it at ")
-    assert not session.hand.moves
+    assert not session.manual_moves.moves
     near = found["flip"].removeprefix("connect it at ")
     assert not session.answer("move", {"value": "reduce_max", "level": near})["refused"]
 
@@ -363,7 +365,7 @@ def test_an_illegal_move_says_its_condition_and_what_would_flip_it(session: Sess
     ("args", "said"),
     [
         ({"value": "mat_mul", "level": "L9"}, "no level 'L9'"),
-        ({"value": "nothing", "level": "L1"}, "no kernel makes a value 'nothing'"),
+        ({"value": "nothing", "level": "L1"}, "no kernel computes a value 'nothing'"),
         ({"value": "mat_mul", "level": 3}, "level is a text, not 3"),
         ({"value": "mat_mul"}, "malformed"),
         ({"value": "mat_mul", "level": "L1", "device": "z80"}, "no data sheet"),
@@ -377,7 +379,7 @@ def test_a_move_that_is_none_is_refused(session: Session, args: dict[str, Any], 
 def test_a_joined_value_goes_where_it_has_room(session: Session) -> None:
     session.answer("move", {"value": "mat_mul", "level": "DRAM"})
     found = session.answer("join", {"value": "mat_mul"})
-    assert not found["refused"] and dict(session.hand.moves)["mat_mul"] in LEVELS[:3]
+    assert not found["refused"] and dict(session.manual_moves.moves)["mat_mul"] in LEVELS[:3]
 
 
 def test_a_data_sheet_is_for_predictions_only(session: Session) -> None:
@@ -404,7 +406,7 @@ def test_what_was_moved_is_timed_beside_and_taken(session: Session) -> None:
     kernels = len(session.now.compiled.program.kernel_calls)
     assert "mat_mul → DRAM" in session.answer("take_hand", {})["said"]
     assert len(session.now.compiled.program.kernel_calls) == kernels + 1
-    assert not session.hand.moves
+    assert not session.manual_moves.moves
     link, taken = session.link()["text"], session.now.compiled.options
     assert session.answer("undo", {})["said"].startswith("Undone: mat_mul")
     session.restore(link)  # a link takes it along
@@ -445,8 +447,8 @@ class Judged:
 def test_changes_are_said_in_numbers_and_no_room_is_marked() -> None:
     before = Totals(1, 1 << 20, "L2", 1 << 19, 1 << 20, 10.0)
     after = Totals(2, 3 << 20, "L2", 1 << 21, 1 << 20, 12.5)
-    hands = Hands(judge=Judged(Outcome(before, after)))
-    session = Session(hand.HandMade(), compare=hand.compare, hands=hands)
+    editor = MoveEditor(judge=Judged(Outcome(before, after)))
+    session = Session(hand.HandMade(), compare=hand.compare, move_editor=editor)
     found = session.answer("move", {"value": "conv_out", "level": "DRAM"})
     assert [row[3] for row in found["rows"]] == ["+1", "+200.0%", "too large", "+25.0%"]
     assert found["rows"][2][4] and found["said"] == "conv_out in DRAM: predicted 12.5 µs, +25.0%"
@@ -468,7 +470,7 @@ def in_turn(
 
 
 def test_a_value_that_was_moved_twice_counts_once() -> None:
-    session = Session(hand.HandMade(), compare=hand.compare, hands=Hands(judge=in_turn))
+    session = Session(hand.HandMade(), compare=hand.compare, move_editor=MoveEditor(judge=in_turn))
     session.answer("move", {"value": "conv_out", "level": "DRAM"})
     again = session.answer("move", {"value": "conv_out", "level": "L2"})
     assert "moves" not in again["said"]
@@ -477,16 +479,16 @@ def test_a_value_that_was_moved_twice_counts_once() -> None:
 
 
 def test_moves_are_kept_by_device() -> None:
-    session = Session(hand.HandMade(), compare=hand.compare, hands=Hands(judge=in_turn))
+    session = Session(hand.HandMade(), compare=hand.compare, move_editor=MoveEditor(judge=in_turn))
     session.answer("move", {"value": "conv_out", "level": "DRAM"})
     assert session.answer("hand", {"device": "v100"})["moves"] == []
     session.answer("move", {"value": "fc_out", "level": "DRAM", "device": "v100"})
     assert session.answer("hand", {})["moves"] == [["conv_out", "DRAM"]]
     assert session.answer("hand", {"device": "v100"})["moves"] == [["fc_out", "DRAM"]]
-    assert session.hand.on("this-cpu").moves == (("conv_out", "DRAM"),)
+    assert session.manual_moves.on("this-cpu").moves == (("conv_out", "DRAM"),)
     session.answer("unmove", {"device": "v100", "everything": True})
     assert session.answer("unmove", {})["moves"] == []
-    assert not session.hand.others
+    assert not session.manual_moves.others
     session.answer("move", {"value": "conv_out", "level": "DRAM"})
     session.answer("hand", {"device": "v100"})
     session.turn("threads", 0)
@@ -507,10 +509,10 @@ def test_a_tile_that_names_some_axes_counts_the_others_whole(golden: Session) ->
 def test_a_kernel_that_shares_columns_with_another_is_one_kernel() -> None:
     """A recurrent cell's products are made in two groups: by hand they cannot be grouped again."""
     c = explorer.compile("zoo:small_lstm", until="planned")
-    graph, on_show = c.program.decisions.tile_graph, Seen(Session(c), View())
+    graph, on_show = c.program.decisions.tile_graph, PictureContext(Session(c), View())
     assert graph is not None
     for group in graph.groups:
-        w = welder_view.plainly(on_show, group)
+        w = welder_view.group_in_use(on_show, group)
         assert w is not None
         scene = Scene(w, welder_view.before_welding(c), on_show.house, {})
         rows = scene.frame(None)
@@ -525,7 +527,7 @@ def test_the_inspector_and_the_pipeline_tell_of_one_group_alike(model: str) -> N
     session = Session(explorer.compile(f"zoo:{model}"))
     seen = 0
     for op in [o.name for o in session.house.operators[:40]]:
-        drawn = welder_view.welded(Seen(session, View()), op)
+        drawn = welder_view.welded_group(PictureContext(session, View()), op)
         if drawn is None or op not in drawn.ops or len(drawn.group.members) < 2:
             continue
         before = welder_view.before_welding(session.now.compiled)

@@ -11,7 +11,7 @@ import explorer
 from explorer.compilation.operators import in_words
 from explorer.errors import BadOption
 from explorer.passes.pipeline.random_inputs import random_inputs
-from widgets.rooms.why_nots import HELD, NEVER
+from widgets.rooms.fusion_actions import HOLDING, NEVER
 from widgets.session.session import Session
 
 
@@ -58,13 +58,13 @@ def test_what_a_policy_refused_can_be_forced_and_undone(session: Session) -> Non
 @pytest.mark.exhaustive
 def test_a_memory_that_held_a_value_does_not_when_it_is_flipped(session: Session) -> None:
     step, row = offered(session)["near"]
-    assert step.why.condition in HELD
+    assert step.why.condition in HOLDING
     act = row["acts"][1]
     assert act["kind"] == "set" and "capacity" in act["title"] and "What if" in act["says"]
     session.answer("turn", {"knob": act["args"]["knob"], "index": 1, "label": act["args"]["label"]})
     graph = session.now.compiled.program.decisions.tile_graph
     again = [s for g in graph.groups for s in g.steps if s.label == step.label and s.why]
-    assert all(s.why.condition not in HELD for s in again)
+    assert all(s.why.condition not in HOLDING for s in again)
 
 
 def test_what_is_not_legal_says_why_and_changes_nothing(session: Session) -> None:

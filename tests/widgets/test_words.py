@@ -10,7 +10,7 @@ import pytest
 
 import explorer
 from tests.widgets import made_by_hand as hand
-from widgets.draw.table import written
+from widgets.draw.table import cell_text
 from widgets.model.glossary import words
 from widgets.model.picture import Picture
 from widgets.rooms import gallery
@@ -64,7 +64,7 @@ def seen(session: Session, picture: Picture) -> Iterator[str]:
         yield figure.title
         yield from re.findall(r">([^<>]+)<", figure.text("light"))
     yield from (table.caption, *map(str, table.columns))
-    yield from (written(cell) for row in table.rows for cell in row)
+    yield from (cell_text(cell) for row in table.rows for cell in row)
     see = gallery.for_page(picture, picture.draw(session, "")).get("see")
     yield from (text for text in _texts(see) if not re.fullmatch(r"[a-z]+:\S*", text))  # keys
     if picture.family is not None:

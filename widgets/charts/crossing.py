@@ -1,4 +1,4 @@
-"""A loop's ways against its trips as a plotly figure."""
+"""The schedules of a loop over its trip count, as a plotly figure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import count_text, time_text
-from widgets.grinder.crossing import MOST, CrossingRows, WayRow, at
+from widgets.grinder.crossing import MOST, CrossingRows, ScheduleRow, at
 from widgets.grinder.crossing_picture import timed_words
-from widgets.timed.clocked import whiskers
+from widgets.timed.measured_text import whiskers
 
-NONE = 0.3  # where no trip at all stands on an axis that has no 0
-FARTHEST = 30.0  # so many times the least is the highest that is drawn
+NONE = 0.3  # the place of zero trips on a logarithmic axis
+FARTHEST = 30.0  # the highest ratio to the least that is drawn
 WORDS = "%{customdata}<extra></extra>"
 LINES = (  # from the host, in the program, and unrolled by more and more
     ("square", "dash", 1.4),
@@ -25,17 +25,18 @@ LINES = (  # from the host, in the program, and unrolled by more and more
 
 
 def chart(rows: CrossingRows, title: str, theme: str) -> go.Figure:
-    """Above, the time of the loop over its trips, both logarithmic, a line a way; below, the same
-    over that of the fastest way.
+    """Draw the time of the loop over its trips, logarithmic, a line per schedule.
+
+    Below, the same relative to the fastest schedule.
     """
     c, figure = colours(theme), go.Figure()
-    best = [rows.ways[k].times_us[i] for i, k in enumerate(rows.least)]
-    for n, way in enumerate(rows.ways):
-        _way(figure, rows, n, way.times_us, False, c)
-        shares = tuple(us / b if b > 0 else 0.0 for us, b in zip(way.times_us, best))
-        _way(figure, rows, n, shares, True, c)
+    best = [rows.schedules[k].times_us[i] for i, k in enumerate(rows.least)]
+    for n, schedule in enumerate(rows.schedules):
+        _add_line(figure, rows, n, schedule.times_us, False, c)
+        shares = tuple(us / b if b > 0 else 0.0 for us, b in zip(schedule.times_us, best))
+        _add_line(figure, rows, n, shares, True, c)
         _timed(figure, rows, n, c)
-    spent = [us for w in rows.ways for us in w.times_us if us > 0] or [1.0]
+    spent = [us for w in rows.schedules for us in w.times_us if us > 0] or [1.0]
     if rows.trips is not None:
         _as_it_runs(figure, rows, min(spent), max(spent), c)
     figure.update_layout(yaxis2={"anchor": "x"})
@@ -65,11 +66,11 @@ def _line(n: int) -> tuple[str, str, float]:
     return LINES[min(n, len(LINES) - 1)]
 
 
-def _name(way: WayRow) -> str:
-    return f"{way.label}, as compiled" if way.chosen else way.label
+def _name(schedule: ScheduleRow) -> str:
+    return f"{schedule.label}, as compiled" if schedule.chosen else schedule.label
 
 
-def _way(
+def _add_line(
     figure: go.Figure,
     rows: CrossingRows,
     n: int,
@@ -77,40 +78,41 @@ def _way(
     shares: bool,
     c: Mapping[str, str],
 ) -> None:
-    """One line of a way, where it takes any time at all."""
-    (symbol, dash, width), way = _line(n), rows.ways[n]
-    known = [i for i, value in enumerate(values) if value > 0]
+    """Add one line of a schedule, where its time is known."""
+    (symbol, dash, width), schedule = _line(n), rows.schedules[n]
+    positive = [i for i, value in enumerate(values) if value > 0]
     figure.add_scatter(
-        x=[rows.counts[i] or NONE for i in known],
-        y=[values[i] for i in known],
-        name=_name(way),
-        legendgroup=way.label,
+        x=[rows.counts[i] or NONE for i in positive],
+        y=[values[i] for i in positive],
+        name=_name(schedule),
+        legendgroup=schedule.label,
         showlegend=not shares,
         yaxis="y2" if shares else "y",
         mode="lines+markers",
         line={"color": c["ink"], "dash": dash, "width": width},
         marker={"symbol": f"{symbol}-open", "color": c["ink"], "size": 6},
-        customdata=[_words(rows, n, i) for i in known],
+        customdata=[_words(rows, n, i) for i in positive],
         hovertemplate=WORDS,
     )
 
 
 def _words(rows: CrossingRows, n: int, i: int) -> str:
-    way = rows.ways[n]
-    said = f"{way.label}, {count_text(rows.counts[i], 'iteration')}: {time_text(way.times_us[i])}"
-    return f"{said}<br>{at(rows, i)}"
+    schedule = rows.schedules[n]
+    iterations = count_text(rows.counts[i], "iteration")
+    head = f"{schedule.label}, {iterations}: {time_text(schedule.times_us[i])}"
+    return f"{head}<br>{at(rows, i)}"
 
 
 def _timed(figure: go.Figure, rows: CrossingRows, n: int, c: Mapping[str, str]) -> None:
-    """What the clock said of a way: filled, with its interval."""
-    way = rows.ways[n]
-    mine = [t for t in rows.timed if t.label == way.label]
+    """Add the measurements of a schedule: filled marks with intervals."""
+    schedule = rows.schedules[n]
+    mine = [t for t in rows.timed if t.label == schedule.label]
     if mine:
         figure.add_scatter(
             x=[t.trips or NONE for t in mine],
             y=[t.median_us for t in mine],
             error_y=whiskers(mine, c["ink"], thickness=1),
-            name=f"measured, {way.label}",
+            name=f"measured, {schedule.label}",
             mode="markers",
             marker={"symbol": _line(n)[0], "color": c["ink"], "size": 9},
             customdata=[timed_words(t) for t in mine],
@@ -122,13 +124,13 @@ def _as_it_runs(
     figure: go.Figure, rows: CrossingRows, low: float, high: float, c: Mapping[str, str]
 ) -> None:
     assert rows.trips is not None
-    said = f"as it runs: {count_text(rows.trips, 'iteration')}"
+    name = f"as it runs: {count_text(rows.trips, 'iteration')}"
     figure.add_scatter(
         x=[min(rows.trips, MOST) or NONE] * 2,
         y=[low, high],
-        name=said,
+        name=name,
         mode="lines",
         line={"color": c["ink3"], "width": 1},
-        customdata=[said] * 2,
+        customdata=[name] * 2,
         hovertemplate=WORDS,
     )

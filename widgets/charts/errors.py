@@ -1,4 +1,4 @@
-"""Planned times of calls beside those of a run, as a plotly figure, what is left over below."""
+"""Planned and measured times of calls as a plotly figure, with their ratios below."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ FACTORS = (0.5, 2.0)
 
 
 def chart(rows: ErrorRows, title: str, theme: str) -> go.Figure:
-    """Above, the time of a brick as it ran over the planned one, both logarithmic, a point a call;
-    on the line both are equal. Below, the one over the other.
+    """Draw the measured time of a brick over the planned one, logarithmic, a point per call.
+
+    On the diagonal both are equal. Below, their ratio.
     """
     c, figure = colours(theme), go.Figure()
     planned = [r.planned_us for r in rows.calls]
@@ -83,7 +84,7 @@ def _points(
     left: bool,
     c: Mapping[str, str],
 ) -> None:
-    """A family's calls: their times, or below what is left over of them."""
+    """Add a family's calls: their times, or below their ratios."""
     mine = [r for _, r in numbered]
     family, kind = mine[0].family, rows.kind
     token = family_token(family)

@@ -1,4 +1,4 @@
-"""The kernels of a program as a plotly figure: floor, plan and clock of each."""
+"""The kernels of a program as a plotly figure: floor, planned and measured time of each."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from explorer.devices.catalogue import unit_word
-from widgets.draw.plots import colours, rows_high, styled
+from widgets.draw.plots import colours, least_height, styled
 from widgets.draw.table import size_text, time_text
-from widgets.timed.clocked import said, whiskers
 from widgets.timed.kernel_table import KernelRow, KernelRows
 from widgets.timed.kernel_table_picture import MOST
+from widgets.timed.measured_text import measured_text, whiskers
 
 ROOM = 1.26  # times the longest: for the words behind its bar
 CUT = 2.0  # times the longest: no interval is drawn further
 
 
 def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
-    """Two bars a kernel, one inside the other: planned outlined, measured filled with its interval;
-    a mark at the floor.
+    """Draw two bars per kernel, one inside the other, and a mark at the floor.
+
+    The planned time is an outline; the measured time is filled, with its interval.
     """
     c, figure, shown = colours(theme), go.Figure(), rows.kernels[:MOST]
     names = [f"{n + 1}  {k.label}" for n, k in enumerate(shown)]
@@ -77,7 +78,7 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
     ends, cut = list(map(_end, shown)), _cut(shown)
     _shares(figure, shown, names, cut, c["ink"])
     most = min(cut, max(ends, default=1.0))
-    figure.update_layout(barmode="overlay", meta=rows_high(len(shown)))
+    figure.update_layout(barmode="overlay", meta=least_height(len(shown)))
     figure.update_xaxes(
         title=f"time of a kernel on its busiest {unit_word(rows.device)} (µs), longest first",
         range=[0, ROOM * most],
@@ -95,7 +96,7 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
 def _shares(
     figure: go.Figure, shown: Sequence[KernelRow], names: list[str], cut: float, ink: str
 ) -> None:
-    """Behind each bar how near it is to its floor, and where its interval ends that is cut."""
+    """Write behind each bar its distance from the floor, and the end of an interval that is cut."""
     texts, cut_off = [], [_end(k) > cut for k in shown]
     for k, off in zip(shown, cut_off, strict=True):
         text = f"floor is {k.share:.0%}" if k.floor else "no floor"
@@ -115,8 +116,9 @@ def _shares(
 
 
 def _cut(shown: Sequence[KernelRow]) -> float:
-    """Where the axis ends at the latest: an interval that goes on tells of a disturbed machine, and
-    would leave no room for all others.
+    """Return the end of the axis.
+
+    A longer interval shows a disturbed machine and would leave no room for the others.
     """
     return CUT * max((max(k.planned_us, k.us) for k in shown), default=1.0)
 
@@ -127,10 +129,10 @@ def _end(k: KernelRow) -> float:
 
 
 def words(k: KernelRow) -> str:
-    """A kernel in a sentence."""
+    """Describe a kernel in a sentence."""
     text = f"{k.label} ({k.call}): predicted {time_text(k.planned_us)}"
     if k.measured:
-        text += f"<br>{said(k.measured)}"
+        text += f"<br>{measured_text(k.measured)}"
     f = k.floor
     if f is None:
         return f"{text}<br>no floor: a run alone tells its sizes"

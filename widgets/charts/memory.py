@@ -13,7 +13,7 @@ from widgets.memory.memory_plan import MemoryRows
 from widgets.memory.memory_policies import PolicyRows
 
 MIB = 2**20
-FAR = 3  # times all others: what bounds take may be so much
+FAR = 3  # a policy this many times above the others is hidden at first
 LINES = {  # of a policy: ink, width and dashes
     "no sharing": ("ink3", 1, "dash"),
     "packed": ("ink", 1.6, "solid"),
@@ -22,11 +22,13 @@ LINES = {  # of a policy: ink, width and dashes
 }
 
 
-def chart(found: tuple[MemoryRows, PolicyRows], title: str, theme: str) -> go.Figure:
-    """Bytes of intermediates that live at each call, filled, and a line a policy: the bytes that it
-    has taken by then. What is far above all others is off until its name is clicked.
+def chart(rows_and_policies: tuple[MemoryRows, PolicyRows], title: str, theme: str) -> go.Figure:
+    """Draw the live bytes of intermediates at each call, filled, and a line per policy.
+
+    A policy's line is the bytes that it has taken by then. A line far above all others is hidden
+    until its name is clicked.
     """
-    (rows, policies), c, figure = found, colours(theme), go.Figure()
+    (rows, policies), c, figure = rows_and_policies, colours(theme), go.Figure()
     calls = list(range(len(rows.live)))
     figure.add_scatter(
         x=calls,
@@ -70,20 +72,20 @@ def chart(found: tuple[MemoryRows, PolicyRows], title: str, theme: str) -> go.Fi
 
 def _ops(rows: MemoryRows) -> list[list[str]]:
     """Return the operators whose values begin to live at each call."""
-    found: list[set[str]] = [set() for _ in rows.live]
+    ops_by_call: list[set[str]] = [set() for _ in rows.live]
     for b in (*rows.buffers, *rows.aliases):
-        found[b.first].update(b.origin)
-    return list(map(sorted, found))
+        ops_by_call[b.first].update(b.origin)
+    return list(map(sorted, ops_by_call))
 
 
 def _words(rows: MemoryRows) -> list[str]:
-    """Return what lives at each call: how much, and the largest buffers."""
-    said, alive, waiting = list[str](), list[BufferPlacement](), list(rows.buffers)[::-1]
+    """Return the live bytes at each call and the largest buffers."""
+    texts, alive, waiting = list[str](), list[BufferPlacement](), list(rows.buffers)[::-1]
     for call, count in enumerate(rows.live):
         while waiting and waiting[-1].first <= call:
             alive.append(waiting.pop())
         alive = [b for b in alive if call <= b.last]
         most = nlargest(3, alive, key=lambda b: b.bytes)
-        held = "".join(f"<br>{rows.label(b.name)}: {size_text(b.bytes)}" for b in most)
-        said.append(f"call {call}: {size_text(count)} in {len(alive)} buffers{held}")
-    return said
+        largest = "".join(f"<br>{rows.label(b.name)}: {size_text(b.bytes)}" for b in most)
+        texts.append(f"call {call}: {size_text(count)} in {len(alive)} buffers{largest}")
+    return texts

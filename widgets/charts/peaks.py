@@ -1,4 +1,4 @@
-"""What each policy of memory takes at most, as a plotly figure."""
+"""Peak memory of each policy as a plotly figure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from widgets.draw.table import size_text
 from widgets.memory.memory_policies import PolicyRow, PolicyRows
 
 
-def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
-    """A bar a policy, and a line at what lives at once, which no plan can go below."""
-    c, figure, rows = colours(theme), go.Figure(), found.policies
+def chart(policies: PolicyRows, title: str, theme: str) -> go.Figure:
+    """Draw a bar per policy, and a line at the live bytes, the lower bound of every plan."""
+    c, figure, rows = colours(theme), go.Figure(), policies.policies
     keys = [f"policy:{n}{' used' * p.used}" for n, p in enumerate(rows)]
     unit, size = byte_unit(max((p.bytes or 0 for p in rows), default=0))
     figure.add_bar(
@@ -39,14 +39,14 @@ def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
         hoverinfo="skip",
         showlegend=False,
     )
-    said = f"lives at once: {size_text(found.least)}"
+    line_name = f"lives at once: {size_text(policies.least)}"
     figure.add_scatter(
-        x=[found.least / size] * 2,
+        x=[policies.least / size] * 2,
         y=[rows[0].name, rows[-1].name],
-        name=said,
+        name=line_name,
         mode="lines",
         line={"color": c["bad"], "width": 1.4, "dash": "dash"},
-        customdata=[f"{said} at most; no plan of this order takes less"] * 2,
+        customdata=[f"{line_name} at most; no plan of this order takes less"] * 2,
         meta={"k": "least"},
         hovertemplate="%{customdata}<extra></extra>",
     )

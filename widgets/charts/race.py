@@ -7,11 +7,11 @@ import plotly.graph_objects as go
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import time_text
 from widgets.rammer.race_chart import RaceRows
-from widgets.timed.clocked import whiskers
+from widgets.timed.measured_text import whiskers
 
 
 def chart(rows: RaceRows, title: str, theme: str) -> go.Figure:
-    """A dot a runtime at its median, and a bar for its interval, from zero; the fastest above."""
+    """Draw a dot per runtime at its median, with its interval, from zero; the fastest on top."""
     c, figure = colours(theme), go.Figure()
     figure.add_scatter(
         x=[r.median_us for r in rows.runners],

@@ -19,8 +19,9 @@ WORDS = "%{customdata}<extra></extra>"
 
 
 def chart(rows: RooflineRows, title: str, theme: str) -> go.Figure:
-    """Speed over operations a byte, both logarithmic: a roof a memory level up to the peak, and
-    every tile, outlined where the model puts it, filled where the clock does.
+    """Draw speed over operations per byte, both logarithmic, with a roof per memory level.
+
+    A tile's mark is an outline at its predicted speed, and filled at its measured speed.
     """
     figure = go.Figure()
     _roofs(figure, rows, colours(theme))
@@ -40,7 +41,7 @@ def chart(rows: RooflineRows, title: str, theme: str) -> go.Figure:
 
 
 def _least(rows: RooflineRows) -> int:
-    """How high the chart is at least, for the names of roofs to stand below each other."""
+    """Return the least height at which the names of roofs do not overlap."""
     speeds = [s for p in rows.points for s in (p.modelled, p.measured) if s > 0]
     speeds += [peak for _, peak in rows.peaks if peak > 0]
     low = _ends(rows, max(dict(rows.peaks), default=1))[0]
@@ -50,15 +51,15 @@ def _least(rows: RooflineRows) -> int:
 
 
 def _ends(rows: RooflineRows, most: int) -> tuple[float, float]:
-    """From the left of every point and knee of all units to their right, in operations a byte."""
+    """Return the range of the axis around every point and knee, in operations per byte."""
     peak = dict(rows.peaks).get(most, 0.0)
     knees = [peak / r.gb_per_s for r in rows.roofs if r.units == most and r.gb_per_s > 0]
-    found = [x for x in (*(p.intensity for p in rows.points), *knees) if x > 0] or [1.0]
-    return min(found) / 2, max(found) * 2
+    intensities = [x for x in (*(p.intensity for p in rows.points), *knees) if x > 0] or [1.0]
+    return min(intensities) / 2, max(intensities) * 2
 
 
 def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
-    """Each roof as a line up to its peak: solid of all units, dashed of one alone."""
+    """Add each roof as a line up to its peak: solid for all units, dashed for one alone."""
     peaks = dict(rows.peaks)
     most = max(peaks, default=1)
     low, high = _ends(rows, most)
@@ -69,36 +70,36 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
         if r.gb_per_s <= 0 or peak <= 0:
             continue
         at = sorted({low, max(low, min(peak / r.gb_per_s, high)), high})
-        whole, units = r.units == most, units_text(r.units, rows.device)
+        of_all_units, units = r.units == most, units_text(r.units, rows.device)
         figure.add_scatter(
             x=at,
             y=[min(peak, r.gb_per_s * x) for x in at],
-            name=f"roofs of {units}{', as all load together' if whole and most > 1 else ''}",
+            name=f"roofs of {units}{', as all load together' if of_all_units and most > 1 else ''}",
             legendgroup=units,
             showlegend=r.units not in named,
             mode="lines",
             line={
-                "color": c["ink"] if whole else c["ink3"],
-                "width": 1.5 if whole else 1,
-                "dash": "solid" if whole else "dash",
+                "color": c["ink"] if of_all_units else c["ink3"],
+                "width": 1.5 if of_all_units else 1,
+                "dash": "solid" if of_all_units else "dash",
             },
             customdata=[f"{r.level} of {units}: {rate_text(r.gb_per_s)}, peak {speed_text(peak)}"]
             * len(at),
-            meta={"k": f"roof roof:{rows.levels.index(r.level)}{' all' * whole}"},
+            meta={"k": f"roof roof:{rows.levels.index(r.level)}{' all' * of_all_units}"},
             hovertemplate=WORDS,
         )
         named.add(r.units)
-        if whole:
+        if of_all_units:
             ends.append((r, log10(min(peak, r.gb_per_s * low))))
     for roofs, y in label_groups(ends):
         _name(figure, rows, roofs, log10(low), y, c)
 
 
 def label_groups(ends: Sequence[tuple[Roof, float]]) -> list[tuple[list[Roof], float]]:
-    """Group roofs whose labels would overlap: from above, each group with the decade of its top.
+    """Group roofs whose labels would overlap, from the top, each with the decade of its first roof.
 
-    A label of n roofs takes n lines downwards from the left end of its first roof. `ends` are
-    roofs with the decade of speed at their left ends.
+    A label of n roofs takes n lines downwards from the left end of its first roof. `ends` are roofs
+    with the decade of speed at their left ends.
     """
     groups: list[tuple[list[Roof], float]] = []
     for roof, y in sorted(ends, key=lambda end: -end[1]):
@@ -136,11 +137,11 @@ def _name(
 def _tiles(
     figure: go.Figure, rows: RooflineRows, mine: Sequence[int], symbol: str, c: dict[str, str]
 ) -> None:
-    """The tiles with the same bound: what the model says, and what the clock says."""
+    """Add the tiles with the same bound: predicted and measured."""
     bound = rows.binds(rows.points[mine[0]])
     timed = [n for n in mine if rows.points[n].measured > 0]
-    for found, measured in ((mine, False), (timed, True)):
-        points: list[Point] = [rows.points[n] for n in found]
+    for numbers, measured in ((mine, False), (timed, True)):
+        points: list[Point] = [rows.points[n] for n in numbers]
         if points:
             figure.add_scatter(
                 x=[p.intensity for p in points],
@@ -152,11 +153,11 @@ def _tiles(
                     "color": c["ink"],
                     "size": 9,
                 },
-                customdata=[point_words(p, n) for p, n in zip(points, found)],
+                customdata=[point_words(p, n) for p, n in zip(points, numbers)],
                 meta={
-                    "take": [{"rank": n} for n in found],
+                    "take": [{"rank": n} for n in numbers],
                     "k": [
-                        f"tile {'measured' if measured else 'predicted'} tile:{n}" for n in found
+                        f"tile {'measured' if measured else 'predicted'} tile:{n}" for n in numbers
                     ],
                 },
                 hovertemplate=WORDS,
@@ -164,7 +165,7 @@ def _tiles(
 
 
 def _on_show(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
-    """A ring around the tile on show."""
+    """Add a ring around the tile on show."""
     for p in rows.points[rows.rank : rows.rank + 1]:
         figure.add_scatter(
             x=[p.intensity],

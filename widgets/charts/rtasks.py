@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from widgets.draw.plots import colours, rows_high, styled
+from widgets.draw.plots import colours, least_height, styled
 from widgets.draw.table import time_text
-from widgets.rammer.rtasks_picture import Taken, most_work
-from widgets.rammer.view import Rammed
+from widgets.rammer.rtasks_picture import SelectedKernel, most_work
+from widgets.rammer.view import PolicyWalls
 
 
-def chart(found: Rammed, title: str, theme: str) -> go.Figure:
-    """A bar an rOperator: its rTasks times the time of one, outlined where the model says that
-    time, filled where a clock did.
+def chart(rammed: PolicyWalls, title: str, theme: str) -> go.Figure:
+    """Draw a bar per rOperator: its rTasks times the time of one.
+
+    Outlined if the time is modelled, filled if it is measured.
     """
-    c, figure, rows = colours(theme), go.Figure(), most_work(found)
+    c, figure, rows = colours(theme), go.Figure(), most_work(rammed)
     names = [f"{n + 1}  {row.label}" for n, row in enumerate(rows)]
     for source, fill in (("predicted", c["pane"]), ("measured", c["t2"])):
         mine = [
@@ -37,7 +38,7 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
             },
             hovertemplate="%{customdata}<extra></extra>",
         )
-    figure.update_layout(barmode="stack", bargap=0.3, meta=rows_high(len(names)))
+    figure.update_layout(barmode="stack", bargap=0.3, meta=least_height(len(names)))
     figure.update_xaxes(title="rTasks × time of one (µs), most work first")
     figure.update_yaxes(
         title="rOperator",
@@ -48,7 +49,7 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
     return styled(figure, theme, title, max(300, 150 + 22 * len(names)))
 
 
-def _words(row: Taken) -> str:
+def _words(row: SelectedKernel) -> str:
     k = row.kernel
     return (
         f"{row.label}: {k.tasks:,} × {time_text(k.task_us)} = {time_text(row.us)}, "

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, spread_axis, styled
 from widgets.draw.table import time_text
-from widgets.timed.clocked import whiskers
+from widgets.timed.measured_text import whiskers
 from widgets.timed.search import MODEL, SEARCH, SearchRows, TrialRow
 from widgets.timed.search_picture import words
 
@@ -19,8 +19,9 @@ NAMES = {MODEL: "as the model ranks", SEARCH: "by evolution"}
 
 
 def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
-    """Trials in the order tried: what the model says of each outlined, what the clock said filled
-    with its interval; the best so far, and the model's guess.
+    """Draw the trials in order: predicted times outlined, measured times filled with intervals.
+
+    Also the best so far, and the model's guess.
     """
     c, figure = colours(theme), go.Figure()
     _modelled(figure, rows, c)
@@ -39,14 +40,14 @@ def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
         )
     if first is not None and first.measured:
         us = first.measured.median_us
-        said = f"the model's guess: {time_text(us)}"
+        guess_text = f"the model's guess: {time_text(us)}"
         figure.add_scatter(
             x=[1, max(2, len(best))],
             y=[us] * 2,
-            name=said,
+            name=guess_text,
             mode="lines",
             line={"color": c["bad"], "width": 1.4, "dash": "dash"},
-            customdata=[f"{said}, measured: {first.tile}"] * 2,
+            customdata=[f"{guess_text}, measured: {first.tile}"] * 2,
             meta={"k": "guess"},
             hovertemplate="%{customdata}<extra></extra>",
         )
@@ -63,7 +64,7 @@ def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
 
 
 def _modelled(figure: go.Figure, rows: SearchRows, c: Mapping[str, str]) -> None:
-    """What the model says; a ring around the tile on show."""
+    """Add the predictions, and a ring around the tile on show."""
     figure.add_scatter(
         x=[n + 1 for n in range(len(rows.trials))],
         y=[t.modelled_us for t in rows.trials],
@@ -88,7 +89,7 @@ def _modelled(figure: go.Figure, rows: SearchRows, c: Mapping[str, str]) -> None
 
 
 def _meta(trials: Sequence[tuple[int, TrialRow]], key: str) -> dict[str, Any]:
-    """What lights each trial, and which tile it stands for, where all of them stand for one."""
+    """Return each trial's highlight keys, and the tile it selects if all trials select one."""
     keys = {"k": [f"{key} trial:{n}" for n, _ in trials]}
     if any(t.rank < 0 for _, t in trials):
         return keys
@@ -96,12 +97,12 @@ def _meta(trials: Sequence[tuple[int, TrialRow]], key: str) -> dict[str, Any]:
 
 
 def _us(rows: SearchRows, n: int) -> float:
-    found = rows.trials[n].measured
-    return found.median_us if found else rows.trials[n].modelled_us
+    measured = rows.trials[n].measured
+    return measured.median_us if measured else rows.trials[n].modelled_us
 
 
 def _measured(figure: go.Figure, rows: SearchRows, by: str, c: Mapping[str, str]) -> None:
-    """The trials that came of one way to choose them."""
+    """Add the trials of one search method."""
     mine = [(n, t, t.measured) for n, t in enumerate(rows.trials) if t.by == by and t.measured]
     if not mine:
         return

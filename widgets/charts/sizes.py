@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, spread_axis, styled
 from widgets.draw.table import time_text
-from widgets.timed.clocked import said, whiskers
+from widgets.timed.measured_text import measured_text, whiskers
 from widgets.timed.sizes import KINDS, PROGRAMS, TASKS, TILE, SizeRows
 
 SYMBOLS = {TILE: "square", PROGRAMS: "diamond", TASKS: "line-ns-open"}
@@ -14,9 +14,7 @@ WORDS = "%{customdata}<extra></extra>"
 
 
 def chart(rows: SizeRows, title: str, theme: str) -> go.Figure:
-    """What a run is planned to take at each size, a mark where the plan becomes another one, and
-    what the clock said with its interval.
-    """
+    """Draw the planned time of a run at each size, a mark at each break, and measurements."""
     c, figure, name = colours(theme), go.Figure(), rows.symbol
     figure.add_scatter(
         x=[p.size for p in rows.planned],
@@ -58,7 +56,7 @@ def chart(rows: SizeRows, title: str, theme: str) -> go.Figure:
 
 
 def _breaks(figure: go.Figure, rows: SizeRows, kind: str, ink: str) -> None:
-    """The sizes from which on the plan is another one, in one way."""
+    """Add the breaks of one kind: sizes from which on the plan differs."""
     mine = [b for b in rows.breaks if b.kind == kind]
     if mine:
         figure.add_scatter(
@@ -79,18 +77,19 @@ def _breaks(figure: go.Figure, rows: SizeRows, kind: str, ink: str) -> None:
 
 
 def _measured(figure: go.Figure, rows: SizeRows, ink: str) -> None:
-    found = rows.measured
+    timings = rows.measured
     figure.add_scatter(
-        x=[size for size, _ in found],
-        y=[m.median_us for _, m in found],
+        x=[size for size, _ in timings],
+        y=[m.median_us for _, m in timings],
         name="measured, 99 % interval",
         mode="markers",
         marker={"symbol": "circle", "size": 7, "color": ink},
-        error_y=whiskers([m for _, m in found], ink, thickness=1.4, width=3),
+        error_y=whiskers([m for _, m in timings], ink, thickness=1.4, width=3),
         customdata=[
-            f"{rows.symbol} = {size:,}: {said(m)}{_each(m.median_us, size)}" for size, m in found
+            f"{rows.symbol} = {size:,}: {measured_text(m)}{_each(m.median_us, size)}"
+            for size, m in timings
         ],
-        meta={"k": [f"measured size:{size}" for size, _ in found]},
+        meta={"k": [f"measured size:{size}" for size, _ in timings]},
         hovertemplate=WORDS,
     )
 

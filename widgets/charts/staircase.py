@@ -13,11 +13,11 @@ from widgets.draw.plots import colours, number_text, styled
 from widgets.roller.staircase import StaircaseRows, StepRow, sentence
 from widgets.roller.staircase_picture import MOST
 
-HIGH = 4  # times computing: what loads longer is cut until the axis is zoomed out
-LETTERS = 96  # that stand beside each other under the chart of the narrowest house
-START = "–"  # a level's first tile enlarged no axis
+HIGH = 4  # load times above this multiple of compute time are cut off
+LETTERS = 96  # letters that fit side by side under the chart of the narrowest page
+START = "–"  # a level's first tile has no enlarged axis
 WORDS = "%{customdata}<extra></extra>"
-MARKS = {  # what became of a state: its symbol
+MARKS = {  # the symbol of a state by its outcome
     "grows on": "circle-open",
     "compute bound: one level down": "triangle-down",
     "does not fit, or wastes too much": "x-thin-open",
@@ -26,14 +26,15 @@ MARKS = {  # what became of a state: its symbol
 
 
 def chart(rows: StaircaseRows, title: str, theme: str) -> go.Figure:
-    """The states from left to right: above, what each takes of its tightest limit, and what it grew
-    from; below, how long a unit loads for it, over how long it computes.
+    """Draw the states from left to right: the used share of the tightest limit, and the parent.
+
+    Below, the load time of a unit over its compute time.
     """
-    figure, c, steps = go.Figure(), colours(theme), shown(rows.steps)
+    figure, c, steps = go.Figure(), colours(theme), shown_steps(rows.steps)
     at = {s.number: n for n, s in enumerate(steps)}
     _limit(figure, len(steps), c)
     for leads in (False, True):
-        _ways(figure, [s for s in steps if s.leads == leads], at, rows, leads, c)
+        _add_growth(figure, [s for s in steps if s.leads == leads], at, rows, leads, c)
     for what in MARKS:
         mine = [s for s in steps if _became(s) == what]
         _states(figure, mine, at, rows, what, c)
@@ -64,26 +65,26 @@ def chart(rows: StaircaseRows, title: str, theme: str) -> go.Figure:
     return styled(figure, theme, title, 520)
 
 
-def shown(steps: Sequence[StepRow]) -> list[StepRow]:
-    """As many as there is room for: those that lead to results first, then the others in order."""
+def shown_steps(steps: Sequence[StepRow]) -> list[StepRow]:
+    """Return as many steps as fit: those that lead to results first, then the others in order."""
     ranked = sorted(steps, key=lambda s: (not s.leads, s.number))[:MOST]
     return sorted(ranked, key=lambda s: s.number)
 
 
 def _limit(figure: go.Figure, count: int, c: Mapping[str, str]) -> None:
-    said = "all of the tightest limit"
+    line_name = "all of the tightest limit"
     figure.add_scatter(
         x=[-0.5, count - 0.5],
         y=[1, 1],
-        name=said,
+        name=line_name,
         mode="lines",
         line={"color": c["bad"], "width": 1.2, "dash": "dash"},
-        customdata=[said] * 2,
+        customdata=[line_name] * 2,
         hovertemplate=WORDS,
     )
 
 
-def _ways(
+def _add_growth(
     figure: go.Figure,
     steps: Sequence[StepRow],
     at: Mapping[int, int],
@@ -91,7 +92,7 @@ def _ways(
     leads: bool,
     c: Mapping[str, str],
 ) -> None:
-    """From each tile to those that were grown from it, in steps."""
+    """Add the steps from each tile to those grown from it."""
     by = {s.number: s for s in rows.steps}
     x: list[float | None] = []
     y: list[float | None] = []
@@ -149,7 +150,7 @@ def _times(
     rows: StaircaseRows,
     c: Mapping[str, str],
 ) -> None:
-    """Computing is 1; what loads longer is memory bound."""
+    """Add the load time over the compute time; above 1 a state is memory bound."""
     for name, values, colour in (
         ("computing", [1.0 for _ in steps], c["t2"]),
         ("loading", [s.ratio for s in steps], c["pane"]),
@@ -174,8 +175,9 @@ def _became(s: StepRow) -> str:
 
 
 def _names(steps: Sequence[StepRow]) -> dict[str, Any]:
-    """The axis of each state, and with the first of a level its name: under it, or, where the names
-    would meet in a room that is narrow, in one upright line.
+    """Return the labels of the states: the axis, and for the first of a level its name.
+
+    Names that would overlap in a narrow room are written upright in one line.
     """
     ticks = list(_ticks(steps))
     if any(
@@ -187,7 +189,7 @@ def _names(steps: Sequence[StepRow]) -> dict[str, Any]:
 
 
 def _meet(words: Sequence[tuple[int, str]], states: int) -> bool:
-    """Whether two words of a line, each under its state, would touch."""
+    """Return True if two words of a line, each under its state, would touch."""
     return any(
         (len(a) + len(b)) / 2 + 1 > (m - n) * LETTERS / states for (n, a), (m, b) in pairwise(words)
     )

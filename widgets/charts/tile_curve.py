@@ -1,4 +1,4 @@
-"""Traffic against the output tile as a plotly figure."""
+"""Tile size against memory traffic as a plotly figure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ WORDS = "%{customdata}<extra></extra>"
 
 
 def chart(rows: CurveRows, title: str, theme: str) -> go.Figure:
-    """Bytes that all tasks move over elements of the output tile, both logarithmic: the tiles that
-    fit, those that do not, the least of each size, and where the capacity ends.
+    """Draw the bytes that all tasks move over the elements of the output tile, both logarithmic.
+
+    The tiles that fit, those that do not, the least of each size, and the end of the capacity.
     """
     c, figure = colours(theme), go.Figure()
     best = rows.frontier
@@ -34,15 +35,15 @@ def chart(rows: CurveRows, title: str, theme: str) -> go.Figure:
     _points(figure, rows, [rows.rank] if rows.rank >= 0 else [], "current", on)
     if rows.cut:
         room = f", {size_text(rows.capacity)}" if rows.capacity else ""
-        said = f"capacity of {rows.level}{room}"
+        line_name = f"capacity of {rows.level}{room}"
         moved = [p.traffic for p in rows.points]
         figure.add_scatter(
             x=[rows.cut] * 2,
             y=[min(moved), max(moved)],
-            name=said,
+            name=line_name,
             mode="lines",
             line={"color": c["bad"], "width": 1.4, "dash": "dash"},
-            customdata=[said] * 2,
+            customdata=[line_name] * 2,
             hovertemplate=WORDS,
         )
     figure.update_xaxes(title="size of the output tile (elements)", type="log")

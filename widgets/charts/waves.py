@@ -1,16 +1,16 @@
-"""What the last wave of each tile leaves idle, as a plotly figure."""
+"""Waves of tasks as a plotly figure."""
 
 from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from widgets.draw.plots import colours, rows_high, styled
+from widgets.draw.plots import colours, least_height, styled
 from widgets.model.brick_wall import units_text
 from widgets.roller.scale_out import WaveRows, words
 
 
 def chart(rows: WaveRows, title: str, theme: str) -> go.Figure:
-    """A bar a tile: of all units' time the share in use, then what is idle in the last wave."""
+    """Draw a bar per tile: the busy share of all units' time, then the idle share at the end."""
     c, figure = colours(theme), go.Figure()
     names = [f"{n + 1}  {tile}" for n, tile in enumerate(rows.tiles)]
     inks = [c["accent" if n == rows.rank else "t2"] for n in range(len(names))]
@@ -45,7 +45,7 @@ def chart(rows: WaveRows, title: str, theme: str) -> go.Figure:
             },
             hovertemplate="%{customdata}<extra></extra>",
         )
-    figure.update_layout(barmode="stack", bargap=0.35, meta=rows_high(len(names)))
+    figure.update_layout(barmode="stack", bargap=0.35, meta=least_height(len(names)))
     units = units_text(rows.waves[0].units, rows.device) if rows.waves else "all"
     figure.update_xaxes(title=f"time of {units} (%)", range=[0, 100])
     figure.update_yaxes(title="tile (by rank)", autorange="reversed")

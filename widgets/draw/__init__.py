@@ -1,1 +1,1 @@
-"""What every picture is drawn with: marks, colours, tables, graphs in layers."""
+"""Drawing primitives of every picture: marks, colours, tables and layered graphs."""

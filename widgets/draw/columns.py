@@ -1,5 +1,6 @@
-"""Rows of words in columns, for drawings that are made for the page's pixels: how wide each column
-is, and how many rows of each part have room.
+"""Rows of text in columns, laid out for the page's pixels.
+
+Computes the width of each column and the number of rows of each part that fit.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ ROW, GAP = 22.0, 16.0  # from one line to the next, and between columns
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words in a column, in the styles of `label`; `title` is what a hover says, `end`: they stand
-    at its right end.
+    """One cell of a column, in the styles of `label`.
+
+    `title` is the text shown on hover. With `end`, the cell is right-aligned.
     """
 
     text: str
@@ -27,47 +29,48 @@ class Text:
 
     @property
     def mono(self) -> bool:
-        """Whether it is code."""
+        """True if the text is code."""
         return "mono" in self.style.split()
 
     @property
-    def wide(self) -> float:
-        """How wide it is where it is not cut."""
+    def width(self) -> float:
+        """The width of the uncut text in pixels."""
         bold = {"w", "a", "bad"} & {*self.style.split()}
         return text_width(self.text, PX, mono=self.mono) * (BOLD if bold else 1)
 
     def fitted(self, room: float) -> str:
-        """The words, with an ellipsis where the room is too small for them."""
-        if self.wide <= room:
+        """Return the text, with an ellipsis if it is wider than `room`."""
+        if self.width <= room:
             return self.text
         return fit(self.text, room / BOLD, PX, mono=self.mono)
 
 
-def capped(sizes: Sequence[float], room: float) -> list[float]:
-    """Return sizes that fit into the room together: the largest are cut to the same size."""
+def cap_sizes(sizes: Sequence[float], room: float) -> list[float]:
+    """Return sizes that sum to at most `room`: the largest are cut to the same size."""
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
-    found, left = [0.0] * len(sizes), max(0.0, room)
+    capped_sizes, left = [0.0] * len(sizes), max(0.0, room)
     for done, n in enumerate(order):
-        found[n] = min(sizes[n], left / (len(sizes) - done))
-        left -= found[n]
-    return found
+        capped_sizes[n] = min(sizes[n], left / (len(sizes) - done))
+        left -= capped_sizes[n]
+    return capped_sizes
 
 
-def shares(wanted: Sequence[int], room: int) -> list[int]:
-    """Return how many rows each part has, of as many as there are: all that it wants, or as many as
-    the others.
+def share_rows(wanted: Sequence[int], room: int) -> list[int]:
+    """Return the number of rows that each part gets out of `room`.
+
+    A part gets all rows that it wants, or as many as the others.
     """
-    found, order = [0] * len(wanted), sorted(range(len(wanted)), key=wanted.__getitem__)
+    row_counts, order = [0] * len(wanted), sorted(range(len(wanted)), key=wanted.__getitem__)
     for done, n in enumerate(order):
-        found[n] = min(wanted[n], max(0, room) // (len(wanted) - done))
-        room -= found[n]
-    return found
+        row_counts[n] = min(wanted[n], max(0, room) // (len(wanted) - done))
+        room -= row_counts[n]
+    return row_counts
 
 
-def columns(rows: Iterable[Sequence[Text]], room: float, gap: float = GAP) -> list[float]:
-    """Return how wide each column is, so that all of them fit."""
-    wanted = [max(cell.wide for cell in column) for column in zip(*rows)]
-    return capped(wanted, room - gap * (len(wanted) - 1))
+def column_widths(rows: Iterable[Sequence[Text]], room: float, gap: float = GAP) -> list[float]:
+    """Return the width of each column so that all of them fit."""
+    wanted = [max(cell.width for cell in column) for column in zip(*rows)]
+    return cap_sizes(wanted, room - gap * (len(wanted) - 1))
 
 
 def line(
@@ -78,8 +81,10 @@ def line(
     ops: Sequence[str] = (),
     right: float = 0.0,
 ) -> Iterator[str]:
-    """Yield the words of a row in its columns, the first in the colour of the selection where it
-    stands for it; the last one that stands at an end is at `right`.
+    """Yield the labels of a row in its columns.
+
+    The first cell takes the colour of the selection if it stands for it. A right-aligned last cell
+    ends at `right`.
     """
     for n, (cell, room) in enumerate(zip(cells, wide)):
         at = x + room if cell.end else x

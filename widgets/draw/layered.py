@@ -1,5 +1,6 @@
-"""A directed graph in layers: each node below what it reads, few crossings (Sugiyama, Tagawa and
-Toda 1981).
+"""Layered layout of a directed graph with few crossings (Sugiyama, Tagawa and Toda 1981).
+
+Each node lies below the nodes that it reads.
 """
 
 from __future__ import annotations
@@ -7,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LONGEST_ROUTED = 4  # an edge over more layers runs beside the graph and takes no place in it
+LONGEST_ROUTED = 4  # a longer edge, in layers, runs beside the graph
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """`rows[i]` lists the nodes of a layer from left to right; places from `nodes` on are bends of
-    long edges.
+    """A layered graph: `rows[i]` lists the nodes of layer i from left to right.
 
-    `routes` gives the bends of an edge, by the edge's position; an edge without an entry is short
-    or runs beside.
+    Numbers from `nodes` on are bends of long edges. `routes` holds the bends of an edge by the
+    edge's position; an edge without an entry is short or is drawn beside the graph.
     """
 
     nodes: int
@@ -25,7 +25,7 @@ class Layers:
 
 
 def layered(nodes: int, edges: Sequence[tuple[int, int]], sweeps: int = 8) -> Layers:
-    """Longest-path layers, bends on edges of a few layers, an order by medians of neighbours."""
+    """Lay out a graph: longest-path layers, bends on edges of a few layers, median ordering."""
     layer = _longest_paths(nodes, edges)
     links: list[tuple[int, int]] = []
     routes: dict[int, tuple[int, ...]] = {}
@@ -42,7 +42,7 @@ def layered(nodes: int, edges: Sequence[tuple[int, int]], sweeps: int = 8) -> La
 
 
 def _longest_paths(nodes: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each node; a source stands right above its first reader."""
+    """Return the layer of each node; a source lies right above its first reader."""
     readers: list[list[int]] = [[] for _ in range(nodes)]
     waiting = [0] * nodes
     for a, b in edges:
@@ -67,6 +67,7 @@ def _longest_paths(nodes: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 def _ordered(
     layer: Sequence[int], links: Sequence[tuple[int, int]], sweeps: int
 ) -> tuple[tuple[int, ...], ...]:
+    """Order the nodes of each layer by the medians of their neighbours, in alternating sweeps."""
     above: list[list[int]] = [[] for _ in layer]
     below: list[list[int]] = [[] for _ in layer]
     for a, b in links:
@@ -78,7 +79,7 @@ def _ordered(
     place = [0] * len(layer)
     for row in rows:
         _number(row, place)
-    wide = [row for row in rows if len(row) > 1]  # one alone has its place
+    wide = [row for row in rows if len(row) > 1]  # a single node needs no order
     for sweep in range(sweeps):
         down = sweep % 2 == 0
         near = above if down else below

@@ -23,8 +23,10 @@ THEMES = {**SCHEMES, "either": EITHER, "page": PAGE}
 
 
 def colours(theme: str) -> dict[str, str]:
-    """The tokens of a theme, "either" on a ground of any, "page" for one of our pages, which puts
-    its colours in; BadOption where there is none of that name.
+    """Return the colour tokens of a theme.
+
+    "either" suits a ground of any colour. "page" is for Ironworks' own pages, which fill in their
+    colours. Raises BadOption for an unknown theme.
     """
     if theme not in THEMES:
         raise BadOption(f"there is no theme {theme!r}", where=theme, expected=", ".join(THEMES))
@@ -32,7 +34,10 @@ def colours(theme: str) -> dict[str, str]:
 
 
 def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) -> go.Figure:
-    """The figure with our paper, ink, fonts and grid; the legend above, where it hides nothing."""
+    """Apply the paper, ink, fonts and grid of the pictures to a figure, in place, and return it.
+
+    The legend stands above the plot, where it hides nothing.
+    """
     c = colours(theme)
     axis = {
         "gridcolor": c["line"],
@@ -45,7 +50,7 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
         "separatethousands": True,
         "title": {"font": {"size": 13}, "standoff": 6},
     }
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "paper_bgcolor": c["pane"],
         "plot_bgcolor": c["pane"],
         "font": {"family": FONTS["ui"], "size": 13, "color": c["ink2"]},
@@ -76,18 +81,19 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
         **more,
     }
     axes = chain(figure.select_xaxes(), figure.select_yaxes())
-    told |= dict.fromkeys((found.plotly_name for found in axes), axis)
-    for name, value in told.items():
-        figure.layout[name] = _over(figure.layout[name], value)
-    _in_words(figure)
+    settings |= dict.fromkeys((an_axis.plotly_name for an_axis in axes), axis)
+    for name, value in settings.items():
+        figure.layout[name] = _merge_layout(figure.layout[name], value)
+    _label_log_axes(figure)
     heads = {"xref": "paper"}  # of figures with several parts
     figure.update_annotations(heads, font={"size": 12, "color": c["ink"]}, x=0, xanchor="left")
     return figure
 
 
-def _in_words(figure: go.Figure) -> None:
-    """Give logarithmic axes ticks that people read: 1, 10, 100, or more of them where the data have
-    few decades; bytes as KiB and MiB.
+def _label_log_axes(figure: go.Figure) -> None:
+    """Set readable ticks on logarithmic axes: 1, 10, 100, or more of them for few decades.
+
+    Axes in bytes get KiB and MiB.
     """
     for axis in chain(figure.select_xaxes(), figure.select_yaxes()):
         if axis.type != "log":
@@ -102,13 +108,13 @@ def _in_words(figure: go.Figure) -> None:
 
 
 def _values(figure: go.Figure, axis: Any) -> Iterator[float]:
-    """The positive numbers along an axis."""
+    """Yield the positive numbers along an axis."""
     letter = axis.plotly_name[0]
     name = axis.plotly_name.replace("axis", "")
     for trace in figure.data:
         if (getattr(trace, f"{letter}axis", None) or letter) == name:
-            found = getattr(trace, letter, None)
-            yield from (v for v in (() if found is None else found) if _is_positive(v))
+            coordinates = getattr(trace, letter, None)
+            yield from (v for v in (() if coordinates is None else coordinates) if _is_positive(v))
 
 
 def _is_positive(value: Any) -> bool:
@@ -120,22 +126,22 @@ FEWEST = 3  # ticks between the least and the largest value
 
 
 def log_ticks(values: Sequence[float]) -> list[float]:
-    """Return round numbers for a logarithmic axis: decades where the values have three of them."""
+    """Return round ticks for a logarithmic axis; decades if the values span three of them."""
     low, high = min(values), max(values)
     decades = range(floor(log10(low)) - 1, ceil(log10(high)) + 2)
     for steps in STEPS:
-        found = [m * 10.0**e for e in decades for m in steps]
-        if sum(low <= v <= high for v in found) >= FEWEST:
-            return found
+        ticks = [m * 10.0**e for e in decades for m in steps]
+        if sum(low <= v <= high for v in ticks) >= FEWEST:
+            return ticks
     least = 10.0 ** floor(log10((high - low) or low)) / 2
     step = next(n * least for n in (1, 2, 4, 10) if (high - low) <= MOST_TICKS * n * least)
     first = floor(low / step)
     even = [n * step for n in range(max(1, first), first + ceil((high - low) / step) + 2)]
-    return even if len(even) >= FEWEST and high > low else found
+    return even if len(even) >= FEWEST and high > low else ticks
 
 
 def byte_ticks(values: Sequence[float]) -> list[float]:
-    """Return powers of two: of 1,024 where the values span many of them."""
+    """Return powers of two as ticks; powers of 1,024 if the values span many."""
     first, last = floor(log2(min(values))), ceil(log2(max(values)))
     step = next((s for s in (1, 2, 5) if (last - first) / s <= MOST_TICKS), 10)
     return [2.0**e for e in range(first - first % step, last + step + 1, step)]
@@ -148,58 +154,67 @@ UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 
 
 def byte_unit(count: int) -> tuple[str, int]:
-    """Return the unit in which a number of bytes is read, and how many bytes that is."""
+    """Return the largest unit that a number of bytes fills, and its size in bytes."""
     return next((u for u in UNITS if count >= u[1]), UNITS[-1])
 
 
 def number_text(value: float) -> str:
-    """Return a number as people write it, without an exponent."""
+    """Return a number without an exponent."""
     if value >= 1 and abs(value - round(value)) < 1e-9 * value:
         return f"{value:,.0f}"
     return f"{value:.12f}".rstrip("0").rstrip(".")
 
 
 def spread_axis(values: Sequence[float]) -> dict[str, str]:
-    """Return an axis for times: a logarithm where they differ much, else from zero, so that what
-    is nearly the same looks so.
+    """Return the axis type for times: logarithmic if they differ much, else starting at zero.
+
+    An axis from zero makes times that are nearly the same look so.
     """
-    found = [v for v in values if 0 < v < inf]
-    far = bool(found) and max(found) >= FAR * min(found)
+    positive = [v for v in values if 0 < v < inf]
+    far = bool(positive) and max(positive) >= FAR * min(positive)
     return {"type": "log"} if far else {"rangemode": "tozero"}
 
 
 FAR = 4  # times the least
 
 
-def _over(old: Any, new: Any) -> Any:
-    """What a part of a layout becomes where `new` is written over it: plotly's own update asks at
-    each step of each path what it could be, ten times as long.
+def _merge_layout(old: Any, new: Any) -> Any:
+    """Merge `new` into a part of a layout, recursively.
+
+    Plotly's own update looks up each step of each path and takes ten times as long.
     """
     if not isinstance(new, dict):
         return new
-    known = old.to_plotly_json() if isinstance(old, BasePlotlyType) else old or {}
-    return known | {name: _over(known.get(name), value) for name, value in new.items()}
+    old_values = old.to_plotly_json() if isinstance(old, BasePlotlyType) else old or {}
+    return old_values | {
+        name: _merge_layout(old_values.get(name), value) for name, value in new.items()
+    }
 
 
-def rows_high(count: int, row: int = 22) -> dict[str, int]:
-    """What a layout says of a chart with a row of words for each of so many things: that it is no
-    lower than they need, in pixels; its room scrolls.
+def least_height(count: int, row: int = 22) -> dict[str, int]:
+    """Return the least height of a chart with a row of text for each of `count` things, in pixels.
+
+    The pane of a higher chart scrolls.
     """
     return {"least": 84 + row * max(5, count)}
 
 
 def for_page(figure: go.Figure) -> dict[str, Any]:
-    """The traces and axes of a figure of the theme "page": what stands around them, size, title and
-    legend, is the page's.
+    """Return the traces and axes of a figure of the theme "page".
+
+    The page itself draws the size, title and legend.
     """
-    found: dict[str, Any] = figure.to_plotly_json()
-    layout = found["layout"]
-    kept = ("xaxis", "yaxis", "yaxis2", "barmode", "bargap", "annotations", "meta", *GROUND)
-    return {"data": found["data"], "layout": {k: layout[k] for k in kept if k in layout}}
+    figure_json: dict[str, Any] = figure.to_plotly_json()
+    layout = figure_json["layout"]
+    layout_keys = ("xaxis", "yaxis", "yaxis2", "barmode", "bargap", "annotations", "meta", *GROUND)
+    return {
+        "data": figure_json["data"],
+        "layout": {k: layout[k] for k in layout_keys if k in layout},
+    }
 
 
 @cache
 def library() -> bytes:
-    """The script that draws figures, as it comes with plotly, compressed by gzip."""
+    """Return plotly's own script, compressed by gzip."""
     script = files("plotly") / "package_data" / "plotly.min.js"
     return gzip.compress(script.read_bytes(), 9, mtime=0)

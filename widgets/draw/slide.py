@@ -1,5 +1,7 @@
-"""Marks of the drawings that are made for the page's pixels: nodes with a family's strip, small
-boxes, pipes with heads, names in at most two lines, and rows that are folded.
+"""Marks of drawings made for the page's pixels.
+
+Nodes with a family's strip, small boxes, pipes with arrow heads, names in at most two lines, and
+folded rows.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from widgets.draw.see import lit_by
 from widgets.draw.svg import fit, label, path, rect, text_width
 
 PX = 13
-BOLD = 1.08  # so many times as wide
+BOLD = 1.08  # ratio of widths
 NARROW = 640  # pixels: below, pictures use short words
 LINE = 17.0
 STRIP = 10.0
@@ -21,60 +23,69 @@ _TRACED = re.compile(r"\.py:(\d+) (\S+)$")
 _BREAK = re.compile(r"(?<=[_./· :-])(?=[^_./· :-])")
 
 
-def wide(text: str, *, bold: bool = False) -> float:
-    """Return the pixels of a label."""
+def label_width(text: str, *, bold: bool = False) -> float:
+    """Return the width of a label in pixels."""
     return text_width(text, PX) * (BOLD if bold else 1)
 
 
 def cut_to(text: str, room: float, *, bold: bool = False) -> str:
-    """Return the text, with an ellipsis where it is wider than the room."""
+    """Return the text, with an ellipsis if it is wider than `room`."""
     return fit(text, room / (BOLD if bold else 1), PX)
 
 
-def in_lines(text: str, room: float, most: int = 2, *, bold: bool = False) -> list[str] | None:
-    """Return a name in lines that fit, broken at its separators; None where that takes more than
-    `most`.
-    """
+def break_at_separators(
+    text: str, room: float, most: int = 2, *, bold: bool = False
+) -> list[str] | None:
+    """Break a name at its separators into lines that fit; None if that takes more than `most`."""
     lines = [""]
     for piece in _BREAK.split(text):
-        if lines[-1] and wide((lines[-1] + piece).rstrip(), bold=bold) > room:
+        if lines[-1] and label_width((lines[-1] + piece).rstrip(), bold=bold) > room:
             lines.append(piece)
         else:
             lines[-1] += piece
     lines = [line.strip() for line in lines]
-    return lines if len(lines) <= most and all(wide(x, bold=bold) <= room for x in lines) else None
+    return (
+        lines
+        if len(lines) <= most and all(label_width(x, bold=bold) <= room for x in lines)
+        else None
+    )
 
 
 def name_lines(text: str, room: float, *, anywhere: bool = False) -> list[str] | None:
-    """Return a bold name in at most two lines: broken at its separators, of an operator of a Python
-    file what it does and its line, or broken `anywhere`; None where it has no room.
+    """Break a bold name into at most two lines; None if it does not fit.
+
+    The name is broken at its separators, or anywhere with `anywhere`. A traced operator's name
+    (`flow.py:57 matmul`) becomes its operation and its line.
     """
-    lines = in_lines(text, room, bold=True)
+    lines = break_at_separators(text, room, bold=True)
     traced = _TRACED.search(text)
     if lines is None and traced:
         short = [traced[2], f"line {traced[1]}"]
-        lines = short if all(wide(x, bold=True) <= room for x in short) else None
+        lines = short if all(label_width(x, bold=True) <= room for x in short) else None
     if lines is None and anywhere:
-        parts = broken(text, room)
+        parts = break_in_two(text, room)
         lines = None if any("…" in part for part in parts) else parts
     return lines
 
 
 def one_line(text: str, room: float, lead: str = "") -> str:
-    """Return a bold name in one line, after `lead` where that fits as well."""
+    """Return a bold name in one line, after `lead` if both fit."""
     traced = _TRACED.search(text)
     short = [f"{traced[2]}, line {traced[1]}"] if traced else []
-    ways = (f"{lead}{text}", text, *short)
-    return next((x for x in ways if wide(x, bold=True) <= room), cut_to(ways[-1], room, bold=True))
+    spellings = (f"{lead}{text}", text, *short)
+    return next(
+        (x for x in spellings if label_width(x, bold=True) <= room),
+        cut_to(spellings[-1], room, bold=True),
+    )
 
 
-def broken(text: str, room: float) -> list[str]:
-    """Return a name in two lines, broken where the first is full; with an ellipsis where that is
-    not enough.
-    """
-    head = next(n for n in range(len(text), 0, -1) if n == 1 or wide(text[:n], bold=True) <= room)
-    rest = text[head:]
-    return [text[:head], cut_to(rest, room, bold=True)] if rest else [text]
+def break_in_two(text: str, room: float) -> list[str]:
+    """Break a name into two lines where the first is full; the second may end in an ellipsis."""
+    head = next(
+        n for n in range(len(text), 0, -1) if n == 1 or label_width(text[:n], bold=True) <= room
+    )
+    tail = text[head:]
+    return [text[:head], cut_to(tail, room, bold=True)] if tail else [text]
 
 
 def node(
@@ -92,8 +103,9 @@ def node(
     keys: str = "node",
     title: str = "",
 ) -> str:
-    """Return an operator's box: its family's strip, its name and what it is. A name that is too
-    wide takes two lines, and the place of `sub`.
+    """Return an operator's box: its family's strip, its name and `sub`.
+
+    A name that is too wide takes two lines and the place of `sub`.
     """
     ink = "accent" if on else "ink"
     edge = f'rx="4" stroke="var(--{ink})" stroke-width="{2.5 if on else 1.5}"'
@@ -104,9 +116,9 @@ def node(
         body += rect(x + 1.5, y + 1.5, w - 3, STRIP - 2, pattern, 'pointer-events="none"')
     top = y + (STRIP if family else 0)
     most = max(1, int((y + h - top) / (LINE - 1)))
-    lines = (name_lines(name, w - 8) or broken(name, w - 8))[:2]
+    lines = (name_lines(name, w - 8) or break_in_two(name, w - 8))[:2]
     lines = lines if len(lines) <= most else [cut_to(name, w - 8, bold=True)]
-    below = [sub] if sub and len(lines) == 1 < most and wide(sub) <= w - 8 else []
+    below = [sub] if sub and len(lines) == 1 < most and label_width(sub) <= w - 8 else []
     at = top + (y + h - top - LINE * (len(lines) + len(below))) / 2 + 13
     style = "a" if on else "i w"
     for n, line in enumerate((*lines, *below)):
@@ -115,7 +127,7 @@ def node(
     return lit_by(body, keys)
 
 
-def boxed(
+def small_box(
     x: float,
     y: float,
     lines: Sequence[str],
@@ -128,37 +140,37 @@ def boxed(
     extra: str = "",
     ops: Sequence[str] = (),
 ) -> str:
-    """Return a small box around a point: the first of its lines in bold letters."""
-    w, h = boxed_size(lines, least)
+    """Return a small box centred on a point, with its first line in bold."""
+    w, h = small_box_size(lines, least)
     ink = "accent" if on else edge
     border = f'rx="4" stroke="var(--{ink})" stroke-width="{2 if on else 1}" {extra}'
-    found = rect(x - w / 2, y - h / 2, w, h, f"var(--{fill})", border, title=title, ops=ops)
+    marks = rect(x - w / 2, y - h / 2, w, h, f"var(--{fill})", border, title=title, ops=ops)
     for n, line in enumerate(lines):
         style = ("a" if on else "i w") if n == 0 else "i"
-        found += label(x, y - h / 2 + 15 + LINE * n, line, style, anchor="middle", ops=ops)
-    return found
+        marks += label(x, y - h / 2 + 15 + LINE * n, line, style, anchor="middle", ops=ops)
+    return marks
 
 
-def boxed_size(lines: Sequence[str], least: float = 0.0) -> tuple[float, float]:
-    """Return how large a small box with these lines is."""
-    widths = [wide(line, bold=n == 0) for n, line in enumerate(lines)]
+def small_box_size(lines: Sequence[str], least: float = 0.0) -> tuple[float, float]:
+    """Return the width and height of a small box with these lines."""
+    widths = [label_width(line, bold=n == 0) for n, line in enumerate(lines)]
     return max([least, *widths]) + 14, LINE * len(lines) + 6
 
 
 def pipe(d: str, *, ink: str = "ink", width: float = 2.5, dashed: str = "") -> str:
-    """Return a line of a value's way."""
+    """Return a line along which a value flows."""
     dash = f' stroke-dasharray="{dashed}"' if dashed else ""
     return path(d, f"var(--{ink})", f'stroke-width="{width:g}" stroke-linejoin="round"{dash}')
 
 
-def tip(x: float, y: float, way: str, ink: str = "ink") -> str:
-    """Return the head of an arrow whose point is at (x, y)."""
+def tip(x: float, y: float, direction: str, ink: str = "ink") -> str:
+    """Return an arrow head whose point is at (x, y)."""
     wings = {"up": "l-5 8h10z", "down": "l-5 -8h10z", "right": "l-8 -5v10z", "left": "l8 -5v10z"}
-    return f'<path d="M{x:.1f} {y:.1f}{wings[way]}" fill="var(--{ink})"/>'
+    return f'<path d="M{x:.1f} {y:.1f}{wings[direction]}" fill="var(--{ink})"/>'
 
 
 def tick(x: float, y: float, *, good: bool) -> str:
-    """Return a check or a cross around a point."""
+    """Return a check mark or a cross around a point."""
     if good:
         return path(f"M{x - 5:g} {y:g}l4 4l7 -9", "var(--ok)", 'stroke-width="2.2"')
     return path(f"M{x - 5:g} {y - 5:g}l10 10m0 -10l-10 10", "var(--bad)", 'stroke-width="2.2"')
@@ -167,11 +179,12 @@ def tick(x: float, y: float, *, good: bool) -> str:
 def legend(
     items: Iterable[tuple[str, str, str]], y: float, room: float, x: float = 0.0
 ) -> Iterator[str]:
-    """Yield marks with their words in one line, as many as fit: (keys, kind, words). Kinds: "pipe",
-    "grey", "dash", "box", "dashbox", or a family.
+    """Yield the entries of a one-line legend, as many as fit: (keys, kind, words).
+
+    Kinds: "pipe", "grey", "dash", "box", "dashbox", or a family.
     """
     for keys, kind, words in items:
-        w = 30 + wide(words)
+        w = 30 + label_width(words)
         if x + w > room:
             return
         yield lit_by(_swatch(kind, x, y) + label(x + 30, y, words), keys)
@@ -191,24 +204,28 @@ def _swatch(kind: str, x: float, y: float) -> str:
     return rect(x + 1, y - 11, 22, 13, pattern, 'stroke="var(--edge)"')
 
 
-def choice(body: str, number: int, said: str, *, on: bool, of: str = "", value: str = "") -> str:
-    """Return marks that a reader takes by pointer or key: a tile by its number, or the value `of` a
-    control. Arrow keys go from one to the next; the tabulator comes to the one that is `on`.
+def choice(
+    body: str, number: int, aria_label: str, *, on: bool, of: str = "", value: str = ""
+) -> str:
+    """Return marks that a reader selects by pointer or key.
+
+    They stand for a tile by its `number`, or for a value of the control `of`. Arrow keys move
+    between choices; the tab key reaches the one that is `on`.
     """
-    attributes = [("data-rank", str(number)), ("role", "button"), ("aria-label", said)]
+    attributes = [("data-rank", str(number)), ("role", "button"), ("aria-label", aria_label)]
     attributes += [("tabindex", "0" if on else "-1")]
     attributes += [("data-more", of), ("data-value", value)] if of else []
     return handle_group(body, attributes)
 
 
-def only(body: str, *, shown: bool) -> str:
-    """Return marks of a step that show while the page is at it, or where they are `shown` first."""
+def step_only(body: str, *, shown: bool) -> str:
+    """Return marks of one step, which are visible while the page is at it; `shown` if at first."""
     hidden = "" if shown else ' visibility="hidden"'
     return f'<g class="only"{hidden}>{body}</g>'
 
 
-def scrubbed(noun: str, first: int) -> str:
-    """Return the mark of a drawing whose steps a page goes through, each shown alone."""
+def scrub_mark(noun: str, first: int) -> str:
+    """Return the mark of a drawing whose steps a page shows one at a time."""
     return f'<g data-scrub="{noun}" data-first="{first}"></g>'
 
 
@@ -223,11 +240,11 @@ def list_row(
     style: str = "",
     title: str = "",
 ) -> str:
-    """Return a row of a list of steps: its name, and what stands at its end."""
+    """Return a row of a list of steps: its name, and `end` at its right end."""
     w, h = size
     fill = "var(--soft)" if on else "var(--pane)"
     body = rect(x, y, w, h - 2, fill, 'class="ground"', title=title or name)
-    room = w - wide(end) * BOLD - 24
+    room = w - label_width(end) * BOLD - 24
     bold = "w" in style.split()
     middle = y + h / 2 + 3.5
     body += label(x + 8, middle, cut_to(name, room, bold=bold), style, title=title or name)
@@ -236,16 +253,17 @@ def list_row(
 
 def handle_group(body: str, attributes: Collection[tuple[str, str]]) -> str:
     """Return marks as one group with attributes."""
-    told = " ".join(f'{name}="{escape(value, quote=True)}"' for name, value in attributes)
-    return f"<g {told}>{body}</g>"
+    attribute_text = " ".join(f'{name}="{escape(value, quote=True)}"' for name, value in attributes)
+    return f"<g {attribute_text}>{body}</g>"
 
 
-def folded(
+def fold_columns(
     count: int, shown: int, on: int = 0, weights: Sequence[float] = ()
 ) -> tuple[tuple[int, ...], ...]:
-    """Return columns of operators: the first, the last and those around the one that is selected,
-    or those of the greatest `weights`, alone, the runs between them together; about as many columns
-    as `shown`.
+    """Group `count` operators into about `shown` columns.
+
+    The first, the last and those near the selected operator `on`, or those of the greatest
+    `weights`, get a column of their own. Each run between them shares a column.
     """
     if shown >= count:
         return tuple((n,) for n in range(count))
@@ -264,10 +282,10 @@ def folded(
 
 
 def _runs(count: int, alone: set[int]) -> tuple[tuple[int, ...], ...]:
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for n in range(count):
-        if n not in alone and found and found[-1][-1] not in alone:
-            found[-1].append(n)
+        if n not in alone and runs and runs[-1][-1] not in alone:
+            runs[-1].append(n)
         else:
-            found.append([n])
-    return tuple(map(tuple, found))
+            runs.append([n])
+    return tuple(map(tuple, runs))

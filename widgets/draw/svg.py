@@ -1,6 +1,4 @@
-"""A drawing as text: the marks that the small pictures are made of, in CSS variables, and how wide
-a label is.
-"""
+"""Drawings as SVG text in CSS variables, with the marks of the small pictures and label widths."""
 
 from __future__ import annotations
 
@@ -104,19 +102,19 @@ _ADVANCES = (
 )
 _MONO_ADVANCE = 602
 _NARROWEST = min(_ADVANCES)
-LARGER = 1.2  # so many times a picture grows where its pane is wider
+LARGER = 1.2  # the most that a picture grows in a wider pane
 _numbers = itertools.count()
 
 
 def text_width(text: str, px: float = 11, *, mono: bool = False) -> float:
-    """How wide a label is in the widest of the named fonts, in pixels."""
+    """Return the width of a label in pixels, in the widest of the named fonts."""
     if mono:
         return len(text) * _MONO_ADVANCE * px / 1000
     return sum(map(_advance, text)) * px / 1000
 
 
 def _advance(letter: str) -> int:
-    """In thousandths of the size; arrows, dashes and the ellipsis are as wide as high."""
+    """Return a letter's width in thousandths of the size; arrows, dashes, ellipses are square."""
     code = ord(letter) - 32
     if 0 <= code < 95:
         return _ADVANCES[code]
@@ -124,8 +122,10 @@ def _advance(letter: str) -> int:
 
 
 def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
-    """The text, where it is wider than the room: of a path its last parts that fit, behind an
-    ellipsis; of others what fits with an ellipsis in the middle.
+    """Shorten a text that is wider than `room`.
+
+    A path keeps the last parts that fit, behind an ellipsis. Other text gets an ellipsis in the
+    middle.
     """
     if text_width(text, px, mono=mono) <= room:
         return text
@@ -136,11 +136,11 @@ def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
     low, high = 1, len(text) - 1 if letters >= len(text) else max(1, int(letters))
     while low < high:  # more letters are never narrower
         keep = (low + high + 1) // 2
-        if text_width(_shortened(text, keep), px, mono=mono) <= room:
+        if text_width(_shorten(text, keep), px, mono=mono) <= room:
             low = keep
         else:
             high = keep - 1
-    return _shortened(text, low) if low > 1 else "…"
+    return _shorten(text, low) if low > 1 else "…"
 
 
 PATH = re.compile(r"\S*[/:]\S+( \S+){0,2}")  # `a/b/MatMul`, `flow.py:57 matmul (2)`
@@ -148,18 +148,18 @@ LONGEST = 200  # characters of a name whose parts are tried one by one; chosen
 PARTS = re.compile(r"(?<=.)[/:]|(?<= )\S")
 
 
-def _shortened(text: str, keep: int) -> str:
-    """That many letters of a text, from its beginning and its end."""
+def _shorten(text: str, keep: int) -> str:
+    """Return `keep` letters of a text, from its beginning and its end."""
     return text[: (keep + 1) // 2] + "…" + text[len(text) - keep // 2 :]
 
 
 def path_end(name: str) -> str:
-    """The last two parts of a name that is a path, without the exporter's ending."""
+    """Return the last two parts of a name that is a path, without the exporter's suffix."""
     return "/".join(name.removesuffix("_output_0").strip("/").split("/")[-2:])
 
 
-def wrapped(text: str, room: float, px: float = 11, *, mono: bool = False) -> list[str]:
-    """The text in lines that fit into the room, cut between words."""
+def wrap_text(text: str, room: float, px: float = 11, *, mono: bool = False) -> list[str]:
+    """Return the text in lines that fit into `room`, broken between words."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -181,24 +181,29 @@ def label(
     symbols: Collection[str] = (),
     title: str = "",
 ) -> str:
-    """Text at a point; styles: i ink, w bold, q quiet, a selected, bad wrong, inv on dark, mono.
+    """Return text at a point.
 
-    Each of the `symbols` that occurs in it is a mark of its own; `title` is what a hover says. Of a
-    text that was cut, the title tells which symbols it speaks of.
+    Styles: i ink, w bold, q quiet, a selected, bad wrong, inv on dark, mono. Each of the `symbols`
+    that occurs in the text is a mark of its own. `title` is the text shown on hover; for a cut
+    text, the title determines which symbols it names.
     """
     cut = bool(title) and title != text
-    whole = symbol_marks.marked(symbol_marks.named(title, symbols)) if cut else ""
+    cut_symbols = (
+        symbol_marks.symbol_attribute(symbol_marks.symbols_in_text(title, symbols)) if cut else ""
+    )
     at = f' text-anchor="{anchor}"' if anchor else ""
-    said = f"<title>{escape(title)}</title>" if cut else ""
+    title_element = f"<title>{escape(title)}</title>" if cut else ""
     words = symbol_marks.spans(text, symbols)
-    return f'<text x="{x:g}" y="{y:g}" class="{style}"{at}{_ops(ops)}{whole}>{said}{words}</text>'
+    head = f'<text x="{x:g}" y="{y:g}" class="{style}"{at}{_ops(ops)}{cut_symbols}>'
+    return f"{head}{title_element}{words}</text>"
 
 
-def symbol_label(x: float, y: float, name: str, said: str, *, room: float = 1e9) -> str:
-    """A symbol that the keyboard can come to; `said` is what is read out then."""
+def symbol_label(x: float, y: float, name: str, aria_label: str, *, room: float = 1e9) -> str:
+    """Return a symbol that takes the keyboard focus; screen readers read out `aria_label`."""
+    symbol = symbol_marks.symbol_attribute((name,))
     return (
-        f'<text x="{x:g}" y="{y:g}" class="mono i w" tabindex="0"{symbol_marks.marked((name,))} '
-        f'aria-label="{escape(said, quote=True)}"><title>{escape(said)}</title>'
+        f'<text x="{x:g}" y="{y:g}" class="mono i w" tabindex="0"{symbol} '
+        f'aria-label="{escape(aria_label, quote=True)}"><title>{escape(aria_label)}</title>'
         f"{escape(fit(name, room, mono=True))}</text>"
     )
 
@@ -215,40 +220,44 @@ def rect(
     ops: Iterable[str] = (),
     symbols: Iterable[str] = (),
 ) -> str:
-    """A box; `title` is what a hover says, `ops` the source operators it stands for, `symbols`
-    those that it speaks of.
+    """Return a box.
+
+    `title` is the text shown on hover, `ops` the source operators that the box stands for,
+    `symbols` the symbols that it names.
     """
-    said = f"<title>{escape(title)}</title>" if title else ""
+    title_element = f"<title>{escape(title)}</title>" if title else ""
     return (
         f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(w, 0):.2f}" height="{max(h, 0):.2f}" '
-        f'fill="{fill}" {extra}{_ops(ops)}{symbol_marks.marked(symbols)}>{said}</rect>'
+        f'fill="{fill}" {extra}{_ops(ops)}{symbol_marks.symbol_attribute(symbols)}>'
+        f"{title_element}</rect>"
     )
 
 
-def stepped(
+def step_group(
     body: str,
     number: int,
-    said: str = "",
+    description: str = "",
     name: str = "",
     span_us: tuple[float, float] | None = None,
 ) -> str:
-    """Marks that belong to one step of something that goes on; the page walks through the steps,
-    and reads out what is `said` of each, and its `name` where it has one of its own. `span_us`:
-    when it was in the measured wall, which then shows that time.
+    """Return marks that belong to one step of a process.
+
+    The page goes through the steps and reads out each one's `description` and `name`. `span_us` is
+    its time in the measured wall, which then shows that time.
     """
-    title = f"<title>{escape(said)}</title>" if said else ""
+    title = f"<title>{escape(description)}</title>" if description else ""
     called = f' data-name="{escape(name, quote=True)}"' if name else ""
     when = f' data-span="{span_us[0]:.3f} {span_us[1]:.3f}"' if span_us else ""
     return f'<g data-step="{number}"{called}{when}>{title}{body}</g>'
 
 
-def together(marks: Iterable[str], ops: Iterable[str]) -> str:
-    """Marks that stand for the same operators: a click on any of them is one on all."""
+def operator_group(marks: Iterable[str], ops: Iterable[str]) -> str:
+    """Return marks of the same operators as a group: a click on one counts for all."""
     return f"<g{_ops(ops)}>{''.join(marks)}</g>"
 
 
 def cross(x: float, y: float, size: float = 5) -> str:
-    """A cross around a point: something is wrong."""
+    """Return a cross around a point, the mark of something wrong."""
     return (
         f'<path d="M{x - size:g} {y - size:g}L{x + size:g} {y + size:g}M{x + size:g} {y - size:g}'
         f'L{x - size:g} {y + size:g}" fill="none" stroke="var(--bad)" stroke-width="1.8"/>'
@@ -256,12 +265,12 @@ def cross(x: float, y: float, size: float = 5) -> str:
 
 
 def path(d: str, stroke: str = "var(--ink2)", extra: str = "", *, ops: Iterable[str] = ()) -> str:
-    """A line."""
+    """Return a line."""
     return f'<path d="{d}" fill="none" stroke="{stroke}" {extra}{_ops(ops)}/>'
 
 
 def arrow(x: float, y: float, to_x: float, to_y: float, stroke: str = "var(--ink2)") -> str:
-    """A straight arrow from one point to another."""
+    """Return a straight arrow from one point to another."""
     length = max(((to_x - x) ** 2 + (to_y - y) ** 2) ** 0.5, 1e-9)
     ux, uy = (to_x - x) / length, (to_y - y) / length
     head = (
@@ -274,16 +283,17 @@ def arrow(x: float, y: float, to_x: float, to_y: float, stroke: str = "var(--ink
 
 
 def _ops(ops: Iterable[str]) -> str:
-    """The names of operators, which may hold spaces, as the words of one attribute."""
+    """Return operator names, which may hold spaces, as the words of one attribute."""
     words = " ".join(name.replace(" ", "%20") for name in ops)
     return f' data-op="{escape(words, quote=True)}"' if words else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Svg:
-    """A finished drawing; `title` is its text for those who do not see it. What stands for the
-    operator `selected` is lit by a rule, so one body does for several. `px`: the size of its type;
-    a drawing of 13 was made for the pixels that the page has, others are scaled to them.
+    """A finished drawing; `title` is its text for screen readers.
+
+    A rule highlights the marks of the operator `selected`, so one body serves several selections.
+    `px` is the type size: a drawing of 13 was made for the page's pixels, others are scaled.
     """
 
     width: float
@@ -294,9 +304,7 @@ class Svg:
     px: int = 11
 
     def text(self, scheme: str = "") -> str:
-        """The drawing in CSS variables, or with a scheme's colours written out, so that it stands
-        alone.
-        """
+        """Return the drawing in CSS variables, or stand-alone in a scheme's colours."""
         # Several drawings on one page: each has its own pattern names.
         prefix = f"p{next(_numbers)}-"
         name = f" pic-{prefix}on" if self.selected else ""
@@ -307,7 +315,7 @@ class Svg:
         style = f"<style>{_STYLE}</style><rect width='100%' height='100%' fill='var(--pane)'/>"
         room = f"min-width:{self.width:g}px;max-width:{self.width * LARGER:g}px"
         wide = "" if scheme else f' style="{room}"'
-        role = "group" if "tabindex=" in body else "img"  # of an image no part takes the focus
+        role = "group" if "tabindex=" in body else "img"  # no part of an image takes the focus
         text = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="pic{name}{sized}" '
             f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" '
@@ -315,11 +323,11 @@ class Svg:
             f'aria-label="{escape(self.title, quote=True)}">'
             f"{style if scheme else ''}{lit}{symbol_marks.style(body)}{defs}{body}</svg>"
         )
-        return theme.resolved(text, scheme) if scheme else text
+        return theme.resolve_variables(text, scheme) if scheme else text
 
 
-def stacked(figures: Sequence[Svg]) -> Svg:
-    """Drawings below each other, as one."""
+def stack_drawings(figures: Sequence[Svg]) -> Svg:
+    """Return drawings below each other as one."""
     parts, y = [], 0.0
     for figure in figures:
         parts.append(f'<g transform="translate(0 {y:g})">{figure.body}</g>')
@@ -329,7 +337,7 @@ def stacked(figures: Sequence[Svg]) -> Svg:
 
 
 def _lit(picture: str, op: str) -> str:
-    """The rules of the selection; house.css has the same for the class `lit`."""
+    """Return the CSS rules of the selection; house.css has the same rules for the class `lit`."""
     text = op.replace(" ", "%20")
     word = "".join(c if c.isalnum() or c in "_-" else f"\\{ord(c):x} " for c in text)
     mine = f'[data-op~="{word}"]'

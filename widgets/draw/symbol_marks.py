@@ -1,5 +1,6 @@
-"""Marks that speak of a symbol: to point at one, or to come to it with the keyboard, lights all
-that name the same symbol. Rules of CSS do it, so a drawing needs no script.
+"""Marks that name a symbol: pointing at or focusing one highlights all marks of that symbol.
+
+CSS rules do it, so a drawing needs no script.
 """
 
 from __future__ import annotations
@@ -15,34 +16,34 @@ MOST_RULES = 40
 _MARKED = re.compile(r'data-sym="([^"]*)"')
 
 
-def word(symbol: str) -> str:
-    """A symbol's name, which may be any text, as one word of an attribute and of a rule."""
+def attribute_word(symbol: str) -> str:
+    """Return a symbol's name, which may be any text, as one word of an attribute or a rule."""
     return quote(symbol, safe="")
 
 
-def marked(symbols: Iterable[str]) -> str:
-    """The attribute of a mark that speaks of these symbols; "" for none."""
-    words = " ".join(map(word, dict.fromkeys(symbols)))
+def symbol_attribute(symbols: Iterable[str]) -> str:
+    """Return the attribute of a mark that names these symbols; "" for none."""
+    words = " ".join(map(attribute_word, dict.fromkeys(symbols)))
     return f' data-sym="{words}"' if words else ""
 
 
 def symbols_of_dims(dims: Iterable[Dim]) -> tuple[str, ...]:
-    """The symbols of dims, in the order of their names."""
+    """Return the symbols of dims, sorted by name."""
     return tuple(sorted(frozenset[str]().union(*map(symbols_of, dims))))
 
 
-def named(text: str, symbols: Collection[str]) -> tuple[str, ...]:
-    """The symbols that a text, such as a formula, names, in the order of their names."""
+def symbols_in_text(text: str, symbols: Collection[str]) -> tuple[str, ...]:
+    """Return the symbols that a text, such as a formula, names, sorted by name."""
     return tuple(sorted(set(_words(symbols).findall(text)))) if symbols else ()
 
 
 def spans(text: str, symbols: Collection[str]) -> str:
-    """A text with each symbol in a span of its own, so that pointing at one lights that one."""
+    """Return a text with a span around each symbol, so that each can be highlighted alone."""
     if not symbols:
         return escape(text)
     parts = _words(symbols).split(text)
     return "".join(
-        f"<tspan{marked((part,))}>{escape(part)}</tspan>" if i % 2 else escape(part)
+        f"<tspan{symbol_attribute((part,))}>{escape(part)}</tspan>" if i % 2 else escape(part)
         for i, part in enumerate(parts)
     )
 
@@ -53,8 +54,8 @@ def _words(symbols: Collection[str]) -> re.Pattern[str]:
 
 
 def style(body: str) -> str:
-    """One rule for each symbol that a drawing speaks of; "" where there is none."""
-    words = dict.fromkeys(w for found in _MARKED.findall(body) for w in found.split())
+    """Return one rule for each symbol that a drawing names; "" for none."""
+    words = dict.fromkeys(w for attribute in _MARKED.findall(body) for w in attribute.split())
     rules = "".join(_rule(w) for w in list(words)[:MOST_RULES])
     return f"<style>{rules}</style>" if rules else ""
 

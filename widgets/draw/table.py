@@ -1,6 +1,4 @@
-"""The words of a picture: the same rows as a table, for readers, for the shell and for those who do
-not see it.
-"""
+"""Tables of a picture's rows: for readers, for the shell and for screen readers."""
 
 from __future__ import annotations
 
@@ -16,8 +14,10 @@ Cell: TypeAlias = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under named columns. `ops` holds the source operators that each row is about, `see` the
-    sentences under the picture's title: at most three, each with the number that matters.
+    """Rows under named columns.
+
+    `ops` holds the source operators of each row. `see` holds the sentences under the picture's
+    title: at most three, each with its key number.
     """
 
     columns: tuple[str, ...]
@@ -27,8 +27,8 @@ class Table:
     see: tuple[Sentence, ...] = ()
 
     def text(self, limit: int = 40) -> str:
-        """The table in a terminal's letters; rows past the limit are counted, not shown."""
-        shown = [self.columns, *(tuple(map(written, row)) for row in self.rows[:limit])]
+        """Return the table as plain text; rows past the limit are counted, not shown."""
+        shown = [self.columns, *(tuple(map(cell_text, row)) for row in self.rows[:limit])]
         widths = [max(len(row[i]) for row in shown) for i in range(len(self.columns))]
         numeric = [_is_numeric(self.rows, i) for i in range(len(self.columns))]
         lines = [
@@ -42,26 +42,28 @@ class Table:
         return "\n".join([*([self.caption] if self.caption else []), *lines, *more])
 
     def html(self, limit: int = 200) -> str:
-        """The table as HTML, without styles of its own."""
+        """Return the table as HTML without styles of its own."""
         numeric = [_is_numeric(self.rows, i) for i in range(len(self.columns))]
         classes = [' class="r"' if right else "" for right in numeric]
         head = "".join(f"<th{k}>{escape(c)}</th>" for c, k in zip(self.columns, classes))
         body = "".join(
             "<tr>"
-            + "".join(f"<td{k}>{escape(written(c))}</td>" for c, k in zip(row, classes))
+            + "".join(f"<td{k}>{escape(cell_text(c))}</td>" for c, k in zip(row, classes))
             + "</tr>"
             for row in self.rows[:limit]
         )
-        rest = len(self.rows) - limit
+        hidden_rows = len(self.rows) - limit
         more = (
-            f'<tr><td colspan="{len(self.columns)}">… and {rest} more</td></tr>' if rest > 0 else ""
+            f'<tr><td colspan="{len(self.columns)}">… and {hidden_rows} more</td></tr>'
+            if hidden_rows > 0
+            else ""
         )
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
         return f'<table class="tbl">{caption}<tr>{head}</tr>{body}{more}</table>'
 
 
-def written(cell: Cell) -> str:
-    """A cell as it is shown: numbers with four digits that count."""
+def cell_text(cell: Cell) -> str:
+    """Return a cell as it is shown: numbers with four significant digits."""
     if isinstance(cell, float):
         return f"{cell:,.0f}" if abs(cell) >= 1000 else f"{cell:.4g}"
     return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
@@ -72,12 +74,12 @@ def _is_numeric(rows: Sequence[tuple[Cell, ...]], column: int) -> bool:
 
 
 def count_text(count: int, noun: str) -> str:
-    """So many of something: 1 kernel, 1,024 kernels."""
+    """Return a count with its noun: 1 kernel, 1,024 kernels."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def size_text(count: float) -> str:
-    """A number of bytes in the unit that suits it."""
+    """Return a number of bytes in a suitable unit."""
     for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= step:
             value = count / step
@@ -86,7 +88,7 @@ def size_text(count: float) -> str:
 
 
 def time_text(us: float) -> str:
-    """A duration given in microseconds, in the unit that suits it."""
+    """Return a duration, in microseconds, in a suitable unit."""
     if us >= 1e6:
         return f"{us / 1e6:.3g} s"
     if us >= 1e4:
@@ -95,15 +97,15 @@ def time_text(us: float) -> str:
 
 
 def rate_text(gb_per_s: float) -> str:
-    """A bandwidth given in GB/s, in the unit that suits it: 12 TB/s, 240 GB/s."""
+    """Return a bandwidth, in GB/s, in a suitable unit: 12 TB/s, 240 GB/s."""
     return _three(gb_per_s / 1e3, "TB/s") if gb_per_s >= 1e3 else _three(gb_per_s, "GB/s")
 
 
 def speed_text(gflops: float) -> str:
-    """A speed given in GFLOP/s, in the unit that suits it: 12.5 TFLOP/s, 240 GFLOP/s."""
+    """Return a speed, in GFLOP/s, in a suitable unit: 12.5 TFLOP/s, 240 GFLOP/s."""
     return _three(gflops / 1e3, "TFLOP/s") if gflops >= 1e3 else _three(gflops, "GFLOP/s")
 
 
 def _three(value: float, unit: str) -> str:
-    """Three digits, without an exponent."""
+    """Return a value with three digits and without an exponent."""
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"

@@ -1,25 +1,25 @@
-"""A table as a drawing: what stands for a chart where no script runs, as in a saved notebook."""
+"""A table as a drawing, the replacement of a chart where no script runs, as in a saved notebook."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from widgets.draw.see import lit_by
-from widgets.draw.svg import Svg, fit, label, path, text_width, wrapped
-from widgets.draw.table import Table, written
+from widgets.draw.svg import Svg, fit, label, path, text_width, wrap_text
+from widgets.draw.table import Table, cell_text
 
 WIDTH, LEFT, ROW, GAP = 780.0, 12.0, 18.0, 14.0
 ROWS, WIDEST = 24, 150.0  # the last column may take what is left
-BOLD_PX = 12  # as wide as 11 pixels are where they are bold
+BOLD_PX = 12  # as wide as bold text of 11 pixels
 
 
-def drawn_table(table: Table, keys: Sequence[str] = ()) -> Svg:
-    """The caption, the first rows, and how many more there are; sentences light rows by `keys`."""
+def draw_table(table: Table, keys: Sequence[str] = ()) -> Svg:
+    """Draw the caption, the first rows and the count of others; sentences highlight by `keys`."""
     y, marks = 20.0, []
-    for line in wrapped(table.caption, WIDTH - 2 * LEFT, BOLD_PX):
+    for line in wrap_text(table.caption, WIDTH - 2 * LEFT, BOLD_PX):
         marks.append(label(LEFT, y, line, "i w"))
         y += 16
-    shown = [table.columns, *(tuple(map(written, row)) for row in table.rows[:ROWS])]
+    shown = [table.columns, *(tuple(map(cell_text, row)) for row in table.rows[:ROWS])]
     x = LEFT
     for number, column in enumerate(zip(*shown), 1):
         last = number == len(table.columns)

@@ -1,5 +1,6 @@
-"""Every colour, hatch and font of the pictures, light, dark, and for charts on either ground; the
-only file that picks them (EXPLORER.md, Tokens).
+"""Every colour, hatch and font of the pictures: light, dark, and for charts on either ground.
+
+No other file picks them (EXPLORER.md, Tokens).
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ DARK: dict[str, str] = {
     "w2": "#0f1214",
     "w3": "#0f1214",
 }
-EITHER: dict[str, str] = LIGHT | {  # on no ground of its own: for charts that a page frames
+EITHER: dict[str, str] = LIGHT | {  # transparent ground, for charts inside a page
     "app": "rgba(0,0,0,0)",
     "pane": "rgba(0,0,0,0)",
     "tint": "#15191c",
@@ -132,14 +133,16 @@ TERM_INKS = ("t1", "t2", "t3", "t4")
 
 
 def family_token(family: str) -> str:
-    """The token of an operator family's colour, which is also its pattern's name."""
+    """Return the token of an operator family's colour, which is also its pattern's name."""
     return "f-" + family.replace(" ", "-")
 
 
 @dataclass(frozen=True, slots=True)
 class Hatch:
-    """A square tile: a ground (a token, or none), and lines (x1, y1, x2, y2) and dots (x, y,
-    radius) in one ink.
+    """A square tile of a pattern.
+
+    It has a ground (a token, or none), and lines (x1, y1, x2, y2) and dots (x, y, radius) in one
+    ink.
     """
 
     size: float
@@ -180,7 +183,7 @@ HATCHES: dict[str, Hatch] = {
 }
 
 
-# How a notebook's page says its theme: JupyterLab, VS Code, Colab. canvas/paint.js watches these.
+# Marks of a notebook page's theme: JupyterLab, VS Code, Colab. canvas/paint.js watches these.
 THEMED = (
     "[data-jp-theme-light]",
     ":is(.vscode-light,.vscode-dark,.vscode-high-contrast)",
@@ -195,8 +198,9 @@ THEMED_DARK = (
 
 
 def css() -> str:
-    """The tokens as CSS variables of `.ironworks`: light; dark in a dark notebook, a dark system,
-    or by class.
+    """Return the tokens as CSS variables of `.ironworks`.
+
+    Light is the default. Dark applies in a dark notebook, on a dark system, or by class.
     """
     dark = "color-scheme:dark;" + _declarations(DARK)  # the page's own scroll bars and lists too
     fonts = "".join(f"--{name}:{stack};" for name, stack in FONTS.items())
@@ -215,7 +219,7 @@ def _declarations(tokens: Mapping[str, str]) -> str:
 
 
 def pattern_defs(prefix: str = "p-") -> str:
-    """The hatches as SVG patterns, named `<prefix><hatch>`, in CSS variables."""
+    """Return the hatches as SVG patterns, named `<prefix><hatch>`, in CSS variables."""
     return "".join(_pattern(prefix + name, hatch) for name, hatch in HATCHES.items())
 
 
@@ -239,7 +243,7 @@ def _pattern(name: str, hatch: Hatch) -> str:
     )
 
 
-def resolved(text: str, scheme: str = "light") -> str:
-    """The text with each CSS variable replaced by its value: for files that stand alone."""
+def resolve_variables(text: str, scheme: str = "light") -> str:
+    """Replace each CSS variable in the text by its value, for files that stand alone."""
     tokens = SCHEMES[scheme] | {name: stack.replace('"', "'") for name, stack in FONTS.items()}
     return re.sub(r"var\(--([\w-]+)\)", lambda m: tokens[m.group(1)], text)

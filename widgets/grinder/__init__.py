@@ -1,1 +1,1 @@
-"""Grinder's pictures: control flow as uTasks."""
+"""Pictures of Grinder: control flow as uTasks."""

@@ -1,4 +1,4 @@
-"""The trips of a loop in a measured run: when each was, its bricks, and what ran in it."""
+"""The trips of a loop in a measured run: their times, their bricks, and the operators that ran."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from explorer.ir.decisions.control import TaskTree
 from explorer.ir.decisions.wall import Trip
 from widgets.model.brick_wall import CAUSES, WallRows
 
-MOST_SHOWN, LEAST_SHOWN, FIRST, SLOWEST = 48, 12, 8, 3  # of the trips that one can go to
-MOST_BRICKS, ALL_BRICKS = 64, 2400  # that are drawn of a trip, and of all
-MOST_GAPS = 16  # of a trip
+MOST_SHOWN, LEAST_SHOWN, FIRST, SLOWEST = 48, 12, 8, 3  # selectable trips
+MOST_BRICKS, ALL_BRICKS = 64, 2400  # drawn per trip, and in total
+MOST_GAPS = 16  # per trip
 
 Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
-    """A brick: its lane, microseconds from the trip's beginning, and its call's position."""
+class Brick:
+    """A brick: its lane, microseconds from the start of the trip, and the position of its call."""
 
     lane: int
     start_us: float
@@ -30,8 +30,8 @@ class Laid:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
-    """A gap: its lane, microseconds from the trip's beginning, and its cause."""
+class Gap:
+    """A gap: its lane, microseconds from the start of the trip, and its cause."""
 
     lane: int
     start_us: float
@@ -40,9 +40,11 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A trip, or a turn of several, that one can go to: the longest of its bricks and gaps, how
-    many bricks there are, and the bindings of the operators that ran.
+class ShownIteration:
+    """A trip that the scrubber can show, or an unrolled iteration of several trips.
+
+    It has the longest of its bricks and gaps; `bricks` counts all bricks, and `ran` holds
+    the bindings of the operators that ran.
     """
 
     at: int
@@ -50,14 +52,14 @@ class Shown:
     count: int
     begin_us: float
     us: float
-    laid: tuple[Laid, ...]
-    idle: tuple[Idle, ...]
+    longest_bricks: tuple[Brick, ...]
+    longest_gaps: tuple[Gap, ...]
     bricks: int
     ran: frozenset[str]
 
     @property
     def name(self) -> str:
-        """Counted from 1."""
+        """The label, with trips counted from 1."""
         if self.count == 1:
             return f"iteration {self.first + 1:,}"
         return f"iterations {self.first + 1:,} to {self.first + self.count:,}"
@@ -65,8 +67,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A uTask of the loop: `below` are the operators of it and what is in it, `turns` in how many
-    trips or turns one of them ran.
+    """A uTask of the loop.
+
+    `below` are the operators in its subtree; `turns` counts the iterations in which one of them
+    ran.
     """
 
     depth: int
@@ -79,8 +83,10 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class IterationRows:
-    """The trips of a loop: `trips` in all, of which those with times are in order; `times_us` of
-    each, or of each turn of `turn` of them.
+    """The trips of a loop.
+
+    `trips` counts all of them; those with times are in order. `times_us` holds the time of each
+    iteration, which is `turn` unrolled trips.
     """
 
     loop: str
@@ -89,23 +95,23 @@ class IterationRows:
     trips: int
     turn: int
     times_us: NDArray[np.float64]
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownIteration, ...]
     nodes: tuple[Node, ...]
 
     @property
     def unit(self) -> str:
-        """What a time is of."""
+        """The span that one time covers: an iteration, or several unrolled ones."""
         return "iteration" if self.turn == 1 else f"{self.turn} unrolled iterations"
 
 
 def loops(measured: WallRows | None) -> tuple[str, ...]:
-    """The loops that made a trip, by binding, those that were entered first before the others."""
-    found = measured.trips if measured is not None else ()
-    return tuple(dict.fromkeys(t.binding for t in found))
+    """Return the bindings of the loops that made a trip, in the order of first entry."""
+    trips = measured.trips if measured is not None else ()
+    return tuple(dict.fromkeys(t.binding for t in trips))
 
 
 def data(measured: WallRows, tree: TaskTree, loop: str) -> IterationRows:
-    """The trips of one of these loops."""
+    """Return the trips of the loop with binding `loop`."""
     mine = [t for t in measured.trips if t.binding == loop]
     begins = np.array([t.begin_us for t in mine])
     ends = np.array([t.end_us for t in mine])
@@ -114,21 +120,22 @@ def data(measured: WallRows, tree: TaskTree, loop: str) -> IterationRows:
     turn_of = np.where(inside, turn_of, -1)
     firsts = np.cumsum([0, *(t.count for t in mine)])
     shown = tuple(
-        _shown(measured, mine[at], at, int(firsts[at]), np.flatnonzero(turn_of == at))
-        for at in _chosen(ends - begins, len(measured.start))
+        _shown_iteration(measured, mine[at], at, int(firsts[at]), np.flatnonzero(turn_of == at))
+        for at in _select_iterations(ends - begins, len(measured.start))
     )
     turns = _turns(measured, turn_of)
-    found = next((t for t in _every(tree) if t.binding == loop and t.kind == "loop"), None)
-    nodes = tuple(_nodes(found, 0, turns)) if found is not None else ()
+    task = next((t for t in _every_task(tree) if t.binding == loop and t.kind == "loop"), None)
+    nodes = tuple(_nodes(task, 0, turns)) if task is not None else ()
     trips = next((r.trips for r in measured.ran if r.binding == loop), int(firsts[-1]))
     most = max(t.count for t in mine)
     times = ends - begins
     return IterationRows(loop, measured.device, measured, trips, most, times, shown, nodes)
 
 
-def _chosen(times: NDArray[np.float64], bricks: int) -> list[int]:
-    """All trips where they are few; else the first ones, the slowest, the last, and some between
-    them as far from each other.
+def _select_iterations(times: NDArray[np.float64], bricks: int) -> list[int]:
+    """Select the iterations to show.
+
+    All of them if they are few; else the first ones, the slowest, the last, and evenly spaced ones.
     """
     each = min(MOST_BRICKS, max(1, bricks // max(1, len(times))))
     most = max(LEAST_SHOWN, min(MOST_SHOWN, ALL_BRICKS // each))
@@ -136,15 +143,17 @@ def _chosen(times: NDArray[np.float64], bricks: int) -> list[int]:
         return list(range(len(times)))
     slowest = np.argsort(times)[-SLOWEST:].tolist()
     first = range(min(FIRST, most // 2))
-    rest = most - len(first) - SLOWEST
-    spread = np.linspace(0, len(times) - 1, rest).astype(int).tolist()
+    remaining = most - len(first) - SLOWEST
+    spread = np.linspace(0, len(times) - 1, remaining).astype(int).tolist()
     return sorted({*first, *slowest, *spread})
 
 
-def _shown(rows: WallRows, trip: Trip, at: int, first: int, bricks: Whole) -> Shown:
+def _shown_iteration(
+    rows: WallRows, trip: Trip, at: int, first: int, bricks: Whole
+) -> ShownIteration:
     longest = bricks[np.argsort(rows.start[bricks] - rows.end[bricks])][:MOST_BRICKS]
     laid = tuple(
-        Laid(
+        Brick(
             int(rows.unit[i]),
             float(rows.start[i]) - trip.begin_us,
             float(rows.end[i]) - trip.begin_us,
@@ -153,37 +162,37 @@ def _shown(rows: WallRows, trip: Trip, at: int, first: int, bricks: Whole) -> Sh
         for i in sorted(longest.tolist())
     )
     ran = frozenset(rows.calls[n].name for n in set(rows.call[bricks].tolist()))
-    us, idle = trip.end_us - trip.begin_us, tuple(_idle(rows, trip))
-    return Shown(at, first, trip.count, trip.begin_us, us, laid, idle, len(bricks), ran)
+    us, idle = trip.end_us - trip.begin_us, tuple(_find_gaps(rows, trip))
+    return ShownIteration(at, first, trip.count, trip.begin_us, us, laid, idle, len(bricks), ran)
 
 
-def _idle(rows: WallRows, trip: Trip) -> Iterator[Idle]:
-    """The longest gaps of a trip, as far as they are in it."""
+def _find_gaps(rows: WallRows, trip: Trip) -> Iterator[Gap]:
+    """Yield the longest gaps of a trip, clipped to it."""
     start = np.maximum(rows.gap_start, trip.begin_us) - trip.begin_us
     end = np.minimum(rows.gap_end, trip.end_us) - trip.begin_us
     inside = np.flatnonzero(end > start)
     for i in inside[np.argsort(start[inside] - end[inside])][:MOST_GAPS].tolist():
-        yield Idle(int(rows.gap_unit[i]), float(start[i]), float(end[i]), CAUSES[rows.cause[i]])
+        yield Gap(int(rows.gap_unit[i]), float(start[i]), float(end[i]), CAUSES[rows.cause[i]])
 
 
 def _turns(rows: WallRows, turn_of: Whole) -> dict[str, frozenset[int]]:
-    """In which trips each call ran."""
+    """Return the iterations in which each call ran, by binding."""
     pairs = {*zip(rows.call[turn_of >= 0].tolist(), turn_of[turn_of >= 0].tolist())}
-    found: dict[str, set[int]] = {}
+    turns_by_call: dict[str, set[int]] = {}
     for call, turn in pairs:
-        found.setdefault(rows.calls[call].name, set()).add(turn)
-    return {name: frozenset(turns) for name, turns in found.items()}
+        turns_by_call.setdefault(rows.calls[call].name, set()).add(turn)
+    return {name: frozenset(turns) for name, turns in turns_by_call.items()}
 
 
-def _every(tree: TaskTree) -> Iterator[TaskTree]:
+def _every_task(tree: TaskTree) -> Iterator[TaskTree]:
     yield tree
     for part in tree.parts:
-        yield from _every(part)
+        yield from _every_task(part)
 
 
 def _nodes(tree: TaskTree, depth: int, turns: dict[str, frozenset[int]]) -> Iterator[Node]:
-    """A uTask and those in it; an operator that a turn makes again is one."""
-    below = frozenset(t.binding for t in _every(tree) if t.kind in ("operator", "library"))
+    """Yield a uTask and its descendants; an operator that unrolling repeats is yielded once."""
+    below = frozenset(t.binding for t in _every_task(tree) if t.kind in ("operator", "library"))
     ran = frozenset[int]().union(*(turns.get(name, frozenset()) for name in below))
     name = tree.name or tree.kind
     yield Node(depth, tree.kind, name, below, tuple(sorted(tree.origin)), len(ran))

@@ -1,4 +1,4 @@
-"""The drawing and the words of a loop's iterations: one after the other, with what ran in each."""
+"""Drawing and text of a loop's iterations: their times, and what ran in each."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ import numpy as np
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.svg import Svg, fit, label, path, rect, stepped, text_width, wrapped
+from widgets.draw.svg import Svg, fit, label, path, rect, step_group, text_width, wrap_text
 from widgets.draw.table import Table, count_text, time_text
 from widgets.draw.theme import family_token
-from widgets.grinder.iterations import IterationRows, Node, Shown, data, loops
+from widgets.grinder.iterations import IterationRows, Node, ShownIteration, data, loops
 from widgets.model.brick_wall import NAMES
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
 from widgets.model.picture import Drawn, Family, Picture, controls
 
 PX, BOLD, LINE = 13, 1.07, 17.0
-AXIS, LEAST_ROW, NODE = 72.0, 18.0, 21.0  # room for names; of a lane; of a uTask
+AXIS, LEAST_ROW, NODE = 72.0, 18.0, 21.0  # width of names; heights of a lane and of a uTask
 MOST_TIMES, MOST_LANES, MOST_ROWS = 684, 16, 2000
-NAMED = 60.0  # pixels of a gap that has room for a word
-WIDER = 2.0  # times the median iteration is as long as there is room for
+NAMED = 60.0  # pixels from which a gap is labelled
+WIDER = 2.0  # width of the time axis in median iterations
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the parts are: the times of all iterations from `top` to `floor`, then the lanes of
-    one, each `pitch` high, then the uTasks, `nodes` of them from `first` on.
+    """Vertical positions of the parts of the picture, in pixels.
+
+    The times of all iterations lie between `top` and `floor`; below are the lanes of one iteration,
+    each `pitch` high, then `nodes` uTasks from `first` on.
     """
 
     wide: float
@@ -44,17 +46,17 @@ class Layout:
 
     @property
     def right(self) -> float:
-        """Where the axes end."""
+        """The right end of the axes."""
         return self.wide - 8
 
     @property
     def bottom(self) -> float:
-        """Where the lanes end."""
+        """The bottom of the lanes."""
         return self.lanes + self.count * self.pitch
 
 
 def layout_of(rows: IterationRows, wide: float, high: float) -> Layout:
-    """The times take a fifth, the lanes what they need, and the uTasks the rest."""
+    """Compute the layout: a seventh of the height for the times, then the lanes and uTasks."""
     count = min(rows.walls.lanes, MOST_LANES)
     top, tall = 30.0, max(28.0, high * 0.14)
     lanes = top + tall + 64
@@ -67,35 +69,35 @@ def layout_of(rows: IterationRows, wide: float, high: float) -> Layout:
 
 
 def table(rows: IterationRows) -> Table:
-    """One row an iteration, or several unrolled ones, of those that one can go to."""
+    """Return one row per shown iteration, which may be several unrolled ones."""
     columns = ("iterations", "from µs", "time µs", "tasks", "operators that ran")
-    found = tuple(
+    cells = tuple(
         (s.name, s.begin_us, s.us, s.bricks, ", ".join(sorted(s.ran))) for s in rows.shown
     )
-    return Table(columns, found[:MOST_ROWS], (), caption(rows), see(rows))
+    return Table(columns, cells[:MOST_ROWS], (), caption(rows), see(rows))
 
 
 def caption(rows: IterationRows) -> str:
-    """How many iterations, and how long they took."""
+    """Describe how many iterations there are, and how long they took."""
     times = rows.times_us
-    told = f", times of the first {len(times):,}" if len(times) * rows.turn < rows.trips else ""
+    note = f", times of the first {len(times):,}" if len(times) * rows.turn < rows.trips else ""
     middle, low, high = (time_text(f(times)) for f in (np.median, np.min, np.max))
     return (
-        f"{rows.loop}: {count_text(rows.trips, 'iteration')}{told}; {rows.unit} took {middle} in "
+        f"{rows.loop}: {count_text(rows.trips, 'iteration')}{note}; {rows.unit} took {middle} in "
         f"the median, {low} to {high}, measured on {rows.device}"
     )
 
 
 def figure(rows: IterationRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
-    """Above, the time of every iteration; then the tasks of one, and the uTasks that ran in it."""
+    """Draw the time of every iteration, then the tasks of one and the uTasks that ran in it."""
     wide, high = size
     at = layout_of(rows, wide, high)
     widest = WIDER * float(np.median(rows.times_us)) or 1.0
     nodes = rows.nodes[: at.nodes]
-    marks = ['<g data-scrub="iterations" data-first="0"></g>', *_all(rows, at)]
+    marks = ['<g data-scrub="iterations" data-first="0"></g>', *_draw_times(rows, at)]
     marks += _axis(rows, at, widest)
     for n, shown in enumerate(rows.shown):
-        parts = [*_place(rows, at, shown), *_bricks(rows, at, shown, widest)]
+        parts = [*_draw_position(rows, at, shown), *_bricks(rows, at, shown, widest)]
         for i, node in enumerate(nodes):
             if node.below & shown.ran:
                 y = at.first + NODE * i
@@ -103,8 +105,8 @@ def figure(rows: IterationRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
         hidden = "" if n == 0 else ' visibility="hidden"'
         group = f'<g class="only"{hidden}>{"".join(parts)}</g>'
         span = (shown.begin_us, shown.begin_us + shown.us)
-        body = _ground(rows, at, n) + group
-        marks.append(stepped(body, n, _said(rows, shown), shown.name, span))
+        body = _draw_pointer_area(rows, at, n) + group
+        marks.append(step_group(body, n, _describe_iteration(rows, shown), shown.name, span))
     if nodes:
         marks.append(label(0, at.first - 22, "uTasks of the loop", "big"))
         name = text_width("uTasks of the loop", 16) * BOLD + 8
@@ -112,23 +114,23 @@ def figure(rows: IterationRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
         for i, node in enumerate(nodes):
             marks += _node(rows, node, at.first + NODE * i, wide)
         if len(rows.nodes) > len(nodes):
-            rest = f"and {len(rows.nodes) - len(nodes)} more, in the table"
-            marks.append(label(0, at.first + NODE * len(nodes), rest, "q"))
+            note = f"and {len(rows.nodes) - len(nodes)} more, in the table"
+            marks.append(label(0, at.first + NODE * len(nodes), note, "q"))
     return Svg(wide, high, "".join(marks), f"Iterations. {caption(rows)}", px=PX)
 
 
 def _x(rows: IterationRows, at: Layout, place: float) -> float:
-    """Of an iteration among all."""
+    """Return the x of an iteration among all."""
     return AXIS + (place + 0.5) / len(rows.times_us) * (at.right - AXIS)
 
 
 def _high(rows: IterationRows) -> float:
-    """The time at the top: of few slow iterations the bars are cut."""
+    """Return the time at the top of the axis; the bars of a few slow iterations are clipped."""
     return float(min(np.max(rows.times_us), 3 * np.median(rows.times_us))) or 1.0
 
 
-def _all(rows: IterationRows, at: Layout) -> Iterator[str]:
-    """The time of every iteration; where there are more than pixels, the slowest of each pixel."""
+def _draw_times(rows: IterationRows, at: Layout) -> Iterator[str]:
+    """Draw the time of every iteration; with more iterations than pixels, the slowest per pixel."""
     high, times, tall = _high(rows), rows.times_us, at.floor - at.top
     columns = np.array_split(times, min(len(times), MOST_TIMES))
     wide = (at.right - AXIS) / len(columns)
@@ -152,8 +154,8 @@ def _all(rows: IterationRows, at: Layout) -> Iterator[str]:
     yield label((AXIS + at.right) / 2, at.floor + 24, "iteration", "q", anchor="middle")
 
 
-def _place(rows: IterationRows, at: Layout, shown: Shown) -> Iterator[str]:
-    """Where the iteration is among all."""
+def _draw_position(rows: IterationRows, at: Layout, shown: ShownIteration) -> Iterator[str]:
+    """Mark the position of an iteration among all, and write its title."""
     x = _x(rows, at, shown.at)
     yield path(f"M{x:.1f} {at.top - 4:g}V{at.floor:.1f}", "var(--accent)", 'stroke-width="2"')
     yield f'<path d="M{x - 5:.1f} {at.floor + 9:g}h10l-5 -8z" fill="var(--accent)"/>'
@@ -162,15 +164,15 @@ def _place(rows: IterationRows, at: Layout, shown: Shown) -> Iterator[str]:
     yield label(left, at.lanes - 12, when, "i")
 
 
-def _title(shown: Shown) -> tuple[str, str, float]:
+def _title(shown: ShownIteration) -> tuple[str, str, float]:
     """Return an iteration's name, its time, and where that begins behind the name."""
     name = shown.name[:1].upper() + shown.name[1:]
     when = f"{time_text(shown.us)}, from {time_text(shown.begin_us)} on"
     return name, when, text_width(name, 16) * BOLD + 8
 
 
-def _ground(rows: IterationRows, at: Layout, n: int) -> str:
-    """Room to point at an iteration."""
+def _draw_pointer_area(rows: IterationRows, at: Layout, n: int) -> str:
+    """Draw the pointer area of an iteration."""
     places = [s.at for s in rows.shown]
     left = AXIS if n == 0 else (_x(rows, at, places[n - 1]) + _x(rows, at, places[n])) / 2
     last = n + 1 == len(places)
@@ -179,7 +181,7 @@ def _ground(rows: IterationRows, at: Layout, n: int) -> str:
 
 
 def _axis(rows: IterationRows, at: Layout, widest: float) -> Iterator[str]:
-    """The lanes, cores first, and the time from the beginning of the iteration."""
+    """Draw the lanes, cores first, and the time axis from the start of the iteration."""
     for lane in range(at.count):
         y = at.lanes + lane * at.pitch
         yield rect(AXIS, y, at.right - AXIS, at.pitch - 4, "var(--app)")
@@ -195,40 +197,41 @@ def _axis(rows: IterationRows, at: Layout, widest: float) -> Iterator[str]:
         yield path(f"M{x:.1f} {at.bottom:g}v5", "var(--edge)")
         yield label(left, at.bottom + 20, text, "i")
         ends = left + wide
-    told = "time in the iteration; filled: a task, measured; hatched: idle, by its cause"
-    if text_width(told, PX) > at.wide - AXIS:
-        told = "filled: a task, measured; hatched: idle"
-    yield label(AXIS, at.bottom + 37, fit(told, at.wide - AXIS, PX), "q", title=told)
+    legend = "time in the iteration; filled: a task, measured; hatched: idle, by its cause"
+    if text_width(legend, PX) > at.wide - AXIS:
+        legend = "filled: a task, measured; hatched: idle"
+    yield label(AXIS, at.bottom + 37, fit(legend, at.wide - AXIS, PX), "q", title=legend)
 
 
-def _bricks(rows: IterationRows, at: Layout, shown: Shown, widest: float) -> Iterator[str]:
-    """The tasks of an iteration: filled, they were measured; what is later than there is room is
-    cut.
+def _bricks(rows: IterationRows, at: Layout, shown: ShownIteration, widest: float) -> Iterator[str]:
+    """Draw the measured tasks of an iteration, filled, and its gaps, hatched.
+
+    Anything later than `widest` microseconds is clipped.
     """
     scale, tall = (at.right - AXIS) / widest, at.pitch - 4
-    for g in shown.idle:
+    for g in shown.longest_gaps:
         wide = (min(g.end_us, widest) - g.start_us) * scale
         if g.lane >= at.count or wide < NAMED / 12:
             continue
         x, y, name = AXIS + g.start_us * scale, at.lanes + g.lane * at.pitch, NAMES[g.cause]
-        said = f"idle, {name}: {g.end_us - g.start_us:.2f} µs"
-        yield rect(x, y, wide, tall, f"url(#p-g-{g.cause})", title=said)
+        tip = f"idle, {name}: {g.end_us - g.start_us:.2f} µs"
+        yield rect(x, y, wide, tall, f"url(#p-g-{g.cause})", title=tip)
         room = text_width(name, PX) + 8
         if room + 4 < wide:
             yield rect(x + (wide - room) / 2, y + 1, room, tall - 2, "var(--app)")
             yield label(x + wide / 2, y + tall / 2 + 4.5, name, anchor="middle")
-    for b in shown.laid:
+    for b in shown.longest_bricks:
         if b.lane >= at.count or b.start_us >= widest:
             continue
         call = rows.walls.calls[b.call]
         left = AXIS + b.start_us * scale
         wide = min(max(2.0, (min(b.end_us, widest) - b.start_us) * scale), at.right - left)
         y = at.lanes + b.lane * at.pitch
-        said = f"{call.name} ({call.family}): {b.end_us - b.start_us:.2f} µs"
+        tip = f"{call.name} ({call.family}): {b.end_us - b.start_us:.2f} µs"
         edge = 'stroke="var(--pane)"' if wide > 5 else ""
         token = family_token(call.family)
         fill = f"url(#p-{token})" if wide > 5 else f"var(--{token})"
-        yield rect(left, y, wide, tall, fill, edge, title=said, ops=call.ops)
+        yield rect(left, y, wide, tall, fill, edge, title=tip, ops=call.ops)
     if shown.us > widest:
         _, when, left = _title(shown)
         free = at.right - left - text_width(when, PX) - 8
@@ -238,12 +241,12 @@ def _bricks(rows: IterationRows, at: Layout, shown: Shown, widest: float) -> Ite
 
 
 def _node(rows: IterationRows, node: Node, y: float, wide: float) -> Iterator[str]:
-    """A uTask, and in how many iterations it ran."""
+    """Draw a uTask with the number of iterations in which it ran."""
     x, all_ = 16.0 * node.depth + 4, len(rows.times_us)
     style = "i" if node.kind == "operator" else "w i"
     parts = "iterations" if rows.turn == 1 else "unrolled parts"
-    told = f"{node.turns:,} of {all_:,}" + (f" {parts}" if wide >= 640 else "")
-    room = text_width(told, PX) + 4
+    share = f"{node.turns:,} of {all_:,}" + (f" {parts}" if wide >= 640 else "")
+    room = text_width(share, PX) + 4
     bar = 96.0 if wide >= 640 else 0.0
     kind = "" if node.kind in ("operator", "sequence") else node.kind
     names = wide - x - room - bar - text_width(kind, PX) - 40
@@ -255,51 +258,51 @@ def _node(rows: IterationRows, node: Node, y: float, wide: float) -> Iterator[st
         left = wide - room - bar - 8
         marks += rect(left, y - 10, bar, 9, "none", 'stroke="var(--edge)"')
         marks += rect(left, y - 10, bar * node.turns / all_, 9, "var(--ink2)")
-    marks += label(wide - 4, y, told, "i", anchor="end")
+    marks += label(wide - 4, y, share, "i", anchor="end")
     yield lit_by(marks, f"uTask k:{node.kind}")
 
 
 def see(rows: IterationRows) -> tuple[Sentence, ...]:
-    """How many iterations and how long, the slowest, and what ran in some of them alone."""
+    """Return the key sentences: the iterations, the slowest one, and what ran only in some."""
     times = rows.times_us
     count = Mark(count_text(rows.trips, "iteration"), "all")
     middle = time_text(float(np.median(times)))
     each = "each" if rows.turn == 1 else f"for each {rows.turn}, unrolled,"
-    found: list[Sentence] = [(count, f" took {middle} {each} in the median.")]
+    sentences: list[Sentence] = [(count, f" took {middle} {each} in the median.")]
     slow = int(np.argmax(times))
     first = 1 + slow * rows.turn
-    told = f"The slowest began with number {first:,} and took "
-    found.append((told, Mark(time_text(float(times[slow])), "all"), "."))
+    lead = f"The slowest began with number {first:,} and took "
+    sentences.append((lead, Mark(time_text(float(times[slow])), "all"), "."))
     some = [n for n in rows.nodes if 0 < n.turns < len(times) and n.kind == "operator"]
     if some:
         node = min(some, key=lambda n: n.turns)
         often = Mark(f"{node.turns:,} of {len(times):,}", "uTask k:operator")
-        found.append((f"{node.name.rsplit('/', 1)[-1]} ran in ", often, "."))
-    return tuple(found)
+        sentences.append((f"{node.name.rsplit('/', 1)[-1]} ran in ", often, "."))
+    return tuple(sentences)
 
 
-def _said(rows: IterationRows, shown: Shown) -> str:
+def _describe_iteration(rows: IterationRows, shown: ShownIteration) -> str:
     operators = [n for n in rows.nodes if n.kind in ("operator", "library")]
     names = [n.name.rsplit("/", 1)[-1] for n in operators if n.below & shown.ran]
-    told = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
-    return f"{time_text(shown.us)}; ran {len(names)} of {len(operators)} operators: {told}"
+    listing = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+    return f"{time_text(shown.us)}; ran {len(names)} of {len(operators)} operators: {listing}"
 
 
 def _loop(s: OnShow) -> str:
-    """The loop of the view, else the first; "" where none made a trip."""
-    known = loops(s.walls.measured)
-    if s.view.loop and s.view.loop not in known:
-        told = ", ".join(known) or "none"
-        raise BadOption(f"no loop {s.view.loop[:40]!r} made an iteration", expected=told)
-    return s.view.loop or (known[0] if known else "")
+    """Return the loop of the view, else the first, else "" if none made a trip."""
+    loop_names = loops(s.walls.measured)
+    if s.view.loop and s.view.loop not in loop_names:
+        expected = ", ".join(loop_names) or "none"
+        raise BadOption(f"no loop {s.view.loop[:40]!r} made an iteration", expected=expected)
+    return s.view.loop or (loop_names[0] if loop_names else "")
 
 
 def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
-    """Which loop."""
-    known, mine = loops(s.walls.measured), _loop(s)
-    if not known:
+    """Return the choice of loops."""
+    loop_names, current = loops(s.walls.measured), _loop(s)
+    if not loop_names:
         return {}
-    return controls(s, ("loop", "loop", list(known), known.index(mine)))
+    return controls(s, ("loop", "loop", list(loop_names), loop_names.index(current)))
 
 
 TRIPS = Family("trips", _controls)
@@ -309,7 +312,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
     measured, tree, loop = s.walls.measured, s.now.compiled.program.decisions.tasks, _loop(s)
     if measured is None or tree is None or not loop:
         words = "No loop made an iteration in a measured run. Give inputs with which one does."
-        lines = wrapped(words, s.view.size[0] - 16, PX)
+        lines = wrap_text(words, s.view.size[0] - 16, PX)
         marks = [label(8, 24 + 20 * n, line, "i") for n, line in enumerate(lines)]
         drawing = Svg(*s.view.size, "".join(marks), words, px=PX)
         return (), drawing, Table(("loop",), (("none",),), ((),), words)

@@ -1,4 +1,4 @@
-"""The schedules of a loop against its iterations, as times over that on the host."""
+"""Chart of a loop's schedules by iterations, as times relative to the host."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log10
 
-from explorer.runtime.control.way_times import Timed
+from explorer.runtime.control.schedule_times import TimedSchedule
 from widgets.draw.see import lit_by
-from widgets.draw.svg import fit, label, path, rect, stepped, text_width, wrapped
+from widgets.draw.svg import fit, label, path, rect, step_group, text_width, wrap_text
 from widgets.draw.table import count_text, time_text
 from widgets.grinder.crossing import HOST, MOST, CrossingRows, at
 
 PX, AXIS, LINE = 13, 56.0, 18.0
-LOOKS = (  # on the host, in the program, then the others: dash and width of a line
+LINE_STYLES = (  # dash and width: on the host, in the program, then the others
     ("6 4", 2.0),
     ("", 2.5),
     ("2 3", 1.8),
@@ -21,13 +21,13 @@ LOOKS = (  # on the host, in the program, then the others: dash and width of a l
     ("12 4", 1.8),
     ("", 1.2),
 )
-WIDEST = 100.0  # times the host's time, and its inverse: what is beyond is cut
+WIDEST = 100.0  # ratio to the host's time, and its inverse, beyond which the axis ends
 RIBBON = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """Where iterations and ratios are drawn."""
+    """The two axes: iterations and time ratios, both logarithmic."""
 
     left: float
     right: float
@@ -37,32 +37,35 @@ class Scales:
     high: float
 
     def x(self, count: float) -> float:
-        """A number of iterations; none is a little before one."""
+        """Return the x of a number of iterations; zero lies a little before one."""
         if count < 1:
             return self.left - 12
         return self.left + log10(count) / log10(MOST) * (self.right - self.left)
 
     def y(self, ratio: float) -> float:
-        """A ratio, on a logarithmic axis."""
+        """Return the y of a ratio on the logarithmic axis."""
         share = (log10(ratio) - log10(self.low)) / (log10(self.high) - log10(self.low))
         return self.foot - min(1.0, max(0.0, share)) * (self.foot - self.top)
 
 
 def ratios(
     rows: CrossingRows,
-    told: Sequence[tuple[str, str]],
+    descriptions: Sequence[tuple[str, str]],
     notes: Sequence[str],
     wide: float,
     high: float,
 ) -> Iterator[str]:
-    """The chart; under it what is `told` of each schedule, and `notes`, as far as there is room."""
+    """Draw the chart, and under it the description of each schedule, and `notes`.
+
+    Descriptions and notes are left out where they do not fit.
+    """
     low_page = high < 330
-    key = [] if low_page else list(_key(rows, told, notes, wide, high - 240))
-    flowing = _flowing(told[: len(rows.ways)], wide) if not key else []
+    key = [] if low_page else list(_key(rows, descriptions, notes, wide, high - 240))
+    flowing = _flowing(descriptions[: len(rows.schedules)], wide) if not key else []
     below = LINE * (len(key) or 1 + max((row for _, row, _ in flowing), default=0)) + 8
-    host = next((w.times_us for w in rows.ways if w.label == HOST), rows.ways[0].times_us)
+    host = next((w.times_us for w in rows.schedules if w.label == HOST), rows.schedules[0].times_us)
     lines = [[(n, us / h) for n, us, h in zip(rows.counts, w.times_us, host) if n and us > 0 < h]
-             for w in rows.ways]  # fmt: skip
+             for w in rows.schedules]  # fmt: skip
     values = [1.0, *(r for line in lines for _, r in line), *(r for _, r, *_ in timed(rows))]
     low = max(1 / WIDEST, min(0.5, min(values) / 1.3))
     most = min(WIDEST, max(2.0, max(values) * 1.3))
@@ -70,9 +73,9 @@ def ratios(
     scales = Scales(AXIS + 16, wide - 24, top, high - below - 78, low, most)
     yield f'<g data-scrub="iterations" data-first="{rows.first}"></g>'
     yield label(0, 16, "Time over that on the host", "big")
-    said = "below 1× a schedule takes less; predicted" + ", filled: measured" * bool(rows.timed)
+    legend = "below 1× a schedule takes less; predicted" + ", filled: measured" * bool(rows.timed)
     if not low_page:
-        yield label(0, 36, fit(said, wide, PX))
+        yield label(0, 36, fit(legend, wide, PX))
     yield from _axes(scales, wide)
     for n, line in enumerate(lines):
         if line:
@@ -94,29 +97,30 @@ def ratios(
 
 def _key(
     rows: CrossingRows,
-    told: Sequence[tuple[str, str]],
+    descriptions: Sequence[tuple[str, str]],
     notes: Sequence[str],
     wide: float,
     high: float,
 ) -> Iterator[tuple[int, str, str]]:
-    """The words under the chart: which line, a line of words, and its style. What has no room is
-    in the table: first the notes, then what a schedule spends.
+    """Yield the legend: the line sample, the text and its style.
+
+    Text that does not fit is left to the table: first the notes, then what each schedule spends.
     """
     most = int(high / LINE)
-    found: list[tuple[int, str, str]] = []
+    lines_out: list[tuple[int, str, str]] = []
     for words in (True, False):
-        found = []
-        for n, (name, spent) in enumerate(told):
-            lines = wrapped(f"{name}: {spent}" if words else name, wide - 48, PX)
-            sample = n if n < len(rows.ways) else -1
-            found += [(sample if k == 0 else -1, line, "i") for k, line in enumerate(lines)]
-        if len(found) <= most:
+        lines_out = []
+        for n, (name, spent) in enumerate(descriptions):
+            lines = wrap_text(f"{name}: {spent}" if words else name, wide - 48, PX)
+            sample = n if n < len(rows.schedules) else -1
+            lines_out += [(sample if k == 0 else -1, line, "i") for k, line in enumerate(lines)]
+        if len(lines_out) <= most:
             break
     for note in notes:
-        lines = wrapped(note, wide, PX)
-        if len(found) + len(lines) <= most:
-            found += [(-2, line, "q") for line in lines]
-    yield from found[:most]
+        lines = wrap_text(note, wide, PX)
+        if len(lines_out) + len(lines) <= most:
+            lines_out += [(-2, line, "q") for line in lines]
+    yield from lines_out[:most]
 
 
 def _axes(s: Scales, wide: float) -> Iterator[str]:
@@ -144,44 +148,44 @@ def _axes(s: Scales, wide: float) -> Iterator[str]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Ratios that people say; few where the axis is long."""
+    """Return round ratios; only powers of ten where the axis is long."""
     every = [m * 10.0**p for p in range(-3, 4) for m in (1, 2, 5)]
-    found = [round(v, 6) for v in every if low <= v <= high]
-    if len(found) > 8:
-        found = [v for v in found if f"{v:e}".startswith("1.")]
-    return found
+    ticks = [round(v, 6) for v in every if low <= v <= high]
+    if len(ticks) > 8:
+        ticks = [v for v in ticks if f"{v:e}".startswith("1.")]
+    return ticks
 
 
 def _line(n: int, line: Sequence[tuple[int, float]], s: Scales) -> str:
-    dash, width = LOOKS[min(n, len(LOOKS) - 1)]
+    dash, width = LINE_STYLES[min(n, len(LINE_STYLES) - 1)]
     d = "M" + "L".join(f"{s.x(count):.1f} {s.y(ratio):.1f}" for count, ratio in line)
     extra = f'stroke-width="{width}" stroke-linejoin="round"'
     return path(d, "var(--ink)", extra + (f' stroke-dasharray="{dash}"' if dash else ""))
 
 
 def _flowing(
-    told: Sequence[tuple[str, str]], wide: float
+    descriptions: Sequence[tuple[str, str]], wide: float
 ) -> list[tuple[float, int, tuple[int, str]]]:
-    """The names of the schedules one after the other: where each is, in which line."""
-    found, x, line = [], 0.0, 0
-    for n, (name, _) in enumerate(told):
+    """Return the names of the schedules as flowing text: x, line, and (index, name) of each."""
+    placed, x, line = [], 0.0, 0
+    for n, (name, _) in enumerate(descriptions):
         name = fit(name, wide - 60, PX)
         room = text_width(name, PX) + 60
         if x and x + room > wide:
             x, line = 0.0, line + 1
-        found.append((x, line, (n, name)))
+        placed.append((x, line, (n, name)))
         x += room
-    return [f for f in found if f[1] < 3]
+    return [f for f in placed if f[1] < 3]
 
 
 def _sample(n: int, y: float, x: float = 0.0) -> str:
-    dash, width = LOOKS[min(n, len(LOOKS) - 1)]
+    dash, width = LINE_STYLES[min(n, len(LINE_STYLES) - 1)]
     extra = f'stroke-width="{width}"' + (f' stroke-dasharray="{dash}"' if dash else "")
     return path(f"M{x + 2:g} {y - 4.5:g}h34", "var(--ink)", extra)
 
 
 def _crossings(rows: CrossingRows, s: Scales) -> Iterator[str]:
-    """Where another schedule becomes the fastest, and how many iterations the loop makes."""
+    """Mark where the fastest schedule changes, and how many iterations the loop makes."""
     meets = [count for count in rows.meets if count >= 1]
     for count in meets:
         line = f"M{s.x(count):.1f} {s.top:g}V{s.foot:g}"
@@ -201,9 +205,10 @@ def _crossings(rows: CrossingRows, s: Scales) -> Iterator[str]:
         yield lit_by(mark, "now")
 
 
-def timed(rows: CrossingRows) -> Iterator[tuple[Timed, float, float, float]]:
-    """What the clock said, over the host's median with as many iterations: the median and its
-    interval.
+def timed(rows: CrossingRows) -> Iterator[tuple[TimedSchedule, float, float, float]]:
+    """Yield each measurement with its median and interval relative to the host's median.
+
+    Only trip counts that were also measured on the host are included.
     """
     host = {t.trips: t.median_us for t in rows.timed if t.label == HOST}
     for t in rows.timed:
@@ -213,34 +218,34 @@ def timed(rows: CrossingRows) -> Iterator[tuple[Timed, float, float, float]]:
 
 
 def _measured(rows: CrossingRows, s: Scales) -> Iterator[str]:
-    """Filled marks with their intervals; those beyond the axis are in the table."""
+    """Draw measurements with their intervals; those beyond the axis are only in the table."""
     for t, ratio, low, high in timed(rows):
         if not s.low <= ratio <= s.high:
             continue
-        x, way = s.x(t.trips), next(n for n, w in enumerate(rows.ways) if w.label == t.label)
-        said = f"{t.label}, {count_text(t.trips, 'iteration')}: measured {time_text(t.median_us)}"
+        x, index = s.x(t.trips), next(n for n, w in enumerate(rows.schedules) if w.label == t.label)
+        tip = f"{t.label}, {count_text(t.trips, 'iteration')}: measured {time_text(t.median_us)}"
         span = f"M{x:.1f} {s.y(max(low, s.low)):.1f}V{s.y(high):.1f}"
         marks = path(span, "var(--ink)", 'stroke-width="2"')
         square = (x - 4, s.y(ratio) - 4, 8, 8)
-        marks += rect(*square, "var(--ink)", 'stroke="var(--pane)"', title=said)
-        yield lit_by(marks, f"way:{way} measured")
+        marks += rect(*square, "var(--ink)", 'stroke="var(--pane)"', title=tip)
+        yield lit_by(marks, f"way:{index} measured")
 
 
 def _ribbon(rows: CrossingRows, s: Scales) -> Iterator[str]:
-    """Which schedule is the fastest, from no iteration to a million."""
+    """Draw the band of the fastest schedule, from zero iterations to a million."""
     y, begin = s.foot + 46, 0
     for i in range(1, len(rows.counts) + 1):
         if i < len(rows.counts) and rows.least[i] == rows.least[begin]:
             continue
         x = s.x(rows.counts[begin])
         end = s.right if i == len(rows.counts) else s.x(rows.counts[i])
-        way = rows.ways[rows.least[begin]].label
-        level = "v0" if way == HOST else "v1"
-        said = f"{way} is the fastest from {count_text(rows.counts[begin], 'iteration')}"
+        fastest = rows.schedules[rows.least[begin]].label
+        level = "v0" if fastest == HOST else "v1"
+        tip = f"{fastest} is the fastest from {count_text(rows.counts[begin], 'iteration')}"
         edge = 'stroke="var(--line2)"'
-        marks = rect(x, y, end - x, RIBBON, f"var(--{level})", edge, title=said)
-        text = f"fastest: {way}"
-        text = text if text_width(text, PX) < end - x - 8 else way
+        marks = rect(x, y, end - x, RIBBON, f"var(--{level})", edge, title=tip)
+        text = f"fastest: {fastest}"
+        text = text if text_width(text, PX) < end - x - 8 else fastest
         if text_width(text, PX) < end - x - 8:
             marks += label((x + end) / 2, y + 15, text, "i", anchor="middle")
         yield lit_by(marks, f"way:{rows.least[begin]} fastest")
@@ -250,7 +255,7 @@ def _ribbon(rows: CrossingRows, s: Scales) -> Iterator[str]:
 def _step(
     rows: CrossingRows, n: int, lines: Sequence[Sequence[tuple[int, float]]], s: Scales
 ) -> str:
-    """A count of iterations: where it is, and the ratios there; seen while it is its turn."""
+    """Draw the marker and the ratios of one iteration count, shown while the scrubber is there."""
     counts = rows.counts
     x = s.x(counts[n])
     left = (s.x(counts[n - 1]) + x) / 2 if n else x - 6
@@ -264,4 +269,4 @@ def _step(
                 dot = f'cx="{x:.1f}" cy="{s.y(ratio):.1f}" r="4"'
                 marks += f'<circle {dot} fill="var(--pane)" stroke="var(--accent)"/>'
     name = count_text(counts[n], "iteration")
-    return stepped(f"{ground}<g {only}>{marks}</g>", n, at(rows, n), name)
+    return step_group(f"{ground}<g {only}>{marks}</g>", n, at(rows, n), name)

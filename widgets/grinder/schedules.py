@@ -1,4 +1,4 @@
-"""The schedules of control flow that the uTask tree can show, from all on the host downwards."""
+"""The control-flow schedules that the uTask tree can show, from all on the host downwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from explorer.errors import BadOption
 from explorer.grinder import lowest
 from explorer.grinder.model import BranchTask, LoopTask, RecursionTask, UTask
 from explorer.ir.decisions.control import TaskTree
-from explorer.ir.decisions.wall import Ran
+from explorer.ir.decisions.wall import ControlFlowCounts
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from widgets.model.brick_wall import Call
@@ -25,18 +25,20 @@ CONTROL = ("loop", "branch", "call")
 
 @dataclass(frozen=True, slots=True)
 class Innermost:
-    """A policy of Grinder: on the device if at most `depth` - 1 levels of control flow are inside,
-    else on the host.
+    """A Grinder policy that puts the innermost `depth` levels of control flow on the device.
+
+    A task with `depth` or more levels of control flow inside runs on the host.
     """
 
     depth: int
 
     @property
     def __name__(self) -> str:
+        """The name of the policy."""
         return f"innermost {self.depth}"
 
     def __call__(self, body: Sequence[UTask]) -> tuple[str, str]:
-        """The level of a loop or branch with this inside, and why."""
+        """Return the level of a loop or branch with this body, and the reason."""
         level, why = lowest(body)
         if level == "device" and _nesting(body) >= self.depth:
             return "host", "asked for"
@@ -44,55 +46,58 @@ class Innermost:
 
 
 def _nesting(body: Sequence[UTask]) -> int:
-    """How many levels of loops, branches and calls are in a body."""
-    found = 0
+    """Return the depth of loops, branches and calls in a body."""
+    depth = 0
     for part in body:
         match part:
             case LoopTask(body=inner) | RecursionTask(body=inner):
-                found = max(found, 1 + _nesting(inner))
+                depth = max(depth, 1 + _nesting(inner))
             case BranchTask(then=then, orelse=orelse):
-                found = max(found, 1 + _nesting(then), 1 + _nesting(orelse))
-    return found
+                depth = max(depth, 1 + _nesting(then), 1 + _nesting(orelse))
+    return depth
 
 
 def nesting(tree: TaskTree) -> int:
-    """How many levels of loops, branches and calls a tree has."""
+    """Return the depth of loops, branches and calls in a tree."""
     inside = max((nesting(p) for p in tree.parts), default=0)
     return inside + (tree.kind in CONTROL)
 
 
 def ladder(tree: TaskTree) -> tuple[str, ...]:
-    """The schedules of a tree, from all on the host to all on the device, then as compiled."""
+    """Return the schedules of a tree, from all on the host to all on the device, then "".
+
+    "" is the schedule as compiled.
+    """
     between = (f"innermost {n}" for n in range(1, nesting(tree)))
     return (HOST, *between, DEVICE, AS_COMPILED)
 
 
 def title(schedule: str) -> str:
-    """What of the control flow is off the host."""
+    """Return the part of the control flow that is off the host."""
     named = {HOST: "nothing", DEVICE: "all", AS_COMPILED: "as compiled", "innermost 1": "innermost"}
     return named.get(schedule) or f"{schedule.rpartition(' ')[2]} innermost"
 
 
 def has_control(tree: TaskTree | None) -> bool:
-    """Return True if there is a loop, a branch or a call of a function that calls itself."""
+    """Return True if there is a loop, a branch or a call of a recursive function."""
     return tree is not None and nesting(tree) > 0
 
 
-def controlled(program: Program) -> bool:
-    """Return True if a program calls functions: for loops and branches, or by itself."""
+def has_calls(program: Program) -> bool:
+    """Return True if a program calls functions: for loops and branches, or recursively."""
     return any(b.calls for _, b in program.bindings())
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A program under one schedule, and what its calls are called."""
+    """A program under one schedule, and the labels of its calls."""
 
     program: Program
     calls: tuple[Call, ...]
 
 
 def planned(s: OnShow, schedule: str) -> Planned:
-    """The program under a schedule of the ladder: planned once, then kept."""
+    """Return the program under a schedule of the ladder; the result is memoized."""
     now, c = s.now, s.now.compiled
     if schedule == AS_COMPILED:
         return Planned(c.program, s.house.calls)
@@ -103,54 +108,63 @@ def planned(s: OnShow, schedule: str) -> Planned:
 
     def plan() -> Planned:
         grinder = replace(c.options.grinder, schedule=policy)
-        found = c.with_options(until=until, grinder=grinder)
-        return Planned(found.program, read(found).calls)
+        compiled = c.with_options(until=until, grinder=grinder)
+        return Planned(compiled.program, read(compiled).calls)
 
-    return s.house.kept(repr(("schedule", schedule)), now.sizes, plan)
+    return s.house.cached(repr(("schedule", schedule)), now.sizes, plan)
 
 
 def on_host(s: OnShow) -> Planned | None:
-    """The program with all control flow on the host; None where planning it would take long."""
+    """Return the program with all control flow on the host, None if planning it would take long."""
     c = s.now.compiled
-    if s.now.ended or not controlled(c.model.program) or len(c.program.kernel_calls) > MOST_CALLS:
+    if s.now.ended or not has_calls(c.model.program) or len(c.program.kernel_calls) > MOST_CALLS:
         return None
     return planned(s, HOST)
 
 
 def chosen(s: OnShow) -> str:
-    """The schedule of the view; raises BadOption for one that there is not."""
+    """Return the schedule of the view; raises BadOption for an unknown one."""
     host = on_host(s)
     tree = host.program.decisions.tasks if host is not None else None
-    known = ladder(tree) if tree is not None else (AS_COMPILED,)
-    if s.view.policy not in known:
-        said = ", ".join(title(x) for x in known)
-        raise BadOption(f"there is no schedule {s.view.policy[:40]!r} here", expected=said)
+    schedules = ladder(tree) if tree is not None else (AS_COMPILED,)
+    if s.view.policy not in schedules:
+        expected = ", ".join(title(x) for x in schedules)
+        raise BadOption(f"unknown control-flow schedule {s.view.policy[:40]!r}", expected=expected)
     return s.view.policy
 
 
 def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
-    """How much of the control flow is off the host."""
+    """Return the choice of how much control flow is off the host."""
     host = on_host(s)
     tree = host.program.decisions.tasks if host is not None else None
     if not has_control(tree) or tree is None:
         return {}
-    known, now = ladder(tree), chosen(s)
-    knob = ("policy", "off the host", list(known), known.index(now), [title(x) for x in known])
+    schedules, now = ladder(tree), chosen(s)
+    knob = (
+        "policy",
+        "off the host",
+        list(schedules),
+        schedules.index(now),
+        [title(x) for x in schedules],
+    )
     return {**controls(s, knob), "play": "policy"}
 
 
 SCHEDULED = Family("schedules", _controls)
 
 
-def launches(tree: TaskTree, ran: Mapping[str, Ran], *, apart: bool = False) -> int | None:
-    """Return how often a run launches kernels from Python, None where only a run tells: once for
-    what stands between two things that Python does. `apart`: once for every kernel.
+def launches(
+    tree: TaskTree, ran: Mapping[str, ControlFlowCounts], *, apart: bool = False
+) -> int | None:
+    """Return the number of kernel launches from Python in a run, None if only a run can tell.
+
+    Kernels between two actions of Python share one launch; with `apart` each kernel counts.
     """
     return _launches(tree.parts, 1, ran, apart)
 
 
 def _launches(
-    parts: Sequence[TaskTree], times: int, ran: Mapping[str, Ran], apart: bool
+    parts: Sequence[TaskTree], times: int, ran: Mapping[str, ControlFlowCounts], apart: bool
 ) -> int | None:
     total, launched = 0, False
     for part in parts:
@@ -166,15 +180,17 @@ def _launches(
     return total
 
 
-def _inside(part: TaskTree, times: int, ran: Mapping[str, Ran], apart: bool) -> int | None:
-    """The launches in what Python follows, in all its iterations."""
-    known = ran.get(part.binding)
+def _inside(
+    part: TaskTree, times: int, ran: Mapping[str, ControlFlowCounts], apart: bool
+) -> int | None:
+    """Return the launches within a task that Python runs, over all its iterations."""
+    counts_of_run = ran.get(part.binding)
     if part.kind == "library":
         return 0
-    if known is None or part.kind == "call":
+    if counts_of_run is None or part.kind == "call":
         return None
     if part.kind == "loop":
-        return _launches(part.parts, known.trips, ran, apart)
-    counts = (known.then, known.times - known.then)
-    found = [_launches(arm.parts, n, ran, apart) for arm, n in zip(part.parts, counts)]
-    return None if None in found else sum(n for n in found if n is not None)
+        return _launches(part.parts, counts_of_run.trips, ran, apart)
+    counts = (counts_of_run.then, counts_of_run.times - counts_of_run.then)
+    per_arm = [_launches(arm.parts, n, ran, apart) for arm, n in zip(part.parts, counts)]
+    return None if None in per_arm else sum(n for n in per_arm if n is not None)

@@ -1,4 +1,4 @@
-"""The drawing of the uTask tree: a lane a hardware level, from the host down to one core alone."""
+"""Drawing of the uTask tree: a lane for each hardware level, from the host down to one core."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from widgets.grinder.schedules import (
     on_host,
     planned,
 )
-from widgets.grinder.shown_tasks import Facts, Shown, counted, every, folded
+from widgets.grinder.shown_tasks import ShownTask, TaskFacts, every, folded, static_profile
 from widgets.grinder.task_rows import table
 from widgets.grinder.tree_places import BOLD, LINE_HIGH, PX, Place, Places, fits
 from widgets.grinder.tree_rows import TreeRows, loops_of, see, tree_rows
 from widgets.grinder.view import crossings
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
-from widgets.model.picture import Drawn, Picture, nothing
+from widgets.model.picture import Drawn, Picture, placeholder
 
-NARROW = 640  # a page of fewer pixels has a list
-LINE, FOOT = 26.0, 24.0  # a row of the list; what its letters mean
+NARROW = 640  # narrower pages show a list
+LINE, FOOT = 26.0, 24.0  # heights of a list row and of the legend
 PLAIN = ("operator", "library", "more")
 
 
 def figure(rows: TreeRows, size: tuple[int, int] = (WIDTH, HEIGHT), selected: str = "") -> Svg:
-    """The tree from the host down; where there is little width, an indented list."""
+    """Draw the tree from the host down; on a narrow page, an indented list."""
     wide, high = size
     title = f"uTask tree of {len(rows.rows)} tasks"
     tree = folded(rows.tree, lambda t: fits(t, wide, high), selected)
@@ -54,20 +54,22 @@ def _lanes(plan: Places, lanes: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _edges(plan: Places) -> Iterator[str]:
-    """From what holds a uTask down to it; thicker, and on top, where the level changes: one line
-    for neighbours, which are launched at once.
+    """Draw an edge from each uTask to its parts.
+
+    An edge that changes the level is thicker and on top; neighbours launched at once share one
+    line.
     """
     half, thick = plan.box / 2, []
-    for above, mine in _launched(plan):
+    for above, mine in _group_parts(plan):
         lane = min(place.node.lane for place in mine)
         at, crosses, alone = plan.y(above) + half, lane != above.node.lane, len(mine) == 1
         bar = plan.tops[lane][0] + 6 if crosses and not alone else at + 8
         for place in mine:
-            way = f"V{plan.y(place) - half:.1f}"
+            down = f"V{plan.y(place) - half:.1f}"
             begin = f"M{place.x:.1f} {bar:.1f}"
             if alone or not crosses:
                 begin = f"M{above.x:.1f} {at:.1f}V{bar:.1f}H{place.x:.1f}"
-            edge = lit_by(_line(begin + way, heavy=crosses and alone), f"e {_keys(place.node)}")
+            edge = lit_by(_line(begin + down, heavy=crosses and alone), f"e {_keys(place.node)}")
             if crosses and alone:
                 thick.append(edge)
             else:
@@ -81,21 +83,21 @@ def _edges(plan: Places) -> Iterator[str]:
     yield from thick
 
 
-def _launched(plan: Places) -> Iterator[tuple[Place, list[Place]]]:
-    """What is held by each uTask: neighbours that are on other levels together, and so the rest."""
-    held = sorted((p for p in plan.places if p.parent >= 0), key=lambda p: (p.parent, p.x))
+def _group_parts(plan: Places) -> Iterator[tuple[Place, list[Place]]]:
+    """Yield each uTask with its parts, those on another level and those on its own level apart."""
+    parts = sorted((p for p in plan.places if p.parent >= 0), key=lambda p: (p.parent, p.x))
     levels = [place.node.lane for place in plan.places]
-    for (parent, _), mine in groupby(held, lambda p: (p.parent, p.node.lane == levels[p.parent])):
+    for (parent, _), mine in groupby(parts, lambda p: (p.parent, p.node.lane == levels[p.parent])):
         yield plan.places[parent], list(mine)
 
 
-def _line(way: str, *, heavy: bool) -> str:
+def _line(commands: str, *, heavy: bool) -> str:
     ink, width = ("var(--ink)", 2) if heavy else ("var(--edge)", 1.5)
-    return path(way, ink, f'stroke-width="{width}" stroke-linejoin="round"')
+    return path(commands, ink, f'stroke-width="{width}" stroke-linejoin="round"')
 
 
-def _keys(node: Shown) -> str:
-    """What sentences light a node by: its level, its kind, and those of what is folded into it."""
+def _keys(node: ShownTask) -> str:
+    """Return the highlight keys of a node: its level, its kind, and the kinds folded into it."""
     kinds = {node.kind, *node.holds} - {"inner"}
     inner = " inner" if node.inner or "inner" in node.holds else ""
     return f"lv{node.lane} {' '.join(f'k:{k}' for k in sorted(kinds))}{inner}"
@@ -107,30 +109,30 @@ def _boxes(plan: Places) -> Iterator[str]:
 
 
 def _box(plan: Places, place: Place) -> Iterator[str]:
-    """A loop is stacked, a branch has six corners, an operator its family's strip."""
+    """Draw a node: a loop stacked, a branch as a hexagon, an operator with its family's strip."""
     node, wide, high, middle = place.node, plan.across, plan.box, plan.y(place)
     x, y = place.x - wide / 2, middle - high / 2
     if node.kind == "loop" or node.count > 1:
         for by in (8, 4):
             yield rect(x + by, y - by, wide, high, "var(--pane)", 'rx="4" stroke="var(--edge)"')
-    said = "; ".join(filter(None, (node.name, node.under, node.said)))
+    tip = "; ".join(filter(None, (node.name, node.under, node.note)))
     plain = node.kind in PLAIN
     if node.kind == "branch":
         yield _hexagon(x, y, wide, high, node.lane)
     elif plain:
         edge = 'rx="4" stroke="var(--ink2)" class="ground"'
-        yield rect(x, y, wide, high, "var(--pane)", edge, title=said, ops=node.ops)
+        yield rect(x, y, wide, high, "var(--pane)", edge, title=tip, ops=node.ops)
         yield from _strip(node, x + 1.5, y + 1.5, wide - 3)
     else:
         edge = 'rx="4" stroke="var(--ink)" stroke-width="1.5"'
-        yield rect(x, y, wide, high, f"var(--v{node.lane})", edge, title=said)
+        yield rect(x, y, wide, high, f"var(--v{node.lane})", edge, title=tip)
     style = "i" if plain or node.lane < 2 else "inv"
     lines = plan.lines(node)
     line = middle + (4 if plain else 0) + 4.5 - LINE_HIGH / 2 * (len(lines) - 1)
     for text, named in lines:
-        look = f"w {style}" if named else "" if plain else style
+        css = f"w {style}" if named else "" if plain else style
         ops = node.ops if named and node.bodies == 1 else ()
-        yield label(place.x, line, text, look, anchor="middle", ops=ops, title=said)
+        yield label(place.x, line, text, css, anchor="middle", ops=ops, title=tip)
         line += LINE_HIGH
 
 
@@ -142,21 +144,23 @@ def _hexagon(x: float, y: float, wide: float, high: float, lane: int) -> str:
     return f'<path d="{corners}" fill="var(--v{lane})" stroke="var(--ink)" stroke-width="1.5"/>'
 
 
-def _strip(node: Shown, x: float, y: float, wide: float) -> Iterator[str]:
-    """The families of the operators, side by side."""
+def _strip(node: ShownTask, x: float, y: float, wide: float) -> Iterator[str]:
+    """Draw the families of the operators next to each other."""
     each = wide / max(1, len(node.families))
     for n, family in enumerate(node.families):
         yield rect(x + n * each, y, each, 8, f"url(#p-{family_token(family)})", title=family)
 
 
-def _depths(node: Shown, depth: int) -> Iterator[tuple[Shown, int]]:
+def _depths(node: ShownTask, depth: int) -> Iterator[tuple[ShownTask, int]]:
     yield node, depth
     for part in node.parts:
         yield from _depths(part, depth + 1)
 
 
-def _list(tree: Shown, lanes: Sequence[tuple[str, str]], wide: float, high: float) -> Iterator[str]:
-    """One uTask a row, parts under what holds them and to its right."""
+def _list(
+    tree: ShownTask, lanes: Sequence[tuple[str, str]], wide: float, high: float
+) -> Iterator[str]:
+    """Draw one uTask per row, parts indented under their parent."""
     rows = list(_depths(tree, 0))
     pitch = min(40.0, (high - FOOT) / len(rows))
     letters = ", ".join(f"{name[:1].upper()} {name}: {what}" for name, what in lanes)
@@ -173,7 +177,7 @@ def _list(tree: Shown, lanes: Sequence[tuple[str, str]], wide: float, high: floa
         name = fit(node.name, (box - 40) / BOLD, PX)
         marks = rect(
             x, y, box, tall, "var(--pane)", 'rx="4" stroke="var(--edge)" class="ground"',
-            title=node.said, ops=node.ops,
+            title=node.note, ops=node.ops,
         )  # fmt: skip
         marks += rect(x, y, 24, tall, f"var(--v{node.lane})", 'rx="4"')
         letter = lanes[node.lane][0][:1].upper()
@@ -182,29 +186,31 @@ def _list(tree: Shown, lanes: Sequence[tuple[str, str]], wide: float, high: floa
         )
         marks += label(x + 32, middle, name, "i w", ops=node.ops, title=node.name)
         if wide - x - box > 50:
-            told = fit(node.under, wide - x - box - 10, PX)
-            marks += label(wide, middle, told, anchor="end", title=node.under)
+            note = fit(node.under, wide - x - box - 10, PX)
+            marks += label(wide, middle, note, anchor="end", title=node.under)
         yield lit_by(marks, f"n {_keys(node)}")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    found = planned(s, chosen(s))
+    plan = planned(s, chosen(s))
     measured = s.walls.measured
     ran = measured.ran if measured is not None else ()
     host = on_host(s)
-    tree = found.program.decisions.tasks
-    known = {r.binding: r for r in ran} or (counted(tree, _static(s, tree)) if tree else {})
-    names, families = ({c.name: getattr(c, of) for c in found.calls} for of in ("label", "family"))
+    tree = plan.program.decisions.tasks
+    profile = {r.binding: r for r in ran} or (
+        static_profile(tree, _static(s, tree)) if tree else {}
+    )
+    names, families = ({c.name: getattr(c, of) for c in plan.calls} for of in ("label", "family"))
     all_on_host = host.program.decisions.tasks if host is not None else None
-    facts = Facts(names, families, known)
-    rows = tree_rows(found.program, s.now.compiled.device, facts, ran, all_on_host)
+    facts = TaskFacts(names, families, profile)
+    rows = tree_rows(plan.program, s.now.compiled.device, facts, ran, all_on_host)
     if rows is None:
-        return nothing("Grinder has not run.")
+        return placeholder("Grinder has not run.")
     return rows, figure(rows, s.view.size, op), table(rows.rows, see(rows))
 
 
 def _static(s: OnShow, tree: TaskTree) -> Mapping[str, int]:
-    """How many iterations sizes and constants tell of loops, each time that one is entered."""
+    """Return the trips per entry of the loops whose trip count follows from sizes and constants."""
     if not any(True for _ in loops_of(tree, 0)):
         return {}
     return {x.loop: x.trips for x in crossings(s) if x.trips is not None}

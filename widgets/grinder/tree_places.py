@@ -1,4 +1,4 @@
-"""Where the uTasks of a tree are drawn: a column for each leaf, a lane for each level."""
+"""Positions of the uTasks of a tree: a column for each leaf, a lane for each hardware level."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ import re
 from dataclasses import dataclass, replace
 
 from widgets.draw.svg import fit, text_width
-from widgets.grinder.shown_tasks import Shown, leaves
+from widgets.grinder.shown_tasks import ShownTask, leaves
 
 PX, BOLD, LANES = 13, 1.07, 3
-GUTTER, GAP = 124.0, 12.0  # the names of lanes; between columns
-LEAST, MOST = 92.0, 208.0  # of the width of a box
-HIGH, TALLEST, PAD = 44.0, 56.0, 20.0  # of a box; between its row and the next
-LINE_HIGH, EMPTY = 16.0, 54.0  # of a line of words; a lane without uTasks
+GUTTER, GAP = 124.0, 12.0  # width of the lanes' names; gap between columns
+LEAST, MOST = 92.0, 208.0  # limits of a box's width
+HIGH, TALLEST, PAD = 44.0, 56.0, 20.0  # limits of a box's height; gap to the next row
+LINE_HIGH, EMPTY = 16.0, 54.0  # heights of a text line and of an empty lane
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node is: the middle of its box, its row in its lane, and what it is part of."""
+    """Position of a node: its box's centre x, its row in its lane, and its parent's index."""
 
-    node: Shown
+    node: ShownTask
     x: float
     row: int
     parent: int
 
 
-def fits(tree: Shown, wide: float, high: float) -> bool:
-    """Return True if all of a tree can be read in so many pixels."""
+def fits(tree: ShownTask, wide: float, high: float) -> bool:
+    """Return True if the whole tree is legible in `wide` × `high` pixels."""
     room = (wide - GUTTER - GAP) / (LEAST + GAP)
     return leaves(tree) <= room and Places(tree, wide, high).fits
 
 
 class Places:
-    """Where everything is: a column for each leaf, in a lane a row for each part of a part."""
+    """Layout of a tree: a column for each leaf and, in each lane, a row for each nesting depth."""
 
-    def __init__(self, tree: Shown, wide: float, high: float) -> None:
+    def __init__(self, tree: ShownTask, wide: float, high: float) -> None:
+        """Lay out `tree` in `wide` × `high` pixels."""
         self.wide = wide
         self.column = (wide - GUTTER - GAP) / leaves(tree)
         self.across = min(MOST, self.column - GAP)
@@ -58,8 +59,8 @@ class Places:
         cut = any("…" in text for p in self.places for text, _ in self.lines(p.node))
         self.fits = self.box >= least and self.across >= (MOST if cut else LEAST)
 
-    def _place(self, node: Shown, leaf: int, parent: int) -> tuple[float, int]:
-        """Place a node and its parts; where it is, and the next free column."""
+    def _place(self, node: ShownTask, leaf: int, parent: int) -> tuple[float, int]:
+        """Place a node and its parts; return its x and the next free column."""
         at = len(self.places)
         self.places.append(Place(node, 0.0, self._row(node.lane, parent), parent))
         xs = []
@@ -72,7 +73,7 @@ class Places:
         return self.places[at].x, leaf
 
     def _row(self, lane: int, parent: int) -> int:
-        """How many of those that a node is part of are in its lane."""
+        """Return how many ancestors of a node are in its lane."""
         row = 0
         while parent >= 0:
             row += self.places[parent].node.lane == lane
@@ -80,13 +81,14 @@ class Places:
         return row
 
     def y(self, place: Place) -> float:
-        """The middle of a box."""
+        """Return the y of the centre of a box."""
         top, tall = self.tops[place.node.lane]
         return top + 4 + tall * (place.row + 0.5) / self.rows[place.node.lane]
 
-    def lines(self, node: Shown) -> list[tuple[str, bool]]:
-        """The name of a node, then what stands under it, each in two lines where one has no room;
-        with each line whether it is of the name.
+    def lines(self, node: ShownTask) -> list[tuple[str, bool]]:
+        """Return the lines of a node's label, each with True if it belongs to the name.
+
+        The name comes first, then the note under it; each is wrapped where it is too wide.
         """
         room = self.across - (28 if node.kind == "branch" else 10)
         names, under = _wrapped(node.name, room / BOLD, 3), _wrapped(node.under, room, 2)
@@ -94,8 +96,9 @@ class Places:
 
 
 def _wrapped(text: str, room: float, most: int) -> list[str]:
-    """A text in at most so many lines, cut after words and their marks; shortened where these are
-    not enough.
+    """Break a text into at most `most` lines, after words and separators.
+
+    A text that needs more lines is shortened to one.
     """
     lines = [""]
     for piece in re.findall(r"[^\s_./:]*[\s_./:]*", text):

@@ -1,4 +1,4 @@
-"""What the uTask tree shows: the uTasks, what runs at each level, and the sentences about them."""
+"""Data of the uTask tree: the uTasks, what runs at each level, and the key sentences."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.control import TaskTree
-from explorer.ir.decisions.wall import Ran
+from explorer.ir.decisions.wall import ControlFlowCounts
 from explorer.ir.program import Program
 from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import count_text
 from widgets.grinder.schedules import launches
-from widgets.grinder.shown_tasks import REST, Facts, Shown, every, shown
+from widgets.grinder.shown_tasks import REST, ShownTask, TaskFacts, every, shown
 from widgets.grinder.task_rows import TaskRow, data
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRows:
-    """A program's uTasks as they are drawn, and as rows; `lanes` say what runs at each level.
-    `launched` and `on_host` are the launches of a run, of this plan and with all on the host.
+    """A program's uTasks as drawn and as rows; `lanes` describe what runs at each level.
+
+    `launched` and `on_host` count the launches of a run: of this plan, and with all on the host.
     """
 
-    tree: Shown
+    tree: ShownTask
     rows: tuple[TaskRow, ...]
     lanes: tuple[tuple[str, str], ...]
     launched: int | None = None
@@ -31,7 +32,7 @@ class TreeRows:
 
 
 def lanes_of(device: Device) -> tuple[tuple[str, str], ...]:
-    """What runs at each level."""
+    """Return the name of each level and what runs there."""
     unit = "core" if device.kind == "cpu" else "SM"
     together = count_text(device.units, unit)
     if device.units > 1:
@@ -40,39 +41,39 @@ def lanes_of(device: Device) -> tuple[tuple[str, str], ...]:
 
 
 def see(rows: TreeRows) -> tuple[Sentence, ...]:
-    """What control flow there is and where, its innermost iterations, and the launches."""
+    """Return the key sentences: the control flow and its levels, the inner loop, the launches."""
     nodes = list(every(rows.tree))
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     loops = sum(n.kind == "loop" and n.under != REST for n in nodes)
     branches = sum(n.kind == "branch" for n in nodes)
     calls = sum(n.kind == "call" and bool(n.parts) for n in nodes)
     kinds = [("loop", loops), ("branch", branches), ("call", calls)]
-    told = [(kind, n) for kind, n in kinds if n]
+    counts = [(kind, n) for kind, n in kinds if n]
     kernels = sum(n.bodies for n in nodes if n.kind == "operator")
-    if not told:
-        found.append(("No loop, branch or call: all is one launch of ", _count(kernels), "."))
-        return tuple(found)
+    if not counts:
+        sentences.append(("No loop, branch or call: all is one launch of ", _count(kernels), "."))
+        return tuple(sentences)
     parts: list[str | Mark] = []
-    for at, (kind, n) in enumerate(told):
-        parts.append(" and " if at and at + 1 == len(told) else ", " if at else "")
+    for at, (kind, n) in enumerate(counts):
+        parts.append(" and " if at and at + 1 == len(counts) else ", " if at else "")
         plural = f"{n:,} {kind}{'' if n == 1 else 'es' if kind == 'branch' else 's'}"
         parts.append(Mark(plural, f"k:{kind}"))
     hosted = sum(n.lane == 0 and n.kind in ("loop", "branch", "call") for n in nodes)
     where = Mark(f"{hosted:,}" if hosted else "none", "lv0")
-    found.append((*(p for p in parts if p), ", ", where, " on the host."))
+    sentences.append((*(p for p in parts if p), ", ", where, " on the host."))
     if loops:
         around = any(p.kind == "loop" for n in nodes if n.kind == "loop" for p in [*every(n)][1:])
         which = "inner loop" if around else "loop" if loops == 1 else "first loop"
         word = Mark(f"The {which}", "inner")
         often = f" makes {count_text(rows.iterations or 0, 'iteration')}."
-        found.append(
+        sentences.append(
             (word, often if rows.iterations is not None else " ends when its data say so.")
         )
     if rows.launched is not None:
         now = Mark(count_text(rows.launched, "launch").replace("launchs", "launches"), "lv0")
         more = rows.on_host is not None and rows.on_host != rows.launched
-        found.append((now, f" instead of {rows.on_host:,}." if more else " per run."))
-    return tuple(found)
+        sentences.append((now, f" instead of {rows.on_host:,}." if more else " per run."))
+    return tuple(sentences)
 
 
 def _count(kernels: int) -> Mark:
@@ -82,11 +83,14 @@ def _count(kernels: int) -> Mark:
 def tree_rows(
     program: Program,
     device: Device,
-    facts: Facts,
-    ran: Sequence[Ran] = (),
+    facts: TaskFacts,
+    ran: Sequence[ControlFlowCounts] = (),
     host: TaskTree | None = None,
 ) -> TreeRows | None:
-    """The uTasks of a program; None where Grinder has not run. `host`: all of them on the host."""
+    """Return the uTasks of a program, None if Grinder has not run.
+
+    `host` is the tree with all control flow on the host.
+    """
     tree = program.decisions.tasks
     if tree is None:
         return None
@@ -103,7 +107,7 @@ def tree_rows(
 
 
 def loops_of(tree: TaskTree, depth: int) -> Iterator[tuple[int, str]]:
-    """Yield the loops of a tree by binding, each with how many are around it."""
+    """Yield the loops of a tree by binding, each with the number of loops around it."""
     if tree.kind == "loop":
         yield depth, tree.binding
     for part in tree.parts:

@@ -1,1 +1,1 @@
-"""The pictures of memory: the plan and its policies."""
+"""Pictures of memory: the plan and its policies."""

@@ -1,5 +1,6 @@
-"""The drawing of a memory plan: from left to right the calls, upwards the bytes of the arena, and
-below how many bytes live at each call.
+"""Drawing of a memory plan: calls from left to right, bytes of the arena upwards.
+
+Below it are the live bytes at each call.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from dataclasses import dataclass
 from explorer.ir.decisions.memory_plan import BufferPlacement
 from widgets.draw import theme
 from widgets.draw.see import lit_by
-from widgets.draw.slide import LINE, PX, cut_to, name_lines, tip, wide
+from widgets.draw.slide import LINE, PX, cut_to, label_width, name_lines, tip
 from widgets.draw.svg import Svg, label, path, rect
 from widgets.draw.table import size_text
 from widgets.memory.memory_plan import MemoryRows, begin, formula_text, written_at
 
-TOP, AXIS = 26.0, 24.0  # over the map, and below it: the numbers of calls
-STRIP, LOW = 84.0, 400  # pixels of the bytes that live, none where the page is lower
-MARGIN, TICK = 12.0, 44.0  # right of the map, and from one byte of the axis to the next
-HATCH = 7.0  # of what writes a value, at the left of its box
-TINY = 1.6  # pixels: a box that is less high or wide has no words of its own
+TOP, AXIS = 26.0, 24.0  # above the map; call numbers below it
+STRIP, LOW = 84.0, 400  # height of the live bytes; minimum page height for them
+MARGIN, TICK = 12.0, 44.0  # right margin; minimum distance of labelled addresses
+HATCH = 7.0  # width of the writer's hatch at the left of a box
+TINY = 1.6  # smaller boxes, in pixels, are merged without text
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where calls and bytes are: `floor` and `top` of the map, `base` of the bytes that live."""
+    """Positions of calls and bytes: `floor` and `top` of the map, `base` of the live bytes."""
 
     rows: MemoryRows
     left: float
@@ -34,15 +35,15 @@ class Places:
     base: float
 
     def x(self, call: float) -> float:
-        """Where a call begins."""
+        """Return the x of the start of a call."""
         return self.left + call / max(1, len(self.rows.live)) * (self.right - self.left)
 
     def y(self, address: float) -> float:
-        """How high a byte of the arena lies."""
+        """Return the y of a byte of the arena."""
         return self.floor - address / max(1, self.rows.planned_bytes) * (self.floor - self.top)
 
     def live(self, count: float) -> float:
-        """How high so many bytes that live are, as a part of the arena."""
+        """Return the y of a number of live bytes, on the scale of the arena."""
         return self.base - count / max(1, self.rows.planned_bytes) * (STRIP - 4)
 
 
@@ -54,25 +55,25 @@ def figure(
     selected: str = "",
     symbols: Sequence[str] = (),
 ) -> Svg:
-    """The map; `words` are lines below it, of the selected operator, as many as have room."""
+    """Draw the map; `words` are lines about the selected operator, as many as fit below it."""
     width, height = size
     words = words[: max(1, (height - 180) // 60)]
     foot = LINE * len(words) + (8 if words else 0)
     strip = STRIP + 26 if height - foot >= LOW else 0.0
     bottom = height - foot - AXIS
-    most = max(wide(size_text(n)) for n in (*_bytes(rows, 1000), rows.planned_bytes, 1023))
+    most = max(label_width(size_text(n)) for n in (*_bytes(rows, 1000), rows.planned_bytes, 1023))
     plan = Places(rows, most + 10, width - MARGIN, bottom - strip, TOP, bottom)
     marks = [*_axes(plan, strip > 0), *_boxes(plan, selected), *_peak(plan, strip > 0)]
     for n, line in enumerate(words):
         y = height - 5 - LINE * (len(words) - 1 - n)
-        said = cut_to(line, width - 4, bold=n == 0)
+        text = cut_to(line, width - 4, bold=n == 0)
         style = "a" if n == 0 else ""
-        marks.append(label(0, y, said, style, symbols=symbols, title=line))
+        marks.append(label(0, y, text, style, symbols=symbols, title=line))
     return Svg(width, height, "".join(marks), title, selected, PX)
 
 
 def _bytes(rows: MemoryRows, high: float) -> list[int]:
-    """The addresses that have a number, some pixels apart where the arena is so `high`."""
+    """Return the addresses to label, far enough apart for an arena of `high` pixels."""
     step = 64
     while step * high < TICK * max(1, rows.planned_bytes):
         step *= 2
@@ -80,8 +81,8 @@ def _bytes(rows: MemoryRows, high: float) -> list[int]:
 
 
 def _calls(plan: Places) -> Iterator[int]:
-    """The calls that have a number: all, or every second, fifth, tenth."""
-    count, room = len(plan.rows.live), wide(f"{len(plan.rows.live):,}") + 20
+    """Yield the calls to label: all, or every second, fifth, tenth."""
+    count, room = len(plan.rows.live), label_width(f"{len(plan.rows.live):,}") + 20
     steps = (n * 10**e for e in range(9) for n in (1, 2, 5))
     step = next(n for n in steps if plan.x(n) - plan.left >= room or n > count)
     yield from range(0, count, step)
@@ -91,7 +92,7 @@ def _axes(plan: Places, strip: bool) -> Iterator[str]:
     rows, edge = plan.rows, plan.left - 6
     wide_, high = plan.right - plan.left, plan.floor - plan.top
     ground = rect(plan.left, plan.top, wide_, high, "var(--app)", 'stroke="var(--line2)"')
-    free = plan.top + 13 + LINE  # below the number of the whole arena
+    free = plan.top + 13 + LINE  # below the label of the arena's size
     for at in _bytes(rows, high):
         y = plan.y(at)
         if y >= free:
@@ -99,22 +100,22 @@ def _axes(plan: Places, strip: bool) -> Iterator[str]:
             ground += label(
                 edge, y + (4.5 if at else 0), size_text(at) if at else "0", anchor="end"
             )
-    whole = label(edge, plan.top + 10, size_text(rows.planned_bytes), "i w", anchor="end")
-    yield lit_by(ground + whole, "taken")
+    total_label = label(edge, plan.top + 10, size_text(rows.planned_bytes), "i w", anchor="end")
+    yield lit_by(ground + total_label, "taken")
     if strip:
         yield from _live(plan)
-    room, last = plan.right - wide("call"), 0.0
+    room, last = plan.right - label_width("call"), 0.0
     for n in _calls(plan):
         text = f"{n:,}"
         x = (plan.x(n) + plan.x(n + 1)) / 2
-        if x - wide(text) / 2 > last + 4 and x + wide(text) / 2 < room - 10:
+        if x - label_width(text) / 2 > last + 4 and x + label_width(text) / 2 < room - 10:
             yield label(x, plan.base + 17, text, anchor="middle")
-            last = x + wide(text) / 2
+            last = x + label_width(text) / 2
     yield label(plan.right, plan.base + 17, "call", anchor="end")
 
 
 def _live(plan: Places) -> Iterator[str]:
-    """The bytes that live at each call, below the map and beside the same calls."""
+    """Draw the live bytes at each call, below the map and aligned with it."""
     rows = plan.rows
     words = "live at each call; the line is what the plan takes"
     yield label(plan.left, plan.base - STRIP - 7, cut_to(words, plan.right - plan.left))
@@ -129,18 +130,18 @@ def _live(plan: Places) -> Iterator[str]:
 
 
 def _peak(plan: Places, strip: bool) -> Iterator[str]:
-    """The call at which most bytes live: over the map, and in the bytes that live."""
+    """Mark the call with the most live bytes, over the map and in the live bytes."""
     rows = plan.rows
     if not rows.buffers:
         return
     peak, most = rows.peak, size_text(rows.live[rows.peak])
     x0, x1 = plan.x(peak), plan.x(peak + 1)
     x = (x0 + x1) / 2
-    ways = (f"peak at {written_at(rows, peak)}: {most} live", f"peak: {most}", "peak")
-    said = next((t for t in ways if wide(t, bold=True) <= plan.right - plan.left), "peak")
-    half = wide(said, bold=True) / 2
+    texts = (f"peak at {written_at(rows, peak)}: {most} live", f"peak: {most}", "peak")
+    text = next((t for t in texts if label_width(t, bold=True) <= plan.right - plan.left), "peak")
+    half = label_width(text, bold=True) / 2
     middle = min(max(x, plan.left + half), plan.right - half)
-    marks = label(middle, 13, said, "i w", anchor="middle") + tip(x, plan.top - 1, "down")
+    marks = label(middle, 13, text, "i w", anchor="middle") + tip(x, plan.top - 1, "down")
     if strip:
         high = plan.base - plan.live(rows.live[peak])
         marks += rect(x0, plan.base - high, max(2.0, x1 - x0), high, "var(--ink)")
@@ -157,7 +158,7 @@ def _boxes(plan: Places, selected: str) -> Iterator[str]:
         on = bool(selected) and selected in b.origin
         x0, x1 = plan.x(begin(b)), plan.x(b.last + 1)
         y0, y1 = plan.y(b.offset + b.bytes), plan.y(b.offset)
-        if min(x1 - x0, y1 - y0) < TINY and not on:  # many of them are one mark
+        if min(x1 - x0, y1 - y0) < TINY and not on:  # merged into one path
             w, h = max(1.0, x1 - x0), max(1.0, y1 - y0)
             small[keys] = small.get(keys, "") + f"M{x0:.1f} {y0:.1f}h{w:.1f}v{h:.1f}h-{w:.1f}z"
         else:
@@ -176,17 +177,19 @@ def _box(
     on: bool,
     alive: bool,
 ) -> Iterator[str]:
-    """A value from the call that writes it to the last that reads it: the hatch of what writes it,
-    its name and its bytes; those that live at the peak have a stronger edge.
+    """Draw a value from the call that writes it to the last that reads it.
+
+    The box has the hatch of its writer, its name and its bytes; values live at the peak have a
+    stronger edge.
     """
     rows, w, h = plan.rows, max(2.0, x1 - x0 - 2), max(2.0, y1 - y0 - 2)
     x, y = min(x0 + 1, plan.right - w), max(plan.top, min(y0 + 1, plan.floor - h))
     ops, name, formula = sorted(b.origin), rows.label(b.name), formula_text(b)
-    told = f"{name}: {size_text(b.bytes)}{formula}, calls {b.first} to {b.last}"
-    told += f"; {b.name} in the program" if b.name != name else ""
+    tip_text = f"{name}: {size_text(b.bytes)}{formula}, calls {b.first} to {b.last}"
+    tip_text += f"; {b.name} in the program" if b.name != name else ""
     ink, fill = ("accent", "soft") if on else ("ink" if alive else "edge", "pane")
     edge = f'stroke="var(--{ink})" stroke-width="{2.5 if on else 1.5 if alive else 1}"'
-    yield rect(x, y, w, h, f"var(--{fill})", edge, title=told, ops=ops)
+    yield rect(x, y, w, h, f"var(--{fill})", edge, title=tip_text, ops=ops)
     family, lead = rows.families.get(b.name, ""), 0.0
     if family and w > 3 * HATCH and h > 6:
         pattern, lead = f"url(#p-{theme.family_token(family)})", HATCH
@@ -194,13 +197,13 @@ def _box(
     room = w - lead - 8
     lines = name_lines(name, room) or []
     most = int((h - 4) / LINE)
-    lines = lines if len(lines) <= most else [name] if wide(name, bold=True) <= room else []
+    lines = lines if len(lines) <= most else [name] if label_width(name, bold=True) <= room else []
     if not lines or most < 1:
         return
     size = size_text(b.bytes)
-    more = [size] if len(lines) < most and wide(size) <= room else []
+    more = [size] if len(lines) < most and label_width(size) <= room else []
     top = y + (h - LINE * len([*lines, *more])) / 2 + 13
     for n, line in enumerate([*lines, *more]):
         style = ("a" if on else "i w") if n < len(lines) else "i"
         where = x + lead + (w - lead) / 2
-        yield label(where, top + LINE * n, line, style, anchor="middle", ops=ops, title=told)
+        yield label(where, top + LINE * n, line, style, anchor="middle", ops=ops, title=tip_text)

@@ -1,5 +1,6 @@
-"""The Memory plan: the map of the arena, what is said of the selected operator's values, and the
-words with the blocks in which values take turns.
+"""The Memory plan picture: the map of the arena, the selected value, and the table.
+
+The table includes the storages that values share by size.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from widgets.memory.memory_policies import PolicyRows
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 
-NAMED = 3  # of those that share bytes
+NAMED = 3  # named values that share bytes
 
 
 def table(rows: MemoryRows, policies: PolicyRows) -> Table:
-    """One row a buffer."""
+    """Return one row per buffer."""
     places = {t.name: (s.name, t.reason) for s in policies.storages for t in s.turns}
     plain = memory_plan.table(rows)
     buffers = tuple((*row, *places.get(str(row[1]), ("", ""))) for row in plain.rows)
@@ -37,15 +38,17 @@ def figure(
     selected: str = "",
     symbols: Sequence[str] = (),
 ) -> Svg:
-    """The map of the arena, and below it the value of the selected operator."""
+    """Draw the map of the arena, and below it the value of the selected operator."""
     words = selection(rows, policies, selected)
     title = "Memory plan: " + memory_plan.caption(rows)
     return memory_map.figure(rows, words, title, size, selected, symbols)
 
 
 def selection(rows: MemoryRows, policies: PolicyRows, selected: str) -> list[str]:
-    """What is said of the selected operator's value: its size and when it lives, whose bytes it
-    has, and where it would lie if blocks were used again by size; none where it has no bytes here.
+    """Describe the selected operator's value: its size, lifetime, and values that share bytes.
+
+    It also says which block the value would have if blocks were reused by size. Return nothing for
+    a value without bytes in this plan.
     """
     mine = next((b for b in rows.buffers if selected and selected in b.origin), None)
     if mine is None:
@@ -60,7 +63,7 @@ def selection(rows: MemoryRows, policies: PolicyRows, selected: str) -> list[str
 
 
 def _in_a_block(rows: MemoryRows, policies: PolicyRows, mine: BufferPlacement) -> Iterator[str]:
-    """The block of the value where blocks are used again by size, and the proof."""
+    """Yield the block of the value under reuse by size, with the proof."""
     for block in policies.storages:
         for turn in block.turns:
             if turn.name == mine.name:
@@ -69,11 +72,11 @@ def _in_a_block(rows: MemoryRows, policies: PolicyRows, mine: BufferPlacement) -
 
 
 def planned(s: OnShow) -> tuple[MemoryRows, PolicyRows]:
-    """The rows of the plan on show, and those of every policy; BadOption where there is none."""
+    """Return the rows of the current plan and those of every policy; BadOption without a plan."""
     if s.plan is None:
         raise BadOption("no memory is planned yet: compile through PLANNED")
     c, sizes = s.now.compiled, dict(s.now.sizes)
-    policies = s.house.kept("memory", s.now.sizes, lambda: memory_policies.data(c, sizes, s.plan))
+    policies = s.house.cached("memory", s.now.sizes, lambda: memory_policies.data(c, sizes, s.plan))
     families = {call.name: call.family for call in s.house.calls}
     return memory_plan.data(s.plan, s.house.labels, families), policies
 
@@ -87,7 +90,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="memory",
     title="Memory plan",
-    words="Where every intermediate lies in memory, and when, and which values share bytes.",
+    words="The address and lifetime of every intermediate, and the values that share bytes.",
     stage=Stage.PLANNED,
     draw=_draw,
 )

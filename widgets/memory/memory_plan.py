@@ -1,6 +1,4 @@
-"""Where each intermediate lies in the arena, and when: its rows, its words, and what is to be seen
-of it.
-"""
+"""Address and lifetime of each intermediate in the arena: rows, text and key sentences."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from widgets.draw.table import Table, count_text, size_text
 
 @dataclass(frozen=True, slots=True)
 class MemoryRows:
-    """The buffers that own bytes (no aliases) by address, and the live bytes at each position of
-    the launch order.
-    """
+    """The buffers that own bytes (no aliases), and the live bytes at each launch position."""
 
     buffers: tuple[BufferPlacement, ...]
     aliases: tuple[BufferPlacement, ...]
@@ -25,23 +21,23 @@ class MemoryRows:
     naive_bytes: int
     live: tuple[int, ...]
     labels: Mapping[str, str]  # by buffer
-    families: Mapping[str, str] = field(default_factory=dict)  # of what writes it, by buffer
+    families: Mapping[str, str] = field(default_factory=dict)  # the writer's family, by buffer
 
     def label(self, buffer: str) -> str:
-        """What a reader calls a buffer: as the kernel that writes it."""
+        """Return the display name of a buffer, that of the kernel that writes it."""
         return self.labels.get(buffer, buffer)
 
     @property
     def peak(self) -> int:
-        """The first call at which most bytes live."""
+        """The first call with the most live bytes."""
         return max(range(len(self.live)), key=self.live.__getitem__, default=0)
 
     def alive(self, call: int) -> tuple[BufferPlacement, ...]:
-        """The buffers that live at a call."""
+        """Return the buffers that are live at a call."""
         return tuple(b for b in self.buffers if begin(b) <= call <= b.last)
 
     def sharing(self, buffer: BufferPlacement) -> tuple[BufferPlacement, ...]:
-        """The others that lie in some of a buffer's bytes, at other times."""
+        """Return the other buffers that overlap a buffer's bytes, at other times."""
         low, high = buffer.offset, buffer.offset + buffer.bytes
         return tuple(
             b
@@ -51,26 +47,30 @@ class MemoryRows:
 
     @property
     def largest(self) -> tuple[BufferPlacement, ...]:
-        """The buffers of most bytes."""
+        """The buffers with the most bytes."""
         most = max((b.bytes for b in self.buffers), default=0)
         return tuple(b for b in self.buffers if b.bytes == most)
 
 
 def begin(b: BufferPlacement) -> int:
-    """The first call at which a buffer alone has its bytes: written in place, the call after."""
+    """Return the first call at which a buffer alone owns its bytes.
+
+    A buffer written in place begins one call after the write.
+    """
     return min(b.last, b.first + (b.taken == "in place"))
 
 
 def formula_text(b: BufferPlacement) -> str:
-    """What a buffer's bytes are equal to, " = 4*n", where that is no number."""
+    """Return a buffer's byte formula as " = 4*n", "" if it is a plain number."""
     return f" = {b.formula}" if b.formula and not b.formula.isdigit() else ""
 
 
 def data(
     plan: MemoryPlan, labels: Mapping[str, str], families: Mapping[str, str] | None = None
 ) -> MemoryRows:
-    """The rows of a plan; `labels` says what its buffers are called, `families` of which family
-    what writes them is.
+    """Return the rows of a plan.
+
+    `labels` are the buffers' display names, `families` the operator families of their writers.
     """
     own = tuple(
         sorted((b for b in plan.buffers if not b.alias_of), key=lambda b: (b.first, b.offset))
@@ -83,7 +83,7 @@ def data(
 
 
 def table(rows: MemoryRows) -> Table:
-    """One row a buffer."""
+    """Return one row per buffer."""
     everything = rows.buffers + rows.aliases
     return Table(
         (
@@ -107,7 +107,7 @@ def table(rows: MemoryRows) -> Table:
 
 
 def caption(rows: MemoryRows) -> str:
-    """Planned against naive in one line."""
+    """Compare planned with naive bytes in one line."""
     saved = 1 - rows.planned_bytes / rows.naive_bytes if rows.naive_bytes else 0
     return (
         f"packed {size_text(rows.planned_bytes)}, no sharing {size_text(rows.naive_bytes)} "
@@ -116,7 +116,7 @@ def caption(rows: MemoryRows) -> str:
 
 
 def see(rows: MemoryRows) -> tuple[Sentence, ...]:
-    """The sentences: what the plan takes, where its peak is, and what shares the largest bytes."""
+    """Return the key sentences: the planned bytes, the peak, and the largest value's sharers."""
     if not rows.buffers:
         return (("No value of this program lies in memory between two calls.",),)
     taken = Mark(size_text(rows.planned_bytes), "taken")
@@ -144,7 +144,7 @@ def see(rows: MemoryRows) -> tuple[Sentence, ...]:
 
 
 def written_at(rows: MemoryRows, call: int) -> str:
-    """What a call is called: as the largest of the buffers that it writes."""
+    """Return the display name of a call: that of the largest buffer that it writes."""
     mine = [b for b in rows.buffers if b.first == call]
     named = max(mine, key=lambda b: b.bytes, default=None)
     return rows.label(named.name) if named else f"call {call}"

@@ -1,5 +1,6 @@
-"""Memory under every policy, side by side: what nobody shares, the arena, Relax's storages, and
-those with bounds in the place of symbols.
+"""Memory under every policy: no sharing, the arena, Relax's storages, and worst-case storages.
+
+Worst-case storages have bounds in place of symbols.
 """
 
 from __future__ import annotations
@@ -8,19 +9,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
-from explorer.passes.pipeline.own_policy import policy_name
+from explorer.passes.pipeline.policy_call import policy_name
 from explorer.relax.memory.curve import memory_curve
 from widgets.model.compiled import Compiled
 
-PACKED, BY_SIZE, WORST = "packed", "reuse by size", "worst case"  # what readers call them
+PACKED, BY_SIZE, WORST = "packed", "reuse by size", "worst case"  # display names
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """A policy's bytes at these sizes, and as a formula where one holds for all sizes.
+    """A policy's bytes at these sizes, and as a formula if one holds for all sizes.
 
-    `curve` is the bytes taken by each position of the launch order; `bytes` is None where the
-    policy cannot be had: `note` says why. `used`: it is the one that runs.
+    `curve` is the bytes taken by each position of the launch order; `bytes` is None if the policy
+    is not possible: `note` says why. `used`: it is the one that runs.
     """
 
     name: str
@@ -33,7 +34,7 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True)
 class TurnRow:
-    """A value in a storage: when it lives there, how it came to be there, and the proof."""
+    """A value in a storage: its lifetime, how it was placed, and the proof."""
 
     name: str
     first: int
@@ -45,8 +46,9 @@ class TurnRow:
 
 @dataclass(frozen=True, slots=True)
 class StorageRow:
-    """A storage of Relax's plan, with the values that take turns in it; `kept` says why there is
-    only one.
+    """A storage of Relax's plan, with the values that share it over time.
+
+    `exclusive_reason` tells why there is only one value.
     """
 
     name: str
@@ -54,14 +56,16 @@ class StorageRow:
     formula: str
     dtype: str
     static: bool
-    kept: str
+    exclusive_reason: str
     turns: tuple[TurnRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRows:
-    """Every policy, and the storages; `used` are bounds, `lacking` symbols that have none. `least`
-    lives at once at some call in every plan.
+    """Every policy, and the storages.
+
+    `used` are bounds, `lacking` symbols without one. `least` is the lower bound of every plan: the
+    most bytes that are live at once.
     """
 
     policies: tuple[PolicyRow, ...]
@@ -73,9 +77,7 @@ class PolicyRows:
 
 
 def data(c: Compiled, sizes: Mapping[str, int], plan: MemoryPlan) -> PolicyRows:
-    """The plans of all policies at these sizes; only what the compilation uses already is timed and
-    run.
-    """
+    """Return the plans of all policies at these sizes; no new plan is timed or run."""
     options = getattr(c.options, "memory", None)
     if options is None:
         return of_plans(plan, plan if plan.policy == "arena" else None, None, None)
@@ -95,27 +97,31 @@ def of_plans(
     bounded: MemoryPlan | None,
     own: str = "",
 ) -> PolicyRows:
-    """The rows of plans of one program; `used` is the one that runs, by a policy of the user's own
-    that is called `own`, where there is one.
+    """Return the rows of plans of one program.
+
+    `used` is the plan that runs; `own` is the name of the user's own policy, if there is one.
     """
     curve = memory_curve(used)
     names = {"arena": PACKED, "storages": BY_SIZE}
     running = WORST if used.policy == "storages" and used.bounds else names.get(used.policy, "")
     naive = storages.naive_formula if storages else ""
-    found = [PolicyRow("no sharing", used.naive_bytes, naive, "no two values share", curve.naive)]
+    policies = [
+        PolicyRow("no sharing", used.naive_bytes, naive, "no two values share", curve.naive)
+    ]
     if arena is not None:
-        note = "placed anew for each binding, by the order of the wall"
-        found.append(_policy(PACKED, arena, "", note))
+        note = "placed anew for each binding, in launch order"
+        policies.append(_policy(PACKED, arena, "", note))
     if storages is not None:
-        note = "planned once; a buffer is used again where sizes are proved equal"
-        found.append(_policy(BY_SIZE, storages, storages.planned_formula, note))
+        note = "planned once; buffers are reused where sizes are proved equal"
+        policies.append(_policy(BY_SIZE, storages, storages.planned_formula, note))
     if bounded is not None:
-        found.append(_bounded(bounded))
+        policies.append(_bounded(bounded))
     if own:
         running = own
-        found.append(_policy(own, used, used.planned_formula, "planned once, by yours"))
+        policies.append(_policy(own, used, used.planned_formula, "planned once, by your policy"))
     rows = tuple(
-        replace(p, note=f"in use: {p.note}", used=True) if p.name == running else p for p in found
+        replace(p, note=f"in use: {p.note}", used=True) if p.name == running else p
+        for p in policies
     )
     source = used if own else bounded if running == WORST else storages
     return PolicyRows(
@@ -133,27 +139,34 @@ def _policy(name: str, plan: MemoryPlan, formula: str, note: str) -> PolicyRow:
 
 
 def _bounded(plan: MemoryPlan) -> PolicyRow:
-    """Storages with bounds in the place of symbols, where there are any."""
+    """Return storages with bounds in place of symbols, if there are any."""
     lacking = ", ".join(plan.unbounded)
     if plan.unbounded and not plan.bounds:
         return PolicyRow(WORST, None, "", f"no upper bound is known of {lacking}")
-    rest = f"; {lacking} has no bound" if lacking else "; the same in every binding"
+    suffix = f"; {lacking} has no bound" if lacking else "; the same in every binding"
     why = f"with {', '.join(plan.bounds)}" if plan.bounds else "nothing to bound"
-    return _policy(WORST, plan, plan.planned_formula, why + rest)
+    return _policy(WORST, plan, plan.planned_formula, why + suffix)
 
 
 def _storages(plan: MemoryPlan) -> tuple[StorageRow, ...]:
     rows = {b.name: b for b in plan.buffers}
     return tuple(
         StorageRow(
-            s.name, s.bytes, s.formula, s.dtype, s.static, s.kept, tuple(_turns(s.values, rows))
+            s.name,
+            s.bytes,
+            s.formula,
+            s.dtype,
+            s.static,
+            s.exclusive_reason,
+            tuple(_turns(s.values, rows)),
         )
         for s in plan.storages
     )
 
 
 def _turns(values: Iterable[str], rows: Mapping[str, BufferPlacement]) -> list[TurnRow]:
-    found = [rows[v] for v in values if v in rows]
+    buffers = [rows[v] for v in values if v in rows]
     return [
-        TurnRow(b.name, b.first, b.last, b.taken, b.reason, tuple(sorted(b.origin))) for b in found
+        TurnRow(b.name, b.first, b.last, b.taken, b.reason, tuple(sorted(b.origin)))
+        for b in buffers
     ]

@@ -1,4 +1,4 @@
-"""The words of what each policy of memory takes at most, with its formula below the chart."""
+"""Text of the peak memory of each policy, with its formula below the chart."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from explorer.ir.stage import Stage
 from widgets.draw.see import Mark, Sentence
-from widgets.draw.svg import Svg, fit, label, wrapped
-from widgets.draw.symbol_marks import named
+from widgets.draw.svg import Svg, fit, label, wrap_text
+from widgets.draw.symbol_marks import symbols_in_text
 from widgets.draw.table import Table, size_text
 from widgets.memory.memory_picture import planned
 from widgets.memory.memory_policies import PolicyRow, PolicyRows
@@ -18,7 +18,7 @@ LEFT, RIGHT = 130.0, 628.0
 
 
 def caption(rows: PolicyRows) -> str:
-    """The policy in use against what must live at once, and against the least of all."""
+    """Compare the policy in use with the live bytes, and with the smallest policy."""
     had = [p for p in rows.policies if p.bytes is not None]
     best = min(had, key=lambda p: p.bytes or 0)
     used = next((p for p in had if p.used), best)
@@ -31,9 +31,7 @@ def caption(rows: PolicyRows) -> str:
 
 
 def see(rows: PolicyRows) -> tuple[Sentence, ...]:
-    """The sentences: the policy in use beside what lives at once, the one that would take least,
-    and the one that would take most or is not possible.
-    """
+    """Return the key sentences: the policy in use, the smallest, and the largest or refused."""
     had = {n: p.bytes for n, p in enumerate(rows.policies) if p.bytes is not None}
     if not had:
         return ()
@@ -46,31 +44,31 @@ def see(rows: PolicyRows) -> tuple[Sentence, ...]:
         above = f"{mine / live:.1f} times "
     at_once = Mark(f"the {size_text(live)} that live at once", "least")
     takes = f" is in use and takes {size_text(mine)}, {above}"
-    found: list[Sentence] = [(names[used], takes, at_once, ".")]
+    sentences: list[Sentence] = [(names[used], takes, at_once, ".")]
     if had[least] < mine:
-        found.append((names[least], f" would take less, {size_text(had[least])}."))
+        sentences.append((names[least], f" would take less, {size_text(had[least])}."))
     refused = next((n for n, p in enumerate(rows.policies) if p.bytes is None), None)
     if refused is not None:
-        found.append((names[refused], f" is not possible: {rows.policies[refused].note}."))
+        sentences.append((names[refused], f" is not possible: {rows.policies[refused].note}."))
     elif had[most] > mine > 0:
         times = f"{size_text(had[most])}, {had[most] / mine:.3g} times as much."
-        found.append((names[most], f" would take most, {times}"))
-    return tuple(found)
+        sentences.append((names[most], f" would take most, {times}"))
+    return tuple(sentences)
 
 
 def table(rows: PolicyRows) -> Table:
-    """One row a policy."""
+    """Return one row per policy."""
     columns = ("policy", "bytes", "in use", "formula", "what it is")
-    found = tuple(
+    cells = tuple(
         ("" if p.bytes is None else p.bytes, "yes" if p.used else "", p.formula, p.note)
         for p in rows.policies
     )
-    named_rows = tuple((p.name, *row) for p, row in zip(rows.policies, found, strict=True))
+    named_rows = tuple((p.name, *row) for p, row in zip(rows.policies, cells, strict=True))
     return Table(columns, named_rows, (), caption(rows), see(rows))
 
 
 def figure(rows: PolicyRows, symbols: Sequence[str] = ()) -> Svg:
-    """Each policy in words with its formula, and the bounds that were used."""
+    """Draw each policy as text with its formula, and the bounds that were used."""
     marks: list[str] = []
     y = 20.0
     for policy in rows.policies:
@@ -87,14 +85,14 @@ def figure(rows: PolicyRows, symbols: Sequence[str] = ()) -> Svg:
 
 
 def _policy(p: PolicyRow, symbols: Sequence[str], marks: list[str], y: float) -> float:
-    """A policy's name, what it is, and its formula."""
+    """Draw a policy's name, its note, and its formula; return the last line's y."""
     marks.append(label(12, y, p.name, "i w"))
-    said = f"not possible: {p.note}" if p.bytes is None else p.note
-    lines = [(line, "i", symbols) for line in wrapped(said, RIGHT - LEFT)]
+    note = f"not possible: {p.note}" if p.bytes is None else p.note
+    lines = [(line, "i", symbols) for line in wrap_text(note, RIGHT - LEFT)]
     formula = f"{int(p.formula):,} B" if p.formula.isdigit() else p.formula
-    speaks = named(p.formula, symbols)
+    speaks = symbols_in_text(p.formula, symbols)
     if formula:
-        lines += [(x, "mono", speaks) for x in wrapped(f"= {formula}", RIGHT - LEFT, mono=True)]
+        lines += [(x, "mono", speaks) for x in wrap_text(f"= {formula}", RIGHT - LEFT, mono=True)]
     for n, (line, kind, about) in enumerate(lines):
         marks.append(label(LEFT, y + 15 * n, line, kind, symbols=about))
     return y + 15 * (len(lines) - 1)
@@ -109,7 +107,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="peaks",
     title="Memory policies",
-    words="What each way of placing intermediates takes at most, beside what lives at once.",
+    words="The peak bytes of each placement policy for intermediates, and the live bytes.",
     stage=Stage.PLANNED,
     draw=_draw,
 )

@@ -1,1 +1,1 @@
-"""What is on show, as plain values: the compilation, its operators, its knobs, its wall."""
+"""Data models of the pictures: compilation, knobs, graphs, walls."""

@@ -1,6 +1,4 @@
-"""What the pictures read of a compilation, and nothing more: the names of API.md that
-`explorer.compile` promises.
-"""
+"""The part of a compilation that pictures read: the names that API.md promises."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.measure.recorded_run import RecordedRun
 from explorer.rammer import Schedule
-from explorer.runtime.control.costs import Supposed
-from explorer.runtime.control.way_times import Crossing
+from explorer.runtime.control.costs import AssumedCosts
+from explorer.runtime.control.schedule_times import Crossing
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -32,80 +30,152 @@ class Snapshot(Protocol):
     """One step of the pipeline: the program before and after it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The step's name."""
+
     @property
-    def stage(self) -> Stage: ...
+    def stage(self) -> Stage:
+        """The stage that it belongs to."""
+
     @property
-    def before(self) -> Program: ...
+    def before(self) -> Program:
+        """The program before the step."""
+
     @property
-    def after(self) -> Program: ...
+    def after(self) -> Program:
+        """The program after the step."""
+
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """The time that the step took."""
+
     @property
-    def kept(self) -> bool: ...
+    def cached(self) -> bool:
+        """True if its result was reused from an earlier compilation."""
+
     @property
-    def checked(self) -> None | bool | str: ...
+    def checked(self) -> None | bool | str:
+        """The result of its check: None unless checked, a text for a failure."""
+
     @property
-    def decisions(self) -> Decisions: ...
+    def decisions(self) -> Decisions:
+        """The decisions of the step."""
 
 
 class Kernel(Protocol):
     """A compiled kernel of one binding."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of its binding."""
+
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """Its source text."""
+
     @property
-    def listings(self) -> Listings: ...
+    def listings(self) -> Listings:
+        """Its LLVM IR and assembly."""
+
     @property
-    def origins(self) -> frozenset[str]: ...
+    def origins(self) -> frozenset[str]:
+        """The source operators that it computes."""
 
 
 class Measurement(Protocol):
     """A timing: the median and the 99 % interval of n runs."""
 
     @property
-    def median_us(self) -> float: ...
+    def median_us(self) -> float:
+        """The median in microseconds."""
+
     @property
-    def low_us(self) -> float: ...
+    def low_us(self) -> float:
+        """The lower end of the interval."""
+
     @property
-    def high_us(self) -> float: ...
+    def high_us(self) -> float:
+        """The upper end of the interval."""
+
     @property
-    def n(self) -> int: ...
+    def n(self) -> int:
+        """The number of runs."""
 
 
 class Compiled(Protocol):
     """A finished compilation."""
 
     @property
-    def model(self) -> Any: ...
+    def model(self) -> Any:
+        """The model that was compiled."""
+
     @property
-    def device(self) -> Any: ...
+    def device(self) -> Any:
+        """The device that it was compiled for."""
+
     @property
-    def options(self) -> Any: ...
+    def options(self) -> Any:
+        """The options of all systems."""
+
     @property
-    def program(self) -> Program: ...
+    def program(self) -> Program:
+        """The program of the last stage."""
+
     @property
-    def planned_sizes(self) -> Sequence[Sizes]: ...
+    def planned_sizes(self) -> Sequence[Sizes]:
+        """The sizes that the memory plan covers."""
+
     @property
-    def snapshots(self) -> Sequence[Snapshot]: ...
+    def snapshots(self) -> Sequence[Snapshot]:
+        """The steps of the pipeline."""
+
     @property
-    def kernels(self) -> Sequence[Kernel]: ...
+    def kernels(self) -> Sequence[Kernel]:
+        """The compiled kernels."""
+
     @property
-    def blocks(self) -> Sequence[Kernel]: ...
-    def chosen_blocks(self, sizes: Sizes) -> Mapping[str, tuple[Block, ...]]: ...
-    def weighed_blocks(self, binding: str, sizes: Sizes) -> tuple[Candidate[Block], ...]: ...
-    def taken_blocks(self, binding: str, sizes: Sizes) -> tuple[Block, ...]: ...
-    def planned_wall(self, sizes: Sizes) -> Wall: ...
-    def schedules(self, sizes: Sizes) -> Sequence[Schedule]: ...
-    def measured_wall(self, inputs: Arrays) -> Wall: ...
-    def memory(self, sizes: Sizes) -> MemoryPlan: ...
-    def recorded(self, path: str | Path) -> RecordedRun: ...
+    def blocks(self) -> Sequence[Kernel]:
+        """The compiled thread blocks of a GPU."""
+
+    def chosen_blocks(self, sizes: Sizes) -> Mapping[str, tuple[Block, ...]]:
+        """Return the thread blocks that the wall may take for each kernel."""
+
+    def weighed_blocks(self, binding: str, sizes: Sizes) -> tuple[Candidate[Block], ...]:
+        """Return the candidates for a kernel's thread block, with their costs."""
+
+    def taken_blocks(self, binding: str, sizes: Sizes) -> tuple[Block, ...]:
+        """Return the thread blocks that the wall takes for a kernel."""
+
+    def planned_wall(self, sizes: Sizes) -> Wall:
+        """Return the predicted wall."""
+
+    def schedules(self, sizes: Sizes) -> Sequence[Schedule]:
+        """Return the schedules of all launches."""
+
+    def measured_wall(self, inputs: Arrays) -> Wall:
+        """Run once and return the measured wall."""
+
+    def memory(self, sizes: Sizes) -> MemoryPlan:
+        """Return the memory plan."""
+
+    def recorded(self, path: str | Path) -> RecordedRun:
+        """Read a recorded run of this compilation."""
+
     @property
-    def recordings(self) -> Sequence[str]: ...
-    def as_recorded(self, run: RecordedRun) -> Compiled: ...
-    def crossings(self, sizes: Sizes, supposed: Supposed) -> Sequence[Crossing]: ...
-    def time(self, inputs: Arrays, seconds: float = 1.0) -> Measurement: ...
-    def with_options(self, *, until: Stage | None = None, **changes: Any) -> Compiled: ...
-    def same_program(self, hardware: Hardware) -> Compiled: ...
+    def recordings(self) -> Sequence[str]:
+        """The devices of shipped recordings."""
+
+    def as_recorded(self, run: RecordedRun) -> Compiled:
+        """Return the compilation with the thread blocks of a recorded run."""
+
+    def crossings(self, sizes: Sizes, supposed: AssumedCosts) -> Sequence[Crossing]:
+        """Return the crossing points of the schedules of loops."""
+
+    def time(self, inputs: Arrays, seconds: float = 1.0) -> Measurement:
+        """Time runs for about `seconds`."""
+
+    def with_options(self, *, until: Stage | None = None, **changes: Any) -> Compiled:
+        """Recompile with other options."""
+
+    def same_program(self, hardware: Hardware) -> Compiled:
+        """Return the same program planned for other hardware."""

@@ -1,6 +1,4 @@
-"""The graph of what reads what: by source operator, or with everything that one kernel computes
-folded into one node.
-"""
+"""The dataflow graph: by source operator, or with one node per kernel."""
 
 from __future__ import annotations
 
@@ -27,8 +25,9 @@ FOLD_ABOVE = 60  # more operators than this are first shown folded by kernel
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`kind` is "operator", "kernel", "input" or "output"; `ops` are the source operators that it
-    stands for.
+    """A node of the graph.
+
+    `kind` is "operator", "kernel", "input" or "output"; `ops` are its source operators.
     """
 
     name: str
@@ -41,8 +40,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes and edges; `operators` counts the source. `placed` where its layers are not those of
-    all its nodes and edges.
+    """Nodes and edges; `operators` counts the source operators.
+
+    `placed` is set if its layers are not those of all its nodes and edges.
     """
 
     nodes: tuple[Node, ...]
@@ -53,44 +53,46 @@ class Graph:
 
     @property
     def rows(self) -> tuple[tuple[int, ...], ...]:
-        """As in `layered.Layers`."""
+        """The rows of its layers, as in `layered.Layers`."""
         return (self.placed or _layers(self)).rows
 
     @property
     def routes(self) -> dict[int, tuple[int, ...]]:
-        """As in `layered.Layers`."""
+        """The bends of its edges, as in `layered.Layers`."""
         return (self.placed or _layers(self)).routes
 
 
 @by_identity
 def _layers(graph: Graph) -> Layers:
-    """Laid out when that is first asked for: of a large graph only a part is shown."""
+    """Lay the graph out on first use: of a large graph only a part is shown."""
     return layered(len(graph.nodes), graph.edges)
 
 
-def data(c: Compiled, folded: bool | None = None, known: tuple[Operator, ...] = ()) -> Graph:
-    """The graph of a compilation; what no kernel computes is left out and its edges joined."""
-    known = known or operators(c.model.program, c.program)
-    shown = [o for o in known if o.calls or not has_kernels(c.program)]
+def data(
+    c: Compiled, folded: bool | None = None, source_operators: tuple[Operator, ...] = ()
+) -> Graph:
+    """Return the graph of a compilation; the edges of values without a kernel are joined."""
+    source_operators = source_operators or operators(c.model.program, c.program)
+    shown = [o for o in source_operators if o.calls or not has_kernels(c.program)]
     if folded is None:
         folded = len(shown) > FOLD_ABOVE
     program = c.program if folded else c.model.program
-    nodes = _kernel_nodes(program, known) if folded else _operator_nodes(program, shown)
-    return _graph(program, nodes, len(known), folded)
+    nodes = _kernel_nodes(program, source_operators) if folded else _operator_nodes(program, shown)
+    return _graph(program, nodes, len(source_operators), folded)
 
 
-def every_operator(source: Program, known: tuple[Operator, ...]) -> Graph:
-    """The graph of all operators of a model, whatever became of them."""
-    return _graph(source, _operator_nodes(source, known), len(known), False)
+def every_operator(source: Program, source_operators: tuple[Operator, ...]) -> Graph:
+    """Return the graph of all operators of a model, also those that were removed."""
+    return _graph(source, _operator_nodes(source, source_operators), len(source_operators), False)
 
 
-def drawn(program: Program, nodes: dict[str, Node], count: int) -> Graph:
-    """The graph of these bindings of a program, by their names."""
+def graph_of(program: Program, nodes: dict[str, Node], count: int) -> Graph:
+    """Return the graph of these bindings of a program, by their names."""
     return _graph(program, nodes, count, False)
 
 
 def _operator_nodes(program: Program, shown: Iterable[Operator]) -> dict[str, Node]:
-    """The node of each binding that is drawn, by the binding's first value."""
+    """Return the node of each binding that is drawn, by the binding's first value."""
     by_name = {o.name: o for o in shown}
     nodes = {}
     for _, binding in program.bindings():
@@ -100,13 +102,16 @@ def _operator_nodes(program: Program, shown: Iterable[Operator]) -> dict[str, No
     return nodes
 
 
-def _kernel_nodes(program: Program, known: tuple[Operator, ...]) -> dict[str, Node]:
-    order, labels = {o.name: i for i, o in enumerate(known)}, call_labels(known, program)
+def _kernel_nodes(program: Program, source_operators: tuple[Operator, ...]) -> dict[str, Node]:
+    order, labels = (
+        {o.name: i for i, o in enumerate(source_operators)},
+        call_labels(source_operators, program),
+    )
     nodes = {}
     for _, binding in program.bindings():
         if not is_call(binding):
             continue
-        ops = [known[i] for i in sorted(order[o] for o in binding.origin & order.keys())]
+        ops = [source_operators[i] for i in sorted(order[o] for o in binding.origin & order.keys())]
         name, kind = binding.name, call_family(binding, ops)
         more = f"+{len(ops) - 1}" if len(ops) > 1 and " + " not in labels[name] else ""
         nodes[name] = Node(name, labels[name], "kernel", kind, tuple(o.name for o in ops), more)
@@ -125,11 +130,11 @@ def _graph(program: Program, drawn: dict[str, Node], count: int, folded: bool) -
         return index[key]
 
     def read(variables: Iterable[Var]) -> frozenset[int]:
-        found = NOTHING
+        sources_read = NOTHING
         for v in variables:
-            made = makers.get(v.name, NOTHING)
-            found = found | made if found else made
-        return found
+            producers = makers.get(v.name, NOTHING)
+            sources_read = sources_read | producers if sources_read else producers
+        return sources_read
 
     def walk(function: Function) -> None:
         for binding in function.body:

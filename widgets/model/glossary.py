@@ -1,5 +1,6 @@
-"""The words of the field and of this compiler, each in a sentence: one text, which pages tell on
-hover and in a sheet, in a report and in rooms of a notebook too, and the site as a page.
+"""Glossary of the field's and this compiler's words, one sentence each.
+
+Pages show it on hover and in a sheet; reports, notebooks and the site show it too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _ROW = re.compile(r"^\| (?!word )([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILIN
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and its sentence, which stands alone; `seen` is where the house shows it."""
+    """A word and its self-contained sentence; `seen` is where the house shows it."""
 
     name: str
     means: str
@@ -24,11 +25,11 @@ class Word:
 
 @cache
 def words() -> tuple[Word, ...]:
-    """Every word in the order of the text."""
+    """Return every word in the order of the text."""
     return tuple(Word(*row) for row in _ROW.findall(FILE.read_text("utf-8")))
 
 
 @cache
 def meanings() -> dict[str, str]:
-    """What each word means, by the word."""
+    """Return each word's meaning, by the word."""
     return {word.name: word.means for word in words()}

@@ -1,6 +1,4 @@
-"""The parts of the house as plain values, from a compilation: what the front end draws, and what a
-saved page holds.
-"""
+"""Parts of the house as plain values: what the front end draws and a saved page holds."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from widgets.draw import theme
-from widgets.draw.table import Table, count_text, size_text, written
+from widgets.draw.table import Table, cell_text, count_text, size_text
 from widgets.model import brick_wall, dataflow_graph, stage_strip
 from widgets.model.brick_wall import Call
 from widgets.model.compiled import Compiled
@@ -35,7 +33,7 @@ from widgets.model.glossary import meanings
 from widgets.model.knob import Knob
 from widgets.model.knobs import threads
 from widgets.model.layers import step_graph
-from widgets.model.layers.folded import Tree, tree, visible
+from widgets.model.layers.folded import Tree, tree, visible_graph
 from widgets.model.layers.step_graph import Places
 from widgets.model.other_names import other_names
 from widgets.model.outline import dtype_text
@@ -53,75 +51,79 @@ class House:
     compiled: Compiled
     operators: tuple[Operator, ...]
     calls: tuple[Call, ...]
-    known: dict[tuple[str, Any], Any] = field(default_factory=dict, compare=False)
+    cache: dict[tuple[str, Any], Any] = field(default_factory=dict, compare=False)
 
     def graph(self, view: str) -> Graph:
-        """The whole graph of a view, one of `VIEWS`."""
-        made = partial(dataflow_graph.data, self.compiled, view == "kernels", self.operators)
-        return self.kept("graph", view, made)
+        """Return the full graph of a view, one of `VIEWS`."""
+        build = partial(dataflow_graph.data, self.compiled, view == "kernels", self.operators)
+        return self.cached("graph", view, build)
 
     def tree(self, view: str) -> Tree:
-        """The repeated layers of a graph."""
+        """Return the repeated layers of a graph."""
         c, folded = self.compiled, view == "kernels"
         program = c.program if folded else c.model.program
-        return self.kept(
-            "layers", view, lambda: tree(self.graph(view), _does(program, operators=not folded))
+        return self.cached(
+            "layers",
+            view,
+            lambda: tree(self.graph(view), _computations(program, operators=not folded)),
         )
 
     def folded(self, view: str, opened: Collection[str]) -> Graph:
-        """A graph with its layers folded but those that are opened, by their keys."""
-        return visible(self.tree(view), opened)
+        """Return a graph with its layers folded, except those whose keys are `opened`."""
+        return visible_graph(self.tree(view), opened)
 
     @cached_property
     def places(self) -> Places:
-        """Where the nodes of every step stand."""
+        """Return the positions of the nodes of every step."""
         return step_graph.places(self.compiled.model.program, self.operators)
 
-    def kept(self, room: str, sizes: Any, make: Callable[[], T]) -> T:
-        """The rows of a room at these sizes, made once: every operator's picture is of them."""
-        if (room, sizes) not in self.known:
-            self.known[room, sizes] = make()
-        found: T = self.known[room, sizes]
-        return found
+    def cached(self, room: str, sizes: Any, make: Callable[[], T]) -> T:
+        """Return the rows of a room at these sizes, computed once for all operators."""
+        if (room, sizes) not in self.cache:
+            self.cache[room, sizes] = make()
+        rows: T = self.cache[room, sizes]
+        return rows
 
     @cached_property
     def parts(self) -> Mapping[str, Part]:
-        """What the compilation made, as the front end reads it."""
+        """Return the compilation's parts as the front end reads them."""
         return program_parts(self)
 
     @cached_property
     def order(self) -> dict[str, int]:
-        """The position of each source operator."""
+        """Return the position of each source operator."""
         return {o.name: i for i, o in enumerate(self.operators)}
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """What each call is called wherever a reader meets it, by its binding."""
+        """Return the label of each call, by its binding."""
         return {call.name: call.label for call in self.calls}
 
     def label(self, binding: str, ops: Collection[str] = ()) -> str:
-        """What a binding of any step is called: as the call of the last program that it is, else as
-        the heaviest of the source operators that it computes.
+        """Return the label of a binding of any step.
+
+        That of its call in the last program, else that of the heaviest source operator that it
+        computes.
         """
         return self.labels.get(binding) or self.heaviest(ops) or binding
 
     def heaviest(self, ops: Collection[str]) -> str:
-        """What computes these source operators is called; "" where none of them is known."""
+        """Return the label of what computes these source operators; "" if none is known."""
         mine = sorted(self.order[o] for o in ops if o in self.order)
         return label_of([self.operators[n] for n in mine], ops)
 
     @cached_property
     def values(self) -> Mapping[str, str]:
-        """What each value is called, of those that there were before kernels were welded."""
+        """Return the label of each value that existed before kernels were fused."""
         steps = [s.before for s in self.compiled.snapshots if s.stage == Stage.WELDED]
         return value_labels(self.operators, steps[0] if steps else self.compiled.program)
 
     def member(self, binding: str) -> str:
-        """What a kernel is called that was welded into another."""
+        """Return the label of a kernel that was fused into another."""
         return self.values.get(binding, binding)
 
     def kernel_of(self, op: str) -> str:
-        """What the call that computes an operator is called; "" where there is none."""
+        """Return the label of the call that computes an operator; "" if there is none."""
         calls = self.operators[self.order[op]].calls if op in self.order else ()
         return self.label(calls[0]) if calls else ""
 
@@ -130,45 +132,51 @@ class House:
         return other_names(self.operators, self.compiled.program)
 
     def other_names(self, call: str) -> str:
-        """The other names of a call: its source operators, its binding, its kernel."""
+        """Return the other names of a call: its source operators, its binding, its kernel."""
         return self._other_names.get(call, call)
 
     def positions(self, ops: Sequence[str]) -> list[int]:
-        """Source operators as positions."""
+        """Return source operators as positions."""
         order = self.order
         return [order[o] for o in ops if o in order]
 
 
 def read(c: Compiled) -> House:
-    """A compilation as the house needs it."""
-    known = operators(c.model.program, c.program)
-    by_name = {o.name: o for o in known}
+    """Read a compilation into a house."""
+    source_operators = operators(c.model.program, c.program)
+    by_name = {o.name: o for o in source_operators}
     families = {
         b.vars[0].name: call_family(b, (by_name[o] for o in b.origin if o in by_name))
         for _, b in c.program.bindings()
         if is_call(b)
     }
-    calls = brick_wall.calls_of(c.program, families, call_labels(known, c.program))
-    return House(c, known, calls)
+    calls = brick_wall.calls_of(c.program, families, call_labels(source_operators, c.program))
+    return House(c, source_operators, calls)
 
 
-def _does(program: Program, *, operators: bool) -> dict[str, Hashable]:
-    """What each node of a graph does, by its name."""
-    found: dict[str, Hashable] = {}
+def _computations(program: Program, *, operators: bool) -> dict[str, Hashable]:
+    """Return what each node of a graph computes, by its name."""
+    computations: dict[str, Hashable] = {}
     for _, b in program.bindings():
         e, reads = b.expr, tuple([v.type for v in b.reads])
         if isinstance(e, OpCall):
-            made = tuple([v.type for v in b.vars])
-            does: Hashable = (e.op, e.attrs, tuple([a is None for a in e.args]), made, reads)
+            result_types = tuple([v.type for v in b.vars])
+            does: Hashable = (
+                e.op,
+                e.attrs,
+                tuple([a is None for a in e.args]),
+                result_types,
+                reads,
+            )
         else:
             does = (signature(b), reads)
         for name in b.origin if operators else (b.name,):
-            found[name] = does
-    return found
+            computations[name] = does
+    return computations
 
 
 def fixed_parts() -> dict[str, Part]:
-    """What is the same for every model: hatches, names of families and of causes."""
+    """Return the parts that are the same for every model: hatches, families and idle causes."""
     return {
         "patterns": theme.pattern_defs("p-"),
         "hatches": {name: asdict(hatch) for name, hatch in theme.HATCHES.items()},
@@ -179,7 +187,7 @@ def fixed_parts() -> dict[str, Part]:
 
 
 def program_parts(house: House) -> dict[str, Part]:
-    """What a compilation made: bar, stages, operators, calls and graphs."""
+    """Return a compilation's parts: bar, stages, operators, calls and graphs."""
     c, order = house.compiled, house.order
     calls = {call.name: i for i, call in enumerate(house.calls)}
     shown = sum(bool(o.calls) for o in house.operators)
@@ -189,7 +197,7 @@ def program_parts(house: House) -> dict[str, Part]:
             "parts": _about(c, house.operators),
             "unit": unit_word(c.device.name),
         },
-        "stages": [asdict(cell) for cell in stage_strip.data(c)],
+        "stages": [stage_strip.page_part(cell) for cell in stage_strip.data(c)],
         "steps": [s.name for s in c.snapshots],
         "operators": [
             [o.name, o.label, o.op, o.family, [calls[n] for n in o.calls if n in calls], o.dropped]
@@ -209,7 +217,7 @@ def program_parts(house: House) -> dict[str, Part]:
     }
 
 
-def _about(c: Compiled, known: Sequence[Operator]) -> list[str]:
+def _about(c: Compiled, source_operators: Sequence[Operator]) -> list[str]:
     kernels, library = len(c.program.kernel_calls), len(c.program.library_calls)
     inputs = ", ".join(
         f"{name} {dtype_text(t.dtype or '?')}[{', '.join(map(str, t.shape or ()))}]"
@@ -218,7 +226,7 @@ def _about(c: Compiled, known: Sequence[Operator]) -> list[str]:
     )
     calls = f", {count_text(library, 'library call')}" if library else ""
     return [
-        f"{count_text(len(known), 'operator')}, {count_text(kernels, 'kernel')}{calls}",
+        f"{count_text(len(source_operators), 'operator')}, {count_text(kernels, 'kernel')}{calls}",
         f"{_device(c)}",
         inputs,
         c.model.digest[:8],
@@ -239,35 +247,39 @@ def _device(c: Compiled) -> str:
 
 
 def first_graph(house: House, view: str) -> Part:
-    """A graph as it is shown first: a large one with its repeated layers folded."""
-    whole, layers = house.graph(view), house.tree(view)
-    large = len(whole.nodes) > dataflow_graph.FOLD_ABOVE and layers.groups
-    return folded_graph(house, view, ()) if large else {**_graph(whole, house), **_told(layers)}
+    """Return a graph as it is shown first: a large one with its repeated layers folded."""
+    full_graph, layers = house.graph(view), house.tree(view)
+    large = len(full_graph.nodes) > dataflow_graph.FOLD_ABOVE and layers.groups
+    return (
+        folded_graph(house, view, ())
+        if large
+        else {**_graph(full_graph, house), **_layer_fields(layers)}
+    )
 
 
 def folded_graph(house: House, view: str, opened: Collection[str]) -> Part:
-    """A graph with its layers folded, and which of them are open."""
-    found = _graph(house.folded(view, opened), house)
-    return {**found, **_told(house.tree(view)), "opened": sorted(opened)}
+    """Return a graph with its layers folded, and the keys of those that are open."""
+    graph = _graph(house.folded(view, opened), house)
+    return {**graph, **_layer_fields(house.tree(view)), "opened": sorted(opened)}
 
 
 def flat_graph(house: House, view: str) -> Part:
-    """A graph without its layers."""
-    return {**_graph(house.graph(view), house), **_told(house.tree(view))}
+    """Return a graph without its layers."""
+    return {**_graph(house.graph(view), house), **_layer_fields(house.tree(view))}
 
 
-def _told(layers: Tree) -> dict[str, Part]:
+def _layer_fields(layers: Tree) -> dict[str, Part]:
     return {"groups": layers.groups, "opened": None}
 
 
 def step_part(house: House, number: int) -> Part:
-    """The graph of the program after a step, everything at the place that it has in all of them."""
+    """Return the graph of the program after a step, with the same node positions in all steps."""
     step = house.compiled.snapshots[number]
-    found = step_graph.data(step.before, step.after, house.operators, house.places)
-    nodes = [_node(n, house) for n in found.nodes]
+    graph = step_graph.data(step.before, step.after, house.operators, house.places)
+    nodes = [_node(n, house) for n in graph.nodes]
     return {
-        "nodes": nodes, "edges": found.edges, "rows": [], "routes": {}, "places": found.places,
-        "lines": found.rows, "groups": 0, "opened": None,
+        "nodes": nodes, "edges": graph.edges, "rows": [], "routes": {}, "places": graph.places,
+        "lines": graph.rows, "groups": 0, "opened": None,
     }  # fmt: skip
 
 
@@ -288,7 +300,7 @@ def _node(n: Node, house: House) -> Part:
 
 
 def knob_parts(knobs: Sequence[Knob]) -> Part:
-    """The knobs of the row without their values, which stay in Python."""
+    """Return the knobs of the row without their values, which stay in Python."""
     return [
         {
             "name": k.name,
@@ -305,10 +317,10 @@ def knob_parts(knobs: Sequence[Knob]) -> Part:
 
 
 def table_part(table: Table, house: House) -> Part:
-    """A table as the front end draws it."""
+    """Return a table as the front end draws it."""
     return {
         "columns": table.columns,
-        "rows": [[written(cell) for cell in row] for row in table.rows],
+        "rows": [[cell_text(cell) for cell in row] for row in table.rows],
         "ops": [house.positions(ops) for ops in table.ops],
         "caption": table.caption,
         "numeric": [

@@ -8,7 +8,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """`kind` is "segments", "slider" or "choice"; `now` is the position of the value in use,
+    """A knob with its legal values.
+
+    `kind` is "segments", "slider", "choice" or "hidden". `now` is the position of the value in use,
     `pinned` that of A's.
     """
 

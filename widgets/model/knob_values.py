@@ -1,4 +1,4 @@
-"""Values of knobs as traits have them: numbers, else the words on the knob."""
+"""Values of knobs as traits hold them: numbers, else the labels of the knob."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ SIZE = "size "  # of a symbol
 
 
 def trait_name(knob: str, taken: Collection[str]) -> str:
-    """Return the attribute of a knob: a symbol's name where that is free, else the knob's name."""
+    """Return the attribute of a knob: a symbol's name if that is free, else the knob's name."""
     short = re.sub(r"\W", "_", knob.removeprefix(SIZE))
     free = short.isidentifier() and not iskeyword(short) and short not in taken
     return short if free else re.sub(r"\W", "_", knob)
 
 
 def shown_values(knob: Knob) -> tuple[Any, ...]:
-    """A number for each value that is one, else its label."""
+    """Return each value that is a number, else its label."""
     pairs = zip(knob.values, knob.labels)
     return tuple(value if isinstance(value, int) else label for value, label in pairs)
 
 
 def value_position(knob: Knob, value: Any) -> int:
-    """Return the position of a value. Raises BadOption if the knob does not have it."""
+    """Return the position of a value; raises BadOption if the knob does not have it."""
     shown = shown_values(knob)
     if isinstance(value, Real | str) and value in shown:
         return shown.index(value)
     name, _, legal = knob.label.partition(", ")
     if knob.name.startswith(SIZE):
         raise BadOption(f"{name} is {legal}, not {value!r:.40}", where=knob.name, expected=legal)
-    known = ", ".join(map(str, shown))
-    raise BadOption(f"{name} has no value {value!r:.40}", where=knob.name, expected=known)
+    legal_values = ", ".join(map(str, shown))
+    raise BadOption(f"{name} has no value {value!r:.40}", where=knob.name, expected=legal_values)

@@ -1,6 +1,4 @@
-"""What may be changed: fields of the passes' options and the sizes of symbols, each with its legal
-values.
-"""
+"""Knobs: fields of the passes' options and sizes of symbols, each with its legal values."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from explorer.driver import StepError
 from explorer.errors import BadOption
 from explorer.grinder import SCHEDULES
 from explorer.ir.decisions.candidate import Candidate
@@ -17,8 +16,7 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import SymbolBound, symbols_of
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
-from explorer.making import Ended
-from explorer.passes.pipeline.own_policy import policy_name
+from explorer.passes.pipeline.policy_call import policy_name
 from explorer.passes.policies import registered
 from explorer.rammer import POLICIES
 from explorer.welder import POLICIES as WELDING
@@ -34,54 +32,57 @@ OFF = "off"
 BY_THE_WALL = "by the wall"
 SIZE_LABEL = re.compile(r"\d{1,18}", re.ASCII)
 MOST_TILES = 12
-MOST_CALLS = 250  # of kernels that are planned at once, in some 1.5 s; chosen
-FURTHEST = 8  # an unbounded symbol goes to so many times its hint, and at least to 256
+MOST_CALLS = 250  # kernels that are planned at once, in about 1.5 s; chosen
+FURTHEST = 8  # largest stop of an unbounded symbol as a multiple of its hint; at least 256
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A compilation and the sizes that it is looked at with: what knobs turn. `ended`: the error
-    that it came no further for.
+    """A compilation and the sizes that it is viewed with: what knobs turn.
+
+    `ended` is the error at which the compilation stopped.
     """
 
     compiled: Compiled
     sizes: tuple[tuple[str, int], ...]
-    ended: Ended | None = None
+    ended: StepError | None = None
 
     @property
     def is_here(self) -> bool:
-        """Return True unless it is for hardware that is not here: a data sheet's, or this machine
-        with other figures.
+        """True unless it is for hardware that is not here.
+
+        That is a data sheet's, or this machine with other figures.
         """
         device = self.compiled.device
         return bool(device.is_this_cpu) and device.base is None
 
     def size(self, symbol: str) -> int:
-        """The value of a symbol."""
+        """Return the value of a symbol."""
         return dict(self.sizes)[symbol]
 
 
 def first_setting(c: Compiled, sizes: Mapping[str, int] | None = None) -> Setting:
-    """A compilation at its hints, or at given sizes."""
+    """Return a compilation at its hints, or at given sizes."""
     chosen = {name: c.program.env.of(name).hint for name in symbols(c.model.program)}
     return Setting(c, tuple(sorted((chosen | dict(sizes or {})).items())))
 
 
 def symbols(program: Program) -> tuple[str, ...]:
-    """The symbols of the inputs' shapes, in order of appearance."""
-    found: dict[str, None] = {}
+    """Return the symbols of the inputs' shapes, in order of appearance."""
+    names: dict[str, None] = {}
     for param in program.main.params:
         if isinstance(param.type, Tensor) and param.type.shape is not None:
             for dim in param.type.shape:
-                found.update(dict.fromkeys(sorted(symbols_of(dim))))
-    return tuple(found)
+                names.update(dict.fromkeys(sorted(symbols_of(dim))))
+    return tuple(names)
 
 
 def knobs(now: Setting, pinned: Setting, op: str = "", label: str = "") -> tuple[Knob, ...]:
-    """Every knob in the order of its key: threads, tile, fusion, policy, control flow where there
-    is any, one a symbol, then those of passes of one's own, and those of the switchboard, which
-    stand there alone. The tile is that of the kernel of `op`,
-    which is called `label`.
+    """Return every knob, in the order of the keys that select them.
+
+    Threads, tile, fusion, policy, control flow if there is any, one per symbol, then those of the
+    user's passes. The switchboard's follow, which are shown only there. The tile is that of the
+    kernel of `op`, whose label is `label`.
     """
     names = symbols(now.compiled.model.program)
     return (
@@ -96,8 +97,8 @@ def knobs(now: Setting, pinned: Setting, op: str = "", label: str = "") -> tuple
     )
 
 
-def turned(now: Setting, knob: Knob, index: int) -> Setting:
-    """The setting with one knob at another of its values; what compiling raises is raised."""
+def turn_knob(now: Setting, knob: Knob, index: int) -> Setting:
+    """Return the setting with one knob at another of its values; raises what compiling raises."""
     if knob.name.startswith(SIZE):
         value = _value(knob, index)
         sizes = dict(now.sizes) | {knob.name.removeprefix(SIZE): value}
@@ -109,7 +110,7 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
 
 
 def changed_options(now: Setting, knob: Knob, index: int) -> dict[str, Any]:
-    """The groups of options that one knob at another of its values changes: none for a size."""
+    """Return the groups of options that a knob's other value changes: none for a size."""
     value, options = _value(knob, index), now.compiled.options
     match knob.name:
         case "threads":
@@ -129,7 +130,7 @@ def changed_options(now: Setting, knob: Knob, index: int) -> dict[str, Any]:
         case name if name.startswith((SWITCH, PLACE)):
             return {"steps": value}
         case name if name.startswith(settings.SET):
-            return settings.applied(now.compiled, {name.removeprefix(settings.SET): value})
+            return settings.apply_controls(now.compiled, {name.removeprefix(settings.SET): value})
         case _:
             return {}
 
@@ -141,22 +142,24 @@ def _value(knob: Knob, index: int) -> Any:
 
 
 def _scheduled(now: Setting, **changed: Any) -> Setting:
-    """With another schedule of the same code."""
+    """Return the setting with another schedule of the same code."""
     until = Stage.PLANNED if now.ended else None
     return replace(now, compiled=now.compiled.with_options(until=until, **changed), ended=None)
 
 
 def _planned(now: Setting, **changed: Any) -> Setting:
-    """With other options, and tiles that were pinned for kernels of the present ones left to Roller
-    where they are refused under these.
+    """Return the setting with other options.
+
+    Pinned tiles that are refused under these options are left to Roller.
     """
     roller = changed.pop("roller", now.compiled.options.roller)
     return with_legal_tiles(roller, lambda legal: _compiled(now, **changed, roller=legal))
 
 
 def _compiled(now: Setting, **changed: Any) -> Setting:
-    """With other options, as far as a plan: the picture waits for no code. Where task times were
-    measured they are known by their code, so that it comes at once.
+    """Return the setting with other options, compiled up to a plan: the picture needs no code.
+
+    Measured task times are keyed by code; then the code is generated at once.
     """
     c = now.compiled
     measured = getattr(c.options.rammer, "profile", None) is not None
@@ -166,9 +169,10 @@ def _compiled(now: Setting, **changed: Any) -> Setting:
 
 
 def same_program(now: Setting, knob: Knob, index: int) -> Setting | None:
-    """The program on show planned for the hardware that a knob would change, before anything is
-    compiled for it; None where the knob changes something else, or nothing is planned yet, and
-    where the plan would take long or ask a policy of the user's own, for nobody can end it.
+    """Return the program on show planned for the hardware that a knob selects, before compiling.
+
+    None if the knob changes something else, or if nothing is planned yet. None also if the plan
+    would take long or call a user's policy, because it cannot be cancelled.
     """
     c, changed = now.compiled, changed_options(now, knob, index)
     if set(changed) != {settings.HARDWARE} or now.ended or c.program.stage < Stage.PLANNED:
@@ -180,20 +184,22 @@ def same_program(now: Setting, knob: Knob, index: int) -> Setting | None:
 
 
 def with_code(now: Setting) -> Setting:
-    """With its code: generated now where it was only planned."""
+    """Return the setting with its code, generated now if it was only planned."""
     if now.compiled.program.stage is not Stage.PLANNED:
         return now
     return replace(now, compiled=now.compiled.with_options(until=Stage.EMITTED))
 
 
 def with_tile(now: Setting, binding: str, tiling: Tiling | Block | None) -> Setting:
-    """The setting with a kernel's tile pinned; left to Roller where it is None, or what Roller
-    chooses anyway.
+    """Return the setting with a kernel's tile pinned.
+
+    The tile is left to Roller if it is None, or if Roller chooses it anyway.
     """
     decision = now.compiled.program.decisions.tiling(binding)
     if decision is not None and tiling is not None:
         legal = [c.value for c in decision.candidates if not c.refused]
-        own = legal[1:2] if decision.pinned else [decision.chosen]  # not where that is pinned
+        # Without a pin, Roller's own choice.
+        own = legal[1:2] if decision.pinned else [decision.chosen]
         if tiling in own:
             free = _compiled(now, **_pinned(now, binding, None))
             left = free.compiled.program.decisions.tiling(binding)
@@ -214,17 +220,17 @@ def _pinned(now: Setting, binding: str, tiling: Tiling | Block | None) -> dict[s
 
 
 def with_settings(now: Setting, texts: Mapping[str, str]) -> Setting:
-    """The setting with controls of options and hardware at other texts."""
-    return _planned(now, **settings.applied(now.compiled, texts))
+    """Return the setting with controls of options and hardware at other texts."""
+    return _planned(now, **settings.apply_controls(now.compiled, texts))
 
 
 def threads(c: Compiled) -> int:
-    """How many workers a wall has; 0 in the options stands for every unit."""
+    """Return the number of workers of a wall; 0 in the options stands for every unit."""
     return int(c.options.rammer.threads or c.device.units)
 
 
-def said(knob: Knob, index: int) -> str:
-    """A turn of a knob in words."""
+def turn_text(knob: Knob, index: int) -> str:
+    """Describe a turn of a knob."""
     return f"{knob.label} {knob.labels[knob.now]} → {knob.labels[index]}"
 
 
@@ -249,9 +255,11 @@ def _threads(now: Setting, pinned: Setting) -> Knob:
 
 
 def fusion(now: Setting, pinned: Setting) -> Knob:
-    """Off, or one of Welder's policies."""
+    """Return the knob of Welder: off, or one of its policies."""
     current = _welding(now)
-    values = tuple(dict.fromkeys([OFF, *WELDING, *registered.of("welder").values(), current]))
+    values = tuple(
+        dict.fromkeys([OFF, *WELDING, *registered.by_system("welder").values(), current])
+    )
     return Knob(
         "fusion",
         "fusion",
@@ -271,7 +279,7 @@ def _welding(s: Setting) -> Any:
 
 def _policy(now: Setting, pinned: Setting) -> Knob:
     current = now.compiled.options.rammer.policy
-    values = tuple(dict.fromkeys([*POLICIES, *registered.of("rammer").values(), current]))
+    values = tuple(dict.fromkeys([*POLICIES, *registered.by_system("rammer").values(), current]))
     return Knob(
         "policy",
         "policy",
@@ -331,7 +339,7 @@ def _tile(now: Setting, pinned: Setting, op: str, label: str) -> Knob:
 
 
 def _thread_block(now: Setting, pinned: Setting, binding: str, label: str) -> Knob:
-    """Of a GPU's data sheet: whichever the wall takes, or one of those that it chooses from."""
+    """Return the knob of a GPU kernel's thread block: the wall's choice, or a candidate."""
     weighed = now.compiled.weighed_blocks(binding, dict(now.sizes)) if binding else ()
     if not weighed:
         return Knob("tile", "tile", "choice", (("", None),), (BY_THE_WALL,), 0)
@@ -351,9 +359,7 @@ def _thread_block(now: Setting, pinned: Setting, binding: str, label: str) -> Kn
 
 
 def tile_label(c: Candidate[Tiling | Block]) -> str:
-    """A candidate in the fewest letters that tell it from others: its sizes, its register tile, or
-    its threads.
-    """
+    """Return a candidate's shortest distinct label: its sizes, register tile, or threads."""
     if isinstance(c.value, Block):
         return f"{c.value.words.split(',')[0]}, {c.value.threads} threads"
     if not isinstance(c.value, Tiling):
@@ -364,7 +370,7 @@ def tile_label(c: Candidate[Tiling | Block]) -> str:
 
 
 def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate[Tiling], ...]]:
-    """The kernel that computes a source operator, and the tiles that were weighed for it."""
+    """Return the kernel that computes a source operator, and the tiles that were weighed for it."""
     origins = {b.name: b.origin for b in c.program.kernel_calls}
     for decision in c.program.decisions.tilings:
         if op and op in origins.get(decision.binding, ()):
@@ -378,10 +384,8 @@ def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate[Tiling], .
     return "", ()
 
 
-def with_stop(knob: Knob, now: Setting, pinned: Setting, label: str) -> Knob:
-    """The knob of a symbol with a stop at the size `label`, where that is legal; any other knob as
-    it is.
-    """
+def knob_with_stop(knob: Knob, now: Setting, pinned: Setting, label: str) -> Knob:
+    """Return a symbol's knob with a stop at the size `label` if that is legal; else the knob."""
     if not knob.name.startswith(SIZE) or not SIZE_LABEL.fullmatch(label):
         return knob
     return _size(now, pinned, knob.name.removeprefix(SIZE), int(label))
@@ -404,12 +408,12 @@ def _size(now: Setting, pinned: Setting, name: str, *sizes: int) -> Knob:
 
 
 def stops(bound: SymbolBound, *sizes: int) -> tuple[int, ...]:
-    """Legal values of a symbol that are worth a stop: its bounds, powers of two, its hint and
-    `sizes`.
-    """
+    """Return legal values of a symbol worth a stop: bounds, powers of two, its hint and `sizes`."""
     high = bound.high if bound.high is not None else max(FURTHEST * bound.hint, 256)
     powers = {1 << p for p in range(high.bit_length())}
-    found = {bound.low, high, bound.hint, *sizes} | {p for p in powers if bound.low <= p <= high}
+    candidates = {bound.low, high, bound.hint, *sizes} | {
+        p for p in powers if bound.low <= p <= high
+    }
     return tuple(
-        sorted(v for v in found if v >= bound.low and (bound.high is None or v <= bound.high))
+        sorted(v for v in candidates if v >= bound.low and (bound.high is None or v <= bound.high))
     )

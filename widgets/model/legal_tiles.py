@@ -1,6 +1,4 @@
-"""Tiles that were pinned by hand for kernels that another change has made other kernels: Roller
-chooses them again.
-"""
+"""Pinned tiles whose kernels have changed: Roller chooses their tiles again."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ T = TypeVar("T")
 
 
 def with_legal_tiles(roller: RollerOptions, compile: Callable[[RollerOptions], T]) -> T:
-    """Compile without the pinned tiles and thread blocks for which compiling is refused."""
+    """Compile without the pinned tiles and thread blocks for which compilation is refused."""
     while True:
         try:
             return compile(roller)
@@ -34,7 +32,7 @@ def without_refused_tile(roller: RollerOptions, problem: IronworksError) -> Roll
 
 
 def tiles_left(before: Options, after: Options) -> Iterator[tuple[str, str]]:
-    """Yield what was pinned and is not any more: a tile or a thread block, and of which kernel."""
+    """Yield the pins that are gone: "tile" or "thread block", and the kernel's name."""
     for what, old, new in (
         ("tile", before.roller.pinned, after.roller.pinned),
         ("thread block", before.roller.blocks, after.roller.blocks),

@@ -1,4 +1,4 @@
-"""What the pictures are made from: what is on show, and from which point of view."""
+"""Inputs of the pictures: the setting on show, and the point of view."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeAlias
 from explorer.ir.decisions.tiling import Tiling
 from explorer.measure.compare import Measurement
 from explorer.measure.walls import WallComparison
-from explorer.runtime.control.way_times import Timed
+from explorer.runtime.control.schedule_times import TimedSchedule
 from widgets.model.brick_wall import WallRows
-from widgets.model.hand import Hand
 from widgets.model.house import House
 from widgets.model.knobs import Setting
+from widgets.model.manual_moves import ManualMoves
 
 WIDTH, HEIGHT = 1012, 600  # of a picture in an explorer of 1,250 by 820 pixels
 
@@ -22,13 +22,14 @@ Times: TypeAlias = Mapping[Tiling, Measurement]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Which device a picture is about, "" for the one that was compiled for, and which of the tiles
-    to choose from, -1 for the one in use; for Rammer's which policy, how many units, how many
-    bricks a share and which rKernels, "" and 0 for those in use; for Grinder's which loop, and what
-    a launch and a barrier are supposed to take; for that of sizes which symbol; for those of steps
-    which step, -1 for the largest, and what its program is compared with; for the flow of code
-    which loops are opened; for the fused pipeline the memory level up to which it is fused. `width`
-    and `height` are the pixels that the page has for the drawing, 0 where it does not say.
+    """The point of view of a picture.
+
+    The device, "" for the one that was compiled for, and the tile, -1 for the one in use. Rammer's
+    pictures: policy, number of units, bricks per slice and rKernels, "" and 0 for those in use.
+    Grinder's: the loop, and the supposed times of a launch and a barrier. The picture of sizes: the
+    symbol. Those of steps: the step, -1 for the largest, and what its program is compared with. The
+    flow of code: the expanded loops. The fused pipeline: the memory level up to which it is fused.
+    `width` and `height` are the pixels that the page has for the drawing, 0 if unknown.
     """
 
     device: str = ""
@@ -50,14 +51,15 @@ class View:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The pixels of a drawing: what the page has, else those of a page 1,250 wide."""
+        """The pixels of a drawing: those that the page has, else those of a page 1,250 wide."""
         return self.width or WIDTH, self.height or HEIGHT
 
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """The walls that are on show; `measured` and `compared` are None before the first run here.
-    `recorded`: of a run that somebody recorded, and it beside the plan.
+    """The walls on show; `measured` and `compared` are None before the first run here.
+
+    `recorded` is the wall of a recorded run, `recorded_compared` its comparison with the plan.
     """
 
     planned: WallRows | None
@@ -68,8 +70,9 @@ class Walls:
 
     @property
     def ran(self) -> tuple[WallRows | None, WallComparison | None]:
-        """What stands under the plan: what was measured here, else what was recorded. Words about
-        it begin with its own: `said`.
+        """The wall under the plan: the one measured here, else the recorded one.
+
+        Descriptions of it begin with its own name: `title`.
         """
         if self.measured is not None:
             return self.measured, self.compared
@@ -77,28 +80,50 @@ class Walls:
 
 
 class OnShow(Protocol):
-    """A compilation at a binding of its symbols, and A, which it is compared with; its walls, its
-    memory plan and whether it runs here; for Welder, Roller and Rammer which device and tile, what
-    was moved by hand, the tiles and the ways of loops that were timed, and what else a picture's
-    clock said.
+    """A compilation at a binding of its symbols, as the pictures read it.
+
+    With A, which it is compared with, its walls, its memory plan, and whether it runs here. For
+    Welder, Roller and Rammer also the device and tile, the manual moves, the timed tiles and
+    schedules of loops, and the other measurements of pictures.
     """
 
     @property
-    def now(self) -> Setting: ...
+    def now(self) -> Setting:
+        """The setting on show."""
+
     @property
-    def pinned(self) -> Setting: ...
+    def pinned(self) -> Setting:
+        """The baseline, A."""
+
     @property
-    def house(self) -> House: ...
+    def house(self) -> House:
+        """The parts of the house."""
+
     @property
-    def walls(self) -> Walls: ...
+    def walls(self) -> Walls:
+        """The walls on show."""
+
     @property
-    def plan(self) -> Any: ...
+    def plan(self) -> Any:
+        """The memory plan."""
+
     @property
-    def view(self) -> View: ...
+    def view(self) -> View:
+        """The point of view."""
+
     @property
-    def hand(self) -> Hand: ...
+    def manual_moves(self) -> ManualMoves:
+        """The connections that were moved by hand."""
+
     @property
-    def runs(self) -> bool: ...
-    def times(self, binding: str) -> Times: ...
-    def timed(self, loop: str) -> tuple[Timed, ...]: ...
-    def clocked(self, picture: str, about: str) -> Any: ...
+    def runs(self) -> bool:
+        """True if the setting runs on this machine."""
+
+    def times(self, binding: str) -> Times:
+        """Return the timed tiles of a kernel."""
+
+    def timed(self, loop: str) -> tuple[TimedSchedule, ...]:
+        """Return the timed schedules of a loop."""
+
+    def clocked(self, picture: str, about: str) -> Any:
+        """Return the measurement that belongs to a picture."""

@@ -1,7 +1,6 @@
-"""A program as the lines that a reader scans: a binding a line, what its kernel computes below it,
-its tile at the end.
+"""A program as readable lines: one per binding, then its kernel's computes and its tile.
 
-This is a reading aid; the text that parses back is `explorer.ir.text.program_text`'s.
+This is a reading aid. The text that parses back is `explorer.ir.text.program_text`'s.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _INFIX = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of text, the source operators it comes from, and their family where it is a call."""
+    """A line of text with its source operators, and their family if it is a call."""
 
     text: str
     ops: tuple[str, ...] = ()
@@ -61,14 +60,14 @@ class Line:
 
 
 def _lines(program: Program) -> list[Line]:
-    found: list[Line] = []
+    outline: list[Line] = []
     for function in program.functions:
-        found.append(Line(_signature(function)))
+        outline.append(Line(_signature(function)))
         for binding in function.body:
-            found += lines_of(binding)
+            outline += lines_of(binding)
         outputs = ", ".join(v.name for v in function.outputs)
-        found.append(Line(f"  return {outputs}"))
-    return found
+        outline.append(Line(f"  return {outputs}"))
+    return outline
 
 
 lines = by_identity(_lines, most=8)
@@ -81,7 +80,7 @@ def _signature(function: Function) -> str:
 
 
 def binding_lines(binding: Binding) -> Iterator[Line]:
-    """A binding, and below it what its kernel computes and its tile."""
+    """Yield the lines of a binding: itself, its kernel's computes and its tile."""
     ops = tuple(sorted(binding.origin))
     kind = family(binding) if is_call(binding) else ""
     names = ", ".join(v.name for v in binding.vars)
@@ -112,7 +111,7 @@ lines_of = by_identity(_lines_of)
 
 
 def binding_text(binding: Binding) -> str:
-    """A binding in one line, without its kernel's loops."""
+    """Return a binding in one line, without its kernel's loops."""
     return f"{', '.join(v.name for v in binding.vars)} = {_call(binding)}"
 
 
@@ -150,7 +149,7 @@ def _names(args: Sequence[Var | None]) -> list[str]:
 
 
 def type_text(annotation: Annotation) -> str:
-    """An annotation in short: f32[batch, 256]."""
+    """Return an annotation in short form: f32[batch, 256]."""
     match annotation:
         case Tensor(shape, dtype, _):
             dims = "?" if shape is None else ", ".join(map(str, shape))
@@ -161,7 +160,7 @@ def type_text(annotation: Annotation) -> str:
 
 
 def dtype_text(dtype: str) -> str:
-    """float32 as f32."""
+    """Return float32 as f32."""
     for long, short in _SHORT.items():
         if dtype.startswith(long):
             return short + dtype.removeprefix(long)
@@ -169,14 +168,14 @@ def dtype_text(dtype: str) -> str:
 
 
 def tiling_text(tiling: Tiling) -> str:
-    """A tile by its axes, and the register tile of its contractions."""
+    """Return a tile by its axes, and the register tile of its contractions."""
     tile = " ".join(f"{axis}={size}" for axis, size in tiling.tile) or "everything"
     micro = tiling.micro
     return f"{tile}, registers {micro.rows}×{micro.columns}{', packed' if tiling.pack else ''}"
 
 
 def compute_text(c: Compute) -> str:
-    """A loop nest as one line: `y[n, o] = sum over k of x[n, k] · w[o, k]`."""
+    """Return a loop nest as one line: `y[n, o] = sum over k of x[n, k] · w[o, k]`."""
     target = ", ".join(affine_text(i) for i in c.target)
     over = f"{c.combiner} over {', '.join(_axis(a) for a in c.reduce)} of " if c.combiner else ""
     return f"{c.out}[{target}] = {over}{expr_text(c.expr)}"
@@ -187,7 +186,7 @@ def _axis(axis: Axis) -> str:
 
 
 def affine_text(index: Affine) -> str:
-    """An index: `2·h + kh − 1`."""
+    """Return an index expression: `2·h + kh − 1`."""
     parts: list[tuple[Dim, str]] = [(c, n) for n, c in index.terms]
     text = " + ".join(n if c == 1 else f"{c}·{n}" for c, n in parts)
     if index.const == 0 and text:
@@ -196,7 +195,7 @@ def affine_text(index: Affine) -> str:
 
 
 def expr_text(expr: Expr, inside: bool = False) -> str:
-    """A scalar expression."""
+    """Return a scalar expression."""
     match expr:
         case Const(value, _):
             return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Knobs of passes of one's own: each on or off, and the options that say which values they take."""
+"""Knobs of the user's passes: each on or off, and the options that declare legal values."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from explorer.passes.pipeline import own_passes
-from explorer.passes.pipeline.own_pass import OwnPass
+from explorer.passes.pipeline import user_passes
 from explorer.passes.pipeline.registry import Passes
+from explorer.passes.pipeline.user_pass import UserPass
 from widgets.model.knob import Knob
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ PREFIX = "pass "
 
 
 def own_knobs(now: Compiled, pinned: Compiled) -> Iterator[Knob]:
-    """A knob for each pass that this compilation or A has, and for each of its options with legal
-    values. A knob's values are all the passes as they would be then.
+    """Yield a knob for each user pass of this compilation or A, and one for each of its options.
+
+    Only options with legal values have a knob. A knob's values are the complete lists of passes.
     """
     mine, theirs = _of(now), _of(pinned)
     for after, run in {r.name: (a, r) for a, r in (*theirs, *mine)}.values():
@@ -40,14 +41,14 @@ def own_knobs(now: Compiled, pinned: Compiled) -> Iterator[Knob]:
             yield from _options(have[1], mine, theirs)
 
 
-def _of(c: Compiled) -> tuple[tuple[str, OwnPass], ...]:
-    return tuple(own_passes.of(getattr(c.options, "passes", ())))
+def _of(c: Compiled) -> tuple[tuple[str, UserPass], ...]:
+    return tuple(user_passes.typed_passes(getattr(c.options, "passes", ())))
 
 
 def _in_order(
-    entries: tuple[tuple[str, OwnPass], ...], like: tuple[tuple[str, OwnPass], ...]
+    entries: tuple[tuple[str, UserPass], ...], like: tuple[tuple[str, UserPass], ...]
 ) -> Passes:
-    """Those that are in A stand as they do there, the others behind them."""
+    """Sort passes as in A, with the others behind them."""
     names = [r.name for _, r in like]
     return tuple(
         sorted(entries, key=lambda e: names.index(e[1].name) if e[1].name in names else len(names))
@@ -55,16 +56,18 @@ def _in_order(
 
 
 def _options(
-    run: OwnPass,
-    mine: tuple[tuple[str, OwnPass], ...],
-    theirs: tuple[tuple[str, OwnPass], ...],
+    run: UserPass,
+    mine: tuple[tuple[str, UserPass], ...],
+    theirs: tuple[tuple[str, UserPass], ...],
 ) -> Iterator[Knob]:
     base = next((r for _, r in theirs if r.name == run.name), None)
-    for name, values in own_passes.legal_values(run.run):
+    for name, values in user_passes.legal_values(run.run):
 
         def with_value(value: Any, name: str = name) -> Passes:
-            made: Any = replace(run.run, **{name: value})  # type: ignore[type-var]
-            return tuple((a, replace(r, run=made) if r.name == run.name else r) for a, r in mine)
+            changed_pass: Any = replace(run.run, **{name: value})  # type: ignore[type-var]
+            return tuple(
+                (a, replace(r, run=changed_pass) if r.name == run.name else r) for a, r in mine
+            )
 
         was = getattr(base.run, name, None) if base else None
         yield Knob(

@@ -1,5 +1,7 @@
-"""What a picture is: one record, in the file that draws it. A new one is a line of
-`widgets.rooms.gallery.PICTURES`; everything that shows pictures reads that list.
+"""The record of a picture, which its own file defines.
+
+A new picture is a line of `widgets.rooms.gallery.PICTURES`, the list that everything reads which
+shows pictures.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ Draw = Callable[[OnShow, str], Drawn]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Pictures that share what their controls choose: of tiles, groups, walls, loops or steps.
+    """Pictures that share their controls: of tiles, groups, walls, loops or steps.
 
-    `controls(on_show, op)` is what may be chosen, with what is on show; its "play" names the one of
-    its "more", or "rank", that a scrubber under the picture goes through. `about(on_show, op)` are
-    the source operators of what is shown. `heaviest(on_show, count)` are the calls that matter
-    most, whose pictures a saved page holds, on this machine and for `sheets`; None where one
-    picture is about the whole program.
+    `controls(on_show, op)` returns the choices and those on show; its "play" names the one of its
+    "more", or "rank", that a scrubber under the picture steps through. `about(on_show, op)` returns
+    the source operators of what is shown. `heaviest(on_show, count)` returns the most expensive
+    calls, whose pictures a saved page holds, on this machine and for `sheets`; None if one picture
+    is about the entire program.
     """
 
     name: Literal[
@@ -55,41 +57,47 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What a page with a kernel may find out for a picture, by a button called `title`.
+    """A measurement that a page with a kernel can make for a picture, by a button called `title`.
 
-    `about(on_show, op)` names what of the setting on show is measured, None where nothing can be;
-    `run(now, house, about, inputs)` measures it: after each step how many are done, of how many,
-    and what was found so far, which stays when the rest is cancelled, None where that is nothing.
-    `told` says it in words, "" where there is nothing yet; `under` is the setting without what
-    changes nothing of it. `code`: it times code, or does where there is some that runs here, else
-    asks the plan, or it always asks the plan.
+    `about(on_show, op)` names what is measured, None if nothing can be. `run(now, house, about,
+    inputs)` measures it: it yields the steps done, their number, and the result so far, or None.
+    Results stay if the others are cancelled. `describe` puts the result into words, "" without one.
+    `under` is the setting without what does not affect the result. `code`: "needed" times code;
+    "where it runs" times code that runs here and else evaluates the plan; "none" always evaluates
+    the plan.
     """
 
     title: str
     about: Callable[[OnShow, str], str | None]
     run: Callable[[Setting, House, str, Arrays], Iterator[tuple[int, int, Any]]]
-    told: Callable[[Any], str]
+    describe: Callable[[Any], str]
     under: Callable[[Setting, str], Setting] = lambda now, about: now
     code: Literal["needed", "where it runs", "none"] = "needed"
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture: `name` stands in links, `title` in the list of its stage, and `words` say in a
-    sentence what it shows. `draw(on_show, op)` makes it, about a source operator if one is named.
+    """One picture: `name` stands in links, `title` in the list of its stage; `words` describe it.
 
-    It stands in the list of `stage`, or in that of every stage, or under What if, as `every` says;
-    else it is shown on its own alone.
-    `family` says what its controls choose, None where it has none; `about` what of the selection it
-    is about: one of its operators, the kernel that computes it, or "" for the whole program.
+    `draw(on_show, op)` makes it, about a source operator if one is named. It is listed under
+    `stage`, under every stage, or under What if, as `every` says. Without these it is shown only on
+    its own. `family` determines its controls, None if it has none. `about` is its subject in the
+    selection: one of its operators, the kernel that computes it, or "" for the entire program.
 
-    `live` is what a page with a kernel adds: the "wall" that is drawn in the page in its place, the
-    form of a "tile" to try, that of "levels" to move values to, the "code" of a kernel whose lines
-    are linked, "sides" that scroll together, "matches" that are gone through, the "switches" of
-    steps, or the "settings" of options and hardware; `clock` is what it can measure.
+    `live` is what a page with a kernel adds:
 
-    `short` is the name of one of the four small pictures in the bar, "" of all others. `of_run`: it
-    shows what a run did, so that one is made before it is shown `measured`.
+    - "wall": the wall that is drawn in the page in its place;
+    - "tile": the form of a tile to try;
+    - "levels": the form to move values to memory levels;
+    - "code": the code of a kernel with linked lines;
+    - "sides": two columns that scroll together;
+    - "matches": matches to step through;
+    - "switches": the switches of steps;
+    - "settings": the settings of options and hardware.
+
+    `clock` is its measurement. `short` is the name of one of the four small pictures in the bar, ""
+    for all others. `of_run`: it shows what a run did, so a run is made before it is shown
+    `measured`.
     """
 
     name: str
@@ -105,8 +113,8 @@ class Picture:
     every: Literal["", "Step", "What if"] = ""
     short: str = ""
 
-    def told(self) -> dict[str, str | bool]:
-        """What a page is told of it."""
+    def page_fields(self) -> dict[str, str | bool]:
+        """Return the fields that a page gets."""
         return {
             "name": self.name,
             "title": self.title,
@@ -121,15 +129,16 @@ class Picture:
 
 
 def controls(s: OnShow, *more: Sequence[Any]) -> dict[str, Any]:
-    """What may be chosen in a picture of the device that was compiled for, without tiles: of each
-    of `more` its name, its title, its values and which of them is on show.
+    """Return the controls of a picture of the compiled device, without tiles.
+
+    Each of `more` is a control's name, title, values, and the value on show.
     """
     device = s.now.compiled.device.name
     plain = {"devices": [device], "device": device, "tiles": [], "rank": -1, "note": ""}
-    return {**plain, "more": [list(one) for one in more]}
+    return {**plain, "more": [list(control) for control in more]}
 
 
-def nothing(said: str) -> Drawn:
-    """A picture of what is not there."""
-    words = said.removesuffix(".")
+def placeholder(reason: str) -> Drawn:
+    """Return a placeholder for a picture that has nothing to show."""
+    words = reason.removesuffix(".")
     return (), Svg(780, 40, label(12, 24, words, "i"), words), Table(("tile",), (), (), words)

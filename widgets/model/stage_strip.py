@@ -1,11 +1,10 @@
-"""The stages in their order: how long each took, whether it ran again, what it changed, whether it
-was checked.
-"""
+"""The stages in order: time, reuse, changes and checks of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from explorer.ir.program import Program
 from explorer.ir.stage import PROMISES, Stage
@@ -17,18 +16,18 @@ OPTIONAL = frozenset({Stage.DIFFERENTIATED})  # shown only where it did somethin
 
 @dataclass(frozen=True, slots=True)
 class StageCell:
-    """One stage and its steps (positions in `Compilation.snapshots`); `did` are those of them that
-    changed the program or, where none did, decided something.
+    """One stage and its steps (positions in `Compilation.snapshots`).
 
-    `changes` counts the bindings of the program after it that were not there before, `decided` says
-    whether decisions were taken; `checked` is None where nothing was checked.
+    `did` are the steps that changed the program or, if none did, decided something. `changes`
+    counts the bindings of the program after the stage that were not there before. `decided` is True
+    if decisions were taken; `checked` is None if nothing was checked.
     """
 
     stage: str
     promise: str
     steps: tuple[int, ...]
     seconds: float
-    kept: bool
+    from_cache: bool
     changes: int
     checked: None | bool | str
     ran: bool = True
@@ -36,8 +35,15 @@ class StageCell:
     did: tuple[int, ...] = ()
 
 
+def page_part(cell: StageCell) -> dict[str, Any]:
+    """Return a cell as the front end reads it; there `from_cache` is named `kept`."""
+    part = asdict(cell)
+    part["kept"] = part.pop("from_cache")
+    return part
+
+
 def data(c: Compiled) -> tuple[StageCell, ...]:
-    """One cell a stage; a stage that was not reached has `ran` False."""
+    """Return one cell per stage; a stage that was not reached has `ran` False."""
     return tuple(
         _cell(c, stage)
         for stage in Stage
@@ -56,7 +62,7 @@ def _cell(c: Compiled, stage: Stage) -> StageCell:
         PROMISES[stage],
         steps,
         sum(s.seconds for s in mine),
-        bool(mine) and all(s.kept for s in mine),
+        bool(mine) and all(s.cached for s in mine),
         sum(counts),
         _checked(mine),
         ran=bool(mine) or stage <= c.program.stage,
@@ -66,14 +72,14 @@ def _cell(c: Compiled, stage: Stage) -> StageCell:
 
 
 def _checked(steps: Iterable[Snapshot]) -> None | bool | str:
-    """The first failure, else whether all were checked."""
+    """Return the first failure, else whether all steps were checked."""
     answers = [s.checked for s in steps]
     bad = next((a for a in answers if a is False or isinstance(a, str)), None)
     return bad if bad is not None else (True if answers and all(answers) else None)
 
 
 def changes(before: Program, after: Program) -> int:
-    """How many bindings of `after` are new or different."""
+    """Return the number of bindings of `after` that are new or different."""
     if before.functions is after.functions:
         return 0
     old = {b.vars: b for _, b in before.bindings()}

@@ -1,6 +1,4 @@
-"""A switch and a place for each step of the pipeline: knobs that stand on the switchboard, not in
-the row of knobs.
-"""
+"""A switch and a place for each step of the pipeline: knobs of the switchboard."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from dataclasses import replace
 
 from explorer.compilation import Compilation
 from explorer.compiler import pipeline
-from explorer.passes.pipeline.own_pass import OwnPass
 from explorer.passes.pipeline.pipeline import Step
+from explorer.passes.pipeline.user_pass import UserPass
 from explorer.passes.switches.arrangement import Options
 from widgets.model.compiled import Compiled
 from widgets.model.knob import Knob
@@ -21,8 +19,9 @@ AS_IT_IS, FIRST = "as it is", "first of its stage"
 
 
 def all_steps(c: Compiled) -> tuple[Step, ...]:
-    """Every step where it stands now, those that are off where they would; none of a compilation
-    that is none of ours.
+    """Return every step in its place, including those that are off.
+
+    Empty for a compilation that is not Ironworks' own.
     """
     if not isinstance(c, Compilation):
         return ()
@@ -31,14 +30,14 @@ def all_steps(c: Compiled) -> tuple[Step, ...]:
 
 
 def step_knobs(now: Compiled, pinned: Compiled) -> Iterator[Knob]:
-    """Each step off or on, and behind which other one of its stage it stands."""
+    """Yield for each step its switch and its place among the steps of its stage."""
     steps = all_steps(now)
     if not steps:
         return
     mine: Options = now.options.steps
     theirs: Options = pinned.options.steps
     for step in steps:
-        if not isinstance(step.run, OwnPass):
+        if not isinstance(step.run, UserPass):
             yield _switch(step.name, mine, theirs)
         yield _place(step, steps, mine)
 
@@ -57,12 +56,12 @@ def _place(step: Step, steps: tuple[Step, ...], mine: Options) -> Knob:
     values = [replace(mine, moved=others)]
     values += [replace(mine, moved=(*others, (step.name, after))) for after in places]
     labels = (AS_IT_IS, FIRST, *(f"after {name}" for name in beside))
-    found = next((after for name, after in mine.moved if name == step.name), None)
-    now = 0 if found is None or found not in places else 1 + places.index(found)
+    after_name = next((after for name, after in mine.moved if name == step.name), None)
+    now = 0 if after_name is None or after_name not in places else 1 + places.index(after_name)
     name = f"{PLACE}{step.name}"
     return Knob(name, step.name, HIDDEN, tuple(values), labels, now, None)
 
 
 def is_default(knob: Knob) -> bool:
-    """Whether a switch is on, or a step where it stands by itself."""
+    """Return True if a switch is on, or a step is in its default place."""
     return knob.labels[knob.now] in ("on", AS_IT_IS)

@@ -1,4 +1,4 @@
-"""The shell's commands that draw: `ironworks report` and `ironworks lab`."""
+"""Shell commands that draw: `ironworks report` and `ironworks lab`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from explorer.cli.progress import doing
 from explorer.errors import BadOption
 from explorer.frontends.files.shipped import is_checkout
 from widgets.page import jupyter
-from widgets.page.course import TOUR, copied, notebooks
+from widgets.page.course import TOUR, copy_notebooks, notebooks
 
 __all__ = ["lab", "report"]
 
 FOLDER = "ironworks-notebooks"  # where copies go
 
 
-def report(given: Sequence[str]) -> int:
+def report(arguments: Sequence[str]) -> int:
     """Write one offline file about a compiled model."""
     parser = Parser("report", "One offline file: every stage, its pictures, the timings.")
     model_flags(parser)
@@ -35,23 +35,23 @@ def report(given: Sequence[str]) -> int:
     add("--no-code", action="store_true", help="leave out the sources, LLVM IR and assembly")
     add("--check", action="store_true", help="validate every step on random inputs")
     add("--recorded", metavar="FILE", help="a recorded run beside the plan: a file, or h200")
-    flags = parsed(parser, given)
+    flags = parsed(parser, arguments)
     return tell(_report(flags), flags.json)
 
 
 def _report(flags: Namespace) -> Answer:
-    _there("plotly", "anywidget")
+    _require_packages("plotly", "anywidget")
     from widgets.page.report import page
-    from widgets.session import recorded
+    from widgets.session import open_recording
     from widgets.session.session import Session
 
     path = Path(flags.output)
-    _writable(path)
+    _require_writable(path)
     chosen = options(flags)
     model = loaded(flags)
     bound = sizes(model, flags)
     c = compiled(model, flags, chosen, check=flags.check)
-    shown, run = recorded.opened(c, flags.recorded, bound)
+    shown, run = open_recording.open_recording(c, flags.recorded, bound)
     session = Session(shown, sizes=bound, inputs=arrays(c, flags, bound), recorded=run)
     if session.runs:
         with doing("measuring"):
@@ -64,8 +64,8 @@ def _report(flags: Namespace) -> Answer:
     return Answer({"report": str(path), "bytes": size, **session.verdict()}, words)
 
 
-def _there(*packages: str) -> None:
-    """Raise BadOption where what draws is not installed, as on a machine of a cluster."""
+def _require_packages(*packages: str) -> None:
+    """Raise BadOption if a package for drawing is not installed, as on a cluster's machine."""
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise BadOption(
@@ -74,27 +74,27 @@ def _there(*packages: str) -> None:
         )
 
 
-def _writable(path: Path) -> None:
-    """Raise BadOption before anything is compiled that could not be kept."""
+def _require_writable(path: Path) -> None:
+    """Raise BadOption for a path that cannot be written, before anything is compiled."""
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise BadOption(f"{path} cannot be written", where="--output", found=str(path))
+        raise BadOption(f"{path} cannot be written", where="--output", actual=str(path))
 
 
 def _write(path: Path, text: str) -> None:
-    """The file is whole or as it was before."""
+    """Write a file atomically."""
     with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
         try:
             file.write(text)
             file.close()
             os.chmod(file.name, 0o644)
             os.replace(file.name, path)
-        except BaseException:  # a Ctrl-C too: no half of a file stays
+        except BaseException:  # Ctrl-C included: no partial file stays
             Path(file.name).unlink(missing_ok=True)
             raise
 
 
-def lab(given: Sequence[str]) -> int:
+def lab(arguments: Sequence[str]) -> int:
     """Open JupyterLab, on the tour unless another notebook is named."""
     parser = Parser("lab", "JupyterLab, opened on the tour. What follows -- goes to JupyterLab.")
     add = parser.add_argument
@@ -107,10 +107,10 @@ def lab(given: Sequence[str]) -> int:
         help=f"copy the notebooks there first, and open the copy (default: {FOLDER})",
     )
     add("--no-open", action="store_true", help="with --copy: copy them, and no more")
-    own, more = _split(list(given))
+    own, more = _split(list(arguments))
     flags = parsed(parser, own)
     if not flags.no_open:
-        _there("jupyterlab", "anywidget", "ipywidgets", "plotly")
+        _require_packages("jupyterlab", "anywidget", "ipywidgets", "plotly")
     if flags.no_open and flags.copy is None:
         raise BadOption("--no-open without --copy does nothing", where="--no-open", try_="--copy")
     if flags.copy is not None:
@@ -133,31 +133,31 @@ def lab(given: Sequence[str]) -> int:
 
 
 def _for_root() -> list[str]:
-    """Jupyter asks a root user, as in most containers, to say so."""
+    """Return the flag that Jupyter needs for a root user, as in most containers."""
     return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 
 
-def _split(given: list[str]) -> tuple[list[str], list[str]]:
-    at = given.index("--") if "--" in given else len(given)
-    return given[:at], given[at + 1 :]
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at + 1 :]
 
 
 def _copy(folder: Path, name: str) -> Path:
-    """The notebook of that name in a copy of all; says what was copied."""
-    new, old = copied(folder)
+    """Copy all notebooks, print what was copied, and return the one of that name."""
+    new, old = copy_notebooks(folder)
     stayed = f"; {len(old)} were there and stay as they are" if old else ""
     print(f"{folder}: {len(new)} notebooks copied{stayed}", flush=True)
     path = folder / Path(name).name
     if path not in (*new, *old):
-        raise BadOption(f"there is no notebook {name}", where="NOTEBOOK", found=name)
+        raise BadOption(f"there is no notebook {name}", where="NOTEBOOK", actual=name)
     return path
 
 
 def _notebook(name: str | None) -> Path:
-    """The notebook to open: in a checkout the tour, if none is named."""
+    """Return the notebook to open; in a checkout the tour, if none is named."""
     if name is not None:
         if not Path(name).exists():
-            raise BadOption(f"there is no notebook {name}", where="NOTEBOOK", found=name)
+            raise BadOption(f"there is no notebook {name}", where="NOTEBOOK", actual=name)
         return Path(name)
     tour = next((n for n in notebooks() if n.name == TOUR), None)
     if tour is None or not is_checkout():

@@ -1,6 +1,4 @@
-"""The scripts and styles of the house as two texts: the modules of `canvas/` joined without a build
-step.
-"""
+"""Scripts and styles of the house as two texts, joined from `canvas/` without a build step."""
 
 from __future__ import annotations
 
@@ -67,24 +65,24 @@ _DEFAULT = re.compile(r"^export default \{[^}]*\};\n", re.MULTILINE)
 
 @cache
 def script() -> str:
-    """One ES module with the default export `{render, show, mount, fileHost}`."""
+    """Return one ES module with the default export `{render, show, mount, fileHost}`."""
     return "\n".join(map(_module, MODULES)) + f"\nexport default {{ {', '.join(ENTRIES)} }};\n"
 
 
 def _module(name: str) -> str:
-    """A module as a function that is called at once: its exports are one object."""
+    """Return a module as a function that is called at once; its exports are one object."""
     code = _DEFAULT.sub("", text(f"{name}.js"))
-    exports = ", ".join(found for _, found in _EXPORT.findall(code))
+    exports = ", ".join(name_of_export for _, name_of_export in _EXPORT.findall(code))
     body = _EXPORT.sub(r"\1 \2", _IMPORT.sub(r"const \1 = \2;", code))
     return f"const {name} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();"
 
 
 @cache
 def styles() -> str:
-    """The tokens of theme.py, then the layout."""
+    """Return the tokens of theme.py, then the layout."""
     return theme.css() + text("house.css")
 
 
 def text(name: str) -> str:
-    """A file of `canvas/`."""
+    """Return the text of a file in `canvas/`."""
     return (CANVAS / name).read_text(encoding="utf-8")

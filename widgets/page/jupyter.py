@@ -1,8 +1,8 @@
-"""`python -m widgets.page.jupyter jupyterlab ...`: a server of Jupyter that is there sooner.
+"""`python -m widgets.page.jupyter jupyterlab ...`: a Jupyter server that starts sooner.
 
-Behind the checker of its events lies a package that makes 39 grammars as it is imported, of
-addresses in other scripts than Latin, which no schema of Jupyter has: two to three seconds. Where
-it is not installed the checker does without.
+The checker of Jupyter's events imports a package that builds 39 grammars for addresses in scripts
+other than Latin. No schema of Jupyter has them, and they take two to three seconds. The checker
+works without the package if it is not installed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ GRAMMARS = "rfc3987_syntax"
 
 
 def command(server: str) -> list[str]:
-    """What begins a command line of JupyterLab, or of Voila."""
+    """Return the beginning of a command line of JupyterLab or Voila."""
     return [sys.executable, "-m", __name__, server]
 
 

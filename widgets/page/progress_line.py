@@ -1,4 +1,4 @@
-"""A line under a notebook cell that says what a long opening is at."""
+"""A line under a notebook cell that shows the progress of a long opening."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ EVERY_SECONDS = 0.25
 
 
 class ProgressLine:
-    """What is done now; `at` is a compilation's `progress`."""
+    """The text of the line; `at` is a compilation's `progress`."""
 
     def __init__(self, what: str) -> None:
+        """Start the clock with a first text."""
         self.what, self.begin = what, monotonic()
 
     def say(self, what: str) -> None:
-        """Replace the words."""
+        """Replace the text."""
         self.what = what
 
     def at(self, step: str, done: int, of: int) -> None:
-        """Say which step a compilation is at."""
+        """Show the present step of a compilation."""
         self.say(f"Compiling: {step}, {min(done + 1, of)} of {of}")
 
     @property
     def html(self) -> str:
-        """The words with the seconds since the beginning."""
+        """The text with the seconds since the start."""
         seconds = f"{monotonic() - self.begin:.0f} s"
         style = "font:13px/28px var(--jp-ui-font-family,sans-serif);color:inherit;opacity:.8"
         return f'<div style="{style}">{escape(self.what)} · {seconds}</div>'
@@ -43,9 +44,9 @@ SILENT = ProgressLine("")
 
 @contextmanager
 def progress_line(what: str) -> Iterator[ProgressLine]:
-    """Show a line under the cell until the block ends; nothing is shown outside of a notebook.
+    """Show a line under the cell until the block ends; nothing outside a notebook.
 
-    A thread draws it: one step of a compilation may take seconds.
+    A thread draws it, because one step of a compilation may take seconds.
     """
     line, over = ProgressLine(what), Event()
     if getattr(get_ipython(), "kernel", None) is None:

@@ -1,6 +1,4 @@
-"""One offline file of a compilation: the house with everything it can be asked, and each picture as
-a drawing.
-"""
+"""One offline file of a compilation: the house with all its answers, and each picture drawn."""
 
 from __future__ import annotations
 
@@ -45,12 +43,12 @@ MOST_AROUND = 256  # source operators that each get a picture of the program aro
 
 
 def question_key(kind: str, args: Mapping[str, Any]) -> str:
-    """The name of a question in a saved page; `canvas/host.js` builds the same."""
+    """Return the name of a question in a saved page; `canvas/host.js` builds the same."""
     return "|".join([kind, *(str(args[k]) for k in sorted(args))])
 
 
 def document(session: Session, *, code: bool = True) -> dict[str, Any]:
-    """The house as one JSON value: parts, binary parts in base64, every question's answer."""
+    """Return the house as one JSON value: parts, binary parts in base64, all answers."""
     answers: dict[str, Any] = {}
 
     def ask(kind: str, **args: Any) -> None:
@@ -59,7 +57,7 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
         except InternalFault as problem:
             answers[question_key(kind, args)] = {"error": error_parts(problem, f"a saved {kind}")}
         except IronworksError:
-            return  # the page then says that it does not hold the answer
+            return  # the page then reports a missing answer
 
     ask("imported")
     for step in range(len(session.now.compiled.snapshots)):
@@ -74,38 +72,41 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
         for language in LANGUAGES if binding.name in heavy else LANGUAGES[:1]:
             ask("kernel", call=call, language=language)
     _pictures(session, answers)
-    held = {**session.buffers(), "library": plots.library()}
+    buffers = {**session.buffers(), "library": plots.library()}
     return {
         "parts": {**gallery.page_parts(), **session.parts()},
         "answers": answers,
-        "bytes": {n: base64.b64encode(b).decode() for n, b in held.items()},
+        "bytes": {n: base64.b64encode(b).decode() for n, b in buffers.items()},
         "saved": "A saved page: everything can be looked at, nothing can be compiled again.",
     }
 
 
 def _pictures(session: Session, answers: dict[str, Any]) -> None:
-    """Each picture; those that follow the selection once a kernel, or once an operator."""
+    """Add each picture; pictures that follow the selection once per kernel or per operator."""
     for picture in gallery.PICTURES:
         try:
-            whole = session.answer("picture", {"room": picture.name, "op": -1})
-        except IronworksError as problem:  # of a stage that was not reached, or a fault of ours
+            full_answer = session.answer("picture", {"room": picture.name, "op": -1})
+        except IronworksError as problem:  # a stage that was not reached, or an internal fault
             refused = {"error": error_parts(problem, f"the picture {picture.name!r}")}
             for op in range(-1, len(session.house.operators)):
                 answers[question_key("picture", {"room": picture.name, "op": op})] = refused
             continue
-        for op, answer in _of_operators(session, picture, whole):
+        for op, answer in _of_operators(session, picture, full_answer):
             key = question_key("picture", {"room": picture.name, "op": op})
             answers[key] = {"data": answer}
-        answers[question_key("picture", {"room": picture.name, "op": -1})] = {"data": whole}
+        answers[question_key("picture", {"room": picture.name, "op": -1})] = {"data": full_answer}
         for device in picture.family.sheets if picture.family else ():
             args = {"room": picture.name, "op": -1, "device": device}
             answers[question_key("picture", args)] = {"data": session.answer("picture", args)}
 
 
-def _of_operators(session: Session, picture: Picture, whole: Any) -> Iterator[tuple[int, Any]]:
-    """The picture of each operator by position; of all but the heaviest kernels left out where it
-    has a family of tiles or groups, or there are many. Of many operators it is the picture of the
-    whole program.
+def _of_operators(
+    session: Session, picture: Picture, full_answer: Any
+) -> Iterator[tuple[int, Any]]:
+    """Yield the picture of each operator by position.
+
+    Pictures of tiles or groups, and those of large programs, are made only for the heaviest
+    kernels. For very many operators it is the picture of the entire program.
     """
     family = picture.family
     many = picture.about == "operator" and len(session.house.operators) > MOST_AROUND
@@ -117,23 +118,25 @@ def _of_operators(session: Session, picture: Picture, whole: Any) -> Iterator[tu
     shared: dict[tuple[str, ...], Any] = {}
     for op, operator in enumerate(session.house.operators):
         if not picture.about or not operator.calls or many:
-            yield op, whole
+            yield op, full_answer
         elif heavy is None or operator.calls[0] in heavy:
             mine = (operator.name,) if picture.about == "operator" else operator.calls
             if mine not in shared:
-                shared[mine] = _about(session, picture, operator.name) | _chosen(whole)
+                shared[mine] = _about(session, picture, operator.name) | _chosen(full_answer)
             yield op, shared[mine]
 
 
-def _chosen(whole: Mapping[str, Any]) -> dict[str, Any]:
-    """The device of a picture, where it has one: no other can be chosen for every operator."""
-    found = whole.get("controls")
-    return {"controls": found | {"tiles": []}} if found else {}
+def _chosen(full_answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the device control of a picture: in a saved page no other can be chosen."""
+    form = full_answer.get("controls")
+    return {"controls": form | {"tiles": []}} if form else {}
 
 
 def _about(session: Session, picture: Picture, op: str) -> dict[str, Any]:
-    """The picture around an operator. The page lights the selection, so that neighbours may have
-    one picture; tables are asked for without an operator.
+    """Return the picture around an operator.
+
+    The page highlights the selection, so neighbours can share a picture. Tables are requested
+    without an operator.
     """
     rows, figure, table = picture.draw(session, op)
     unlit = replace(figure, selected="") if figure else None
@@ -141,8 +144,10 @@ def _about(session: Session, picture: Picture, op: str) -> dict[str, Any]:
 
 
 def page(session: Session, *, code: bool = True) -> str:
-    """Return the file's text: the explorer on top, then every picture as a drawing with its table,
-    under a list of what there is. Pictures without content are named with when they appear.
+    """Return the text of the file.
+
+    The explorer is on top, then every picture as a drawing with its table, after a table of
+    contents. Pictures without content are listed with when they appear.
     """
     name = escape(session.now.compiled.model.name)
     missing = absent(session)
@@ -173,28 +178,29 @@ _POLICY = (
 
 
 def _packed(content: dict[str, Any]) -> str:
-    """As JSON, compressed, in letters: equal answers once, `answers` maps questions to positions in
-    `values`.
+    """Return the content as compressed JSON in base64, with equal answers stored once.
+
+    `answers` maps questions to positions in `values`.
     """
     values: list[str] = []
-    known: dict[str, int] = {}
-    texts: dict[int, str] = {}  # of one picture that many operators have
+    positions: dict[str, int] = {}
+    texts: dict[int, str] = {}  # shared by many operators
     places = {}
     for key, answer in content["answers"].items():
         shared = id(answer.get("data", answer))
         if shared not in texts:
             texts[shared] = json.dumps(answer, separators=(",", ":"))
         text = texts[shared]
-        places[key] = known.setdefault(text, len(values))
+        places[key] = positions.setdefault(text, len(values))
         if places[key] == len(values):
             values.append(text)
-    rest = json.dumps({**content, "answers": places}, separators=(",", ":"))
-    whole = f'{rest[:-1]},"values":[{",".join(values)}]}}'
-    return base64.b64encode(gzip.compress(whole.encode(), 9, mtime=0)).decode()
+    head = json.dumps({**content, "answers": places}, separators=(",", ":"))
+    packed = f'{head[:-1]},"values":[{",".join(values)}]}}'
+    return base64.b64encode(gzip.compress(packed.encode(), 9, mtime=0)).decode()
 
 
 def _contents(pictures: Sequence[Picture], missing: Mapping[str, str]) -> str:
-    """Return the list of the pictures of a report by stage, and of those that it has not."""
+    """Return the pictures of a report by stage, and the missing ones."""
     stages: dict[str, list[Picture]] = {}
     for picture in pictures:
         title = WORDS[picture.stage] if picture.stage is not None else picture.every
@@ -206,7 +212,7 @@ def _contents(pictures: Sequence[Picture], missing: Mapping[str, str]) -> str:
         for stage, mine in stages.items()
     )
     left = "".join(
-        f"<li>{escape(gallery.named(name).title)}: {escape(when)}</li>"
+        f"<li>{escape(gallery.find_picture(name).title)}: {escape(when)}</li>"
         for name, when in missing.items()
     )
     more = f"<details><summary>Not in this report</summary><ul>{left}</ul></details>"
@@ -224,11 +230,11 @@ def _picture(session: Session, picture: Picture) -> str:
         drawn = picture.draw(session, "")
     except BadOption as problem:
         return f"{head}<p>{escape(problem.sentence)}</p></article>"
-    found, table = gallery.for_page(picture, drawn), drawn[2]
-    at = f' data-room="{picture.name}"' if "figure" in found else ""
-    see = " ".join(escape(sentence_text(one)) for one in table.see)
+    part, table = gallery.for_page(picture, drawn), drawn[2]
+    at = f' data-room="{picture.name}"' if "figure" in part else ""
+    see = " ".join(escape(sentence_text(sentence)) for sentence in table.see)
     return (
-        f'{head}{f"<p>{see}</p>" if see else ""}<div class="picture"{at}>{found["svg"]}</div>'
+        f'{head}{f"<p>{see}</p>" if see else ""}<div class="picture"{at}>{part["svg"]}</div>'
         f"<details><summary>Table</summary>{table.html()}</details></article>"
     )
 

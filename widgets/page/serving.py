@@ -1,5 +1,6 @@
-"""`ironworks serve MODEL`: the house of a model as a web page of its own, by Voila: no code cells,
-a kernel for each visitor, which ends when it is idle.
+"""`ironworks serve MODEL`: the house of a model as a web page, by Voila.
+
+A page has no code cells. Each visitor has a kernel, which ends when it is idle.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from explorer.errors import BadOption
 from widgets.draw.theme import SCHEMES
 from widgets.page import jupyter
 
-ASKED = "IRONWORKS_SERVED"  # the variable that tells a kernel which model it shows
+REQUEST = "IRONWORKS_SERVED"  # the variable that tells a kernel which model it shows
 NO_CODE = "a served page runs no code of its visitors: an edit is tried in a notebook"
 CELL = "from widgets.page.serving import house\nhouse()"  # all that a page runs
 IDLE_MINUTES, MOST_IDLE_MINUTES = 20, 1440
-LOOK_SECONDS = 30  # between two looks at who is idle
+LOOK_SECONDS = 30  # between two checks for idle kernels
 PORT = 8866
-FRAME = "ironworks"  # Voila's frame of a page, which of ours asks for nothing from outside
+FRAME = "ironworks"  # Voila's template; ours loads nothing from other servers
 ICONS = "https://cdn.jsdelivr.net/npm/@fortawesome/fontawesome-free@^5/css/"
 DARK = f"""@media (prefers-color-scheme:dark) {{ body:not([data-jp-theme-light]),
 body:not([data-jp-theme-light]) #rendered_cells > div {{
@@ -45,11 +46,13 @@ TEMPLATE = f"""{{%- extends 'voila/templates/lab/index.html.j2' -%}}
 
 
 def parser() -> Parser:
-    """The flags of the command."""
-    found = Parser("serve", "The explorer of a model as a web page. What follows -- goes to Voila.")
-    model_flags(found)
-    run_flags(found)
-    add = found.add_argument
+    """Return the parser of the command's flags."""
+    flag_parser = Parser(
+        "serve", "The explorer of a model as a web page. What follows -- goes to Voila."
+    )
+    model_flags(flag_parser)
+    run_flags(flag_parser)
+    add = flag_parser.add_argument
     add("--port", type=int, default=PORT, metavar="N", help=f"(default: {PORT})")
     add(
         "--idle",
@@ -59,27 +62,27 @@ def parser() -> Parser:
         help=f"a visitor's kernel ends after so long without a question (default: {IDLE_MINUTES})",
     )
     add("--no-browser", action="store_true", help="open no browser")
-    return found
+    return flag_parser
 
 
-def serve(given: Sequence[str]) -> int:
+def serve(arguments: Sequence[str]) -> int:
     """Serve the house of a model on this machine alone, until it is stopped."""
-    at = list(given).index("--") if "--" in given else len(given)
-    own, more = list(given)[:at], list(given)[at + 1 :]
+    at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    own, more = list(arguments)[:at], list(arguments)[at + 1 :]
     flags = parsed(parser(), own)
     _checked(flags)
     with TemporaryDirectory(prefix="ironworks-serve-") as folder:
         page = Path(folder) / "house.ipynb"
         page.write_text(json.dumps(notebook()), encoding="utf-8")
-        told = {
-            ASKED: json.dumps({"arguments": own, "folder": os.getcwd()}),
+        variables = {
+            REQUEST: json.dumps({"arguments": own, "folder": os.getcwd()}),
             "JUPYTER_PATH": _with_frame(Path(folder)),
         }
-        return _until_stopped(command(page, flags, more), {**os.environ, **told})
+        return _until_stopped(command(page, flags, more), {**os.environ, **variables})
 
 
 def _with_frame(folder: Path) -> str:
-    """Where Jupyter looks for frames: for ours first."""
+    """Write the page's template and return Jupyter's search path with it first."""
     frame = folder / "voila" / "templates" / FRAME
     frame.mkdir(parents=True)
     (frame / "index.html.j2").write_text(TEMPLATE, encoding="utf-8")
@@ -88,7 +91,7 @@ def _with_frame(folder: Path) -> str:
 
 
 def _until_stopped(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """The exit code of a server; where we are told to end, it ends too, and all is well."""
+    """Run a server and return its exit code; on SIGTERM the server ends too, with success."""
     server = subprocess.Popen(command, env=dict(variables))
     before = signal.signal(signal.SIGTERM, lambda number, frame: server.terminate())
     try:
@@ -102,7 +105,10 @@ def _until_stopped(command: Sequence[str], variables: Mapping[str, str]) -> int:
 
 
 def _checked(flags: Namespace) -> None:
-    """Raise what is wrong before a server begins: a visitor could not mend it."""
+    """Raise errors of the flags and the model before the server starts.
+
+    Visitors could not mend them.
+    """
     if find_spec("voila") is None:
         raise BadOption(
             "voila is not installed",
@@ -117,12 +123,12 @@ def _checked(flags: Namespace) -> None:
         raise BadOption(f"--port takes 1 to 65535, not {flags.port}", where="--port")
     chosen = options(flags)
     model = loaded(flags)
-    compiled(model, flags, chosen, until="TYPED")  # figures of hardware are known of a device
+    compiled(model, flags, chosen, until="TYPED")  # hardware figures need a device
     arrays(model, flags, sizes(model, flags))
 
 
 def command(page: Path, flags: Namespace, more: Sequence[str] = ()) -> list[str]:
-    """Voila over one notebook, on this machine alone unless `more` says otherwise."""
+    """Return Voila's command line for one notebook, on this machine alone unless `more` differs."""
     kernels = "--MappingKernelManager"
     ours = {
         "--port": flags.port,
@@ -133,13 +139,13 @@ def command(page: Path, flags: Namespace, more: Sequence[str] = ()) -> list[str]
         f"{kernels}.cull_connected": True,
     }
     theirs = {text.partition("=")[0] for text in more}
-    told = [f"{name}={value}" for name, value in ours.items() if name not in theirs]
+    flag_texts = [f"{name}={value}" for name, value in ours.items() if name not in theirs]
     browser = ["--no-browser"] if flags.no_browser else []
-    return [*jupyter.command("voila"), str(page), *told, *browser, *more]
+    return [*jupyter.command("voila"), str(page), *flag_texts, *browser, *more]
 
 
 def notebook() -> dict[str, Any]:
-    """One cell that shows the house."""
+    """Return a notebook of one cell, which shows the house."""
     cell: dict[str, Any] = {
         "cell_type": "code", "execution_count": None, "id": "house", "metadata": {}, "outputs": [],
         "source": CELL,
@@ -150,21 +156,22 @@ def notebook() -> dict[str, Any]:
 
 
 def house() -> Any:
-    """The house that this kernel was begun for: planned at once, its code generated beside. Edits
-    of kernels are kept, and never run.
+    """Return the house that this kernel serves: planned at once, its code generated afterwards.
+
+    Edits of kernels are stored and never run.
     """
     from widgets.page.shell import explore
-    from widgets.session.edits import Trials
+    from widgets.session.edits import EditTrials
 
-    asked = json.loads(os.environ[ASKED])
-    os.chdir(asked["folder"])
-    flags = parsed(parser(), asked["arguments"])
+    request = json.loads(os.environ[REQUEST])
+    os.chdir(request["folder"])
+    flags = parsed(parser(), request["arguments"])
     chosen = options(flags)
     model = loaded(flags)
     bound = sizes(model, flags)
-    given = arrays(model, flags, bound) if flags.inputs else None
-    found = explore(model, target=flags.target, options=chosen, sizes=bound, inputs=given)
-    found.session.trials = Trials(NO_CODE)
-    found.session.alone = False
-    found._tell()
-    return found
+    inputs = arrays(model, flags, bound) if flags.inputs else None
+    served_house = explore(model, target=flags.target, options=chosen, sizes=bound, inputs=inputs)
+    served_house.session.trials = EditTrials(NO_CODE)
+    served_house.session.alone = False
+    served_house._send_changes()
+    return served_house

@@ -1,4 +1,4 @@
-"""The house and its rooms as Jupyter widgets; the only file that knows Jupyter."""
+"""The house and its rooms as Jupyter widgets; no other file imports Jupyter."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.options import Options
 from widgets.charts.race import chart
 from widgets.draw import plots
-from widgets.draw.svg import Svg, stacked
-from widgets.draw.table_drawing import drawn_table
+from widgets.draw.svg import Svg, stack_drawings
+from widgets.draw.table_drawing import draw_table
 from widgets.grinder.iterations_picture import TRIPS
 from widgets.grinder.view import LOOPS
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.glossary import meanings
 from widgets.model.picture import Drawn, Picture
 from widgets.page import front_end
-from widgets.page.opening import opened
+from widgets.page.compile_for_display import compile_for_display
 from widgets.page.progress_line import SILENT, ProgressLine
 from widgets.page.still import still_html
 from widgets.page.traits import SharedTraits
 from widgets.rammer import png, race_chart
 from widgets.rooms import gallery
-from widgets.session import recorded as recordings
+from widgets.session import open_recording as recordings
 from widgets.session import state
-from widgets.session.asked.clocks import time_shown
-from widgets.session.looked_at import look_at
+from widgets.session.handlers.clocks import time_shown
+from widgets.session.look_at import look_at
 from widgets.session.session import Session
 from widgets.session.timing.comparing import has_code
-from widgets.session.timing.jobs import error_parts, make_way
+from widgets.session.timing.jobs import error_parts, stop_unrequested_jobs
 from widgets.session.wall_views import Binary
 from widgets.training import replica_rows
 from widgets.training.replicas import chart as replica_chart
@@ -71,52 +71,55 @@ def _part() -> Any:
     return traitlets.Any(None, allow_none=True).tag(sync=True)
 
 
-class Asked(anywidget.AnyWidget):
-    """A page that asks a session; a timing goes on beside, and is asked for until it is over."""
+class SessionWidget(anywidget.AnyWidget):
+    """A widget whose page asks a session; timings run in the background and are polled."""
 
     session: Session
     known_as = traitlets.Unicode("").tag(sync=True)
 
-    def __init__(self, **told: Any) -> None:
-        super().__init__(**told)
-        self.known_as = self.model_id or ""  # by it the page finds out whether a kernel is there
+    def __init__(self, **trait_values: Any) -> None:
+        """Create the widget with these traits."""
+        super().__init__(**trait_values)
+        self.known_as = self.model_id or ""  # with it the page detects a kernel
 
-    def _asked(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
-        """Answer a question; what it changed is sent before the answer, so that the page is up to
-        date when it comes.
+    def _answer_message(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
+        """Answer a question of the page.
+
+        Changes are sent before the answer, so that the page is up to date when it arrives.
         """
         kind, before = str(message.get("kind")), self.session.revision
         try:
             data = self.session.answer(kind, dict(message.get("args") or {}))
-        except Exception as problem:  # a fault of our own must not leave the page waiting
+        except Exception as problem:  # an internal fault must not leave the page waiting
             error = error_parts(problem, f"the question {kind[:40]!r}")
-            if self.session.revision != before:  # what was shown meanwhile is gone
-                self._tell()
+            if self.session.revision != before:  # the preview is gone
+                self._send_changes()
             self.send({"id": message.get("id"), "error": error})
             return
         try:
             if (kind in CHANGES or self.session.revision != before) and not refused(data):
-                self._tell()  # which may end in a fault of who observes a trait
+                self._send_changes()  # an observer of a trait may raise
         finally:
-            found = data if isinstance(data, Binary) else Binary(data)
-            self.send({"id": message.get("id"), "data": found.data}, list(found.buffers))
+            reply = data if isinstance(data, Binary) else Binary(data)
+            self.send({"id": message.get("id"), "data": reply.data}, list(reply.buffers))
 
-    def _tell(self) -> None:
+    def _send_changes(self) -> None:
         """Send the page what has changed."""
 
     def __repr__(self) -> str:
-        session = getattr(self, "session", None)  # there is none yet while it is made
+        """Return the widget's class and its model."""
+        session = getattr(self, "session", None)  # unset during construction
         about = session.now.compiled.model.name if session else getattr(self, "name", "")
         return f"<{type(self).__name__} of {about}>"
 
     def __str__(self) -> str:
-        """What a page without a kernel shows in words."""
+        """Return the text that a page without a kernel shows."""
         bundle = self._repr_mimebundle_()
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         return str((data or {}).get("text/plain", ""))
 
     def _ipython_display_(self) -> None:
-        """Show the live page, and a still picture that a saved notebook keeps in its place."""
+        """Show the live page, and a still picture that a saved notebook shows in its place."""
         bundle = self._repr_mimebundle_()
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
         if data:
@@ -127,9 +130,10 @@ class Asked(anywidget.AnyWidget):
         return still_html(self.known_as, data["image/svg+xml"], data["text/plain"])
 
 
-class House(Asked, SharedTraits):
-    """Everything about one compilation, linked by one selection; knobs compile and measure in this
-    kernel. Its traits are those of `SharedTraits`.
+class House(SessionWidget, SharedTraits):
+    """One compilation as a page, linked by one selection; knobs compile and measure in this kernel.
+
+    Its traits are those of `SharedTraits`.
     """
 
     _esm = front_end.script()
@@ -143,12 +147,13 @@ class House(Asked, SharedTraits):
     locals().update({name: _part() for name in (*JSON_PARTS, *FIXED_PARTS)})
 
     def __init__(self, session: Session) -> None:
+        """Create the page of a session; code that exists is run once."""
         if session.runs and has_code(session.now):
             session.run_once()
-        super().__init__(session=session, **gallery.page_parts(), **_told(session))
+        super().__init__(session=session, **gallery.page_parts(), **_session_parts(session))
         if (shell := get_ipython()) is not None:
             shell.events.register("pre_run_cell", _cell_begins)
-        self.on_msg(self._asked)
+        self.on_msg(self._answer_message)
         self.observe(self._looked, "state")
 
     def _looked(self, change: Mapping[str, Any]) -> None:
@@ -159,17 +164,15 @@ class House(Asked, SharedTraits):
             self.state = change["old"]
             raise
 
-    def _tell(self) -> None:
+    def _send_changes(self) -> None:
         with self.hold_sync():
-            for name, value in _told(self.session).items():
+            for name, value in _session_parts(self.session).items():
                 if name != "state" and getattr(self, name) != value:
                     setattr(self, name, value)
-            self._share()
+            self._sync_traits()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """The live house; and for pages without a kernel the wall as a picture and the stages as a
-        table.
-        """
+        """Return the live house, with the wall's picture and the stages' table for saved pages."""
         bundle = super()._repr_mimebundle_(**kwargs)
         walls = self.session.walls
         figure, stages = gallery.picture("stages", self.session)
@@ -204,21 +207,21 @@ CHANGES = frozenset(
 
 
 def _cell_begins(_: object) -> None:
-    """What nobody asked for ends: a cell may time something."""
-    make_way()
+    """End unrequested jobs before a cell runs: it may time something."""
+    stop_unrequested_jobs()
 
 
 def refused(data: Any) -> bool:
-    """Whether a command was answered with the reason why nothing has changed."""
+    """Return True if a command was refused with a reason and changed nothing."""
     return isinstance(data, Mapping) and bool(data.get("refused"))
 
 
-def _told(session: Session) -> dict[str, Any]:
+def _session_parts(session: Session) -> dict[str, Any]:
     return {**session.parts(), **session.buffers()}
 
 
 def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
-    """A mime bundle with a still picture and words beside the widget."""
+    """Add a still picture and text to a widget's mime bundle."""
     data = bundle[0] if isinstance(bundle, tuple) else bundle
     if data is None:
         return bundle
@@ -238,15 +241,16 @@ SYSTEMS: dict[Stage | None, str] = {
 
 
 def _opens(picture: Picture) -> bool:
-    """Whether all pictures of its stage are shown with it: it is the first one of a system, one
-    with a slider, or one of every stage.
+    """Return True if a picture is shown with all pictures of its stage.
+
+    True for the first picture of a system, one with a slider, and one of every stage.
     """
-    first = picture.stage in SYSTEMS and gallery.of_stage(picture.stage)[0] == picture
+    first = picture.stage in SYSTEMS and gallery.pictures_of_stage(picture.stage)[0] == picture
     return first or bool(picture.every) or picture.family in (LOOPS, TRIPS)
 
 
-class Rooms(Asked):
-    """One system's pictures alone: for every device, with what can be done by hand in them."""
+class Rooms(SessionWidget):
+    """One system's pictures, for every device, with their manual controls."""
 
     _esm = front_end.script()
     _css = front_end.styles()
@@ -259,40 +263,45 @@ class Rooms(Asked):
     op = _part()
 
     def __init__(self, session: Session, first: Picture, op: str) -> None:
-        pictures = gallery.beside(first)
-        others = [p for p in pictures if p is not first and p.family]  # the rest is for the page
+        """Create the rooms beside `first`, about the operator `op`."""
+        pictures = gallery.pictures_beside(first)
+        # Pictures without controls are shown only in the live page.
+        others = [p for p in pictures if p is not first and p.family]
         self.still = [first, *others]
         names = [o.name for o in session.house.operators]
         mine = _about(session, first, op)
         title = f"{SYSTEMS.get(first.stage, 'Steps')}, {session.now.compiled.model.name}"
         at = names.index(mine) if mine in names else -1
-        told = {"rooms": [p.told() for p in pictures], "room": first.name, "glossary": meanings()}
+        trait_values = {
+            "rooms": [p.page_fields() for p in pictures],
+            "room": first.name,
+            "glossary": meanings(),
+        }
         labels = [o.label for o in session.house.operators]
-        super().__init__(**told, title=title, names=names, labels=labels, op=at)
+        super().__init__(**trait_values, title=title, names=names, labels=labels, op=at)
         self.session, self.mine = session, op
-        self.on_msg(self._asked)
+        self.on_msg(self._answer_message)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """The live rooms; and for pages without a kernel all pictures below each other, the one
-        that was asked for first, with more of its table.
+        """Return the live rooms, and for saved pages all pictures below each other.
+
+        The requested picture is first, with more of its table.
         """
         bundle = super()._repr_mimebundle_(**kwargs)
-        found = [gallery.picture(p.name, self.session, self.mine) for p in self.still]
-        (_, first), *others = found
+        drawings = [gallery.picture(p.name, self.session, self.mine) for p in self.still]
+        (_, first), *others = drawings
         text = "\n\n".join((first.text(), *(table.text(12) for _, table in others)))
-        return _with_still(bundle, stacked([figure for figure, _ in found]), text)
+        return _with_still(bundle, stack_drawings([figure for figure, _ in drawings]), text)
 
 
 def _about(session: Session, first: Picture, op: str) -> str:
-    """The operator that a system's pictures are about where they were asked about `op`."""
+    """Return the operator that a system's pictures are about if `op` was requested."""
     ops = first.family.about(session, op) if first.family else ()
     return op if not ops or op in ops else ops[0]
 
 
-class Room(Asked):
-    """One picture alone, in the colours of the page: its chart over its drawing, or over its words
-    where it is all chart.
-    """
+class Room(SessionWidget):
+    """One picture, in the colours of the page: its chart above its drawing or its words."""
 
     _esm = front_end.script()
     _css = front_end.styles()
@@ -301,20 +310,21 @@ class Room(Asked):
     chart = _part()
 
     def __init__(
-        self, name: str, title: str, about: str, found: dict[str, Any], drawn: Drawn
+        self, name: str, title: str, about: str, part: dict[str, Any], drawn: Drawn
     ) -> None:
+        """Create the picture from its page part `part` and its drawing."""
         _, svg, self.table = drawn
-        self.figure = svg or drawn_table(self.table)
+        self.figure = svg or draw_table(self.table)
         head = f'<header><b>{escape(title)}</b><span class="s">{escape(about)}</span></header>'
         words = f"<details><summary>Table</summary>{self.table.html()}</details>"
-        body = f'<div class="picture">{found["svg"]}{"" if svg else words}</div>'
-        told = found if "figure" in found else None
+        body = f'<div class="picture">{part["svg"]}{"" if svg else words}</div>'
+        chart_part = part if "figure" in part else None
         html = f'<article class="room">{head}{body}</article>'
-        super().__init__(name=name, html=html, chart=told)
-        self.on_msg(self._asked)
+        super().__init__(name=name, html=html, chart=chart_part)
+        self.on_msg(self._answer_message)
 
-    def _asked(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
-        """The one thing that it asks for: what draws its chart."""
+    def _answer_message(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
+        """Send the script that draws charts, the only request of this page."""
         self.send({"id": message.get("id"), "data": {}}, [plots.library()])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
@@ -323,43 +333,44 @@ class Room(Asked):
 
 
 def explore(
-    given: Any,
+    source: Any,
     *,
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
-    kept: str = "",
+    saved: str = "",
     target: Any = "cpu",
     options: Options | None = None,
     recorded: str | Path | None = None,
     line: ProgressLine = SILENT,
 ) -> House:
-    """The whole house. `kept` is a saved state (the text of a snapshot file); `line` is told what
-    is done.
+    """Open the house of a compilation or a model.
+
+    `saved` is a saved state (the text of a snapshot file). `line` shows the progress.
     """
-    before = state.parsed(kept) if kept else state.State()
+    before = state.parse_state(saved) if saved else state.State()
     line.say("Reading the model")
-    c, failed = opened(given, target, options, line.at)
+    c, failed = compile_for_display(source, target, options, line.at)
     line.say("Reading what was compiled")
-    c, run = recordings.opened(c, recorded, sizes)
-    beside = c is not given and failed is None and runs_on(c.device, this_cpu())
+    c, run = recordings.open_recording(c, recorded, sizes)
+    beside = c is not source and failed is None and runs_on(c.device, this_cpu())
     session = Session(
         c,
         sizes=sizes,
         inputs=inputs,
-        kept=before,
+        saved=before,
         failed=failed,
         coded=beside or None,
         recorded=run,
     )
-    if kept:
+    if saved:
         if before.digest != c.model.digest:
             raise BadOption(
                 "the saved state is about another model",
                 expected=c.model.digest,
-                found=before.digest,
+                actual=before.digest,
             )
         line.say("Restoring what was saved")
-        session.restore(kept)
+        session.restore(saved)
     line.say("Drawing the page")
     return House(session)
 
@@ -375,9 +386,11 @@ def show(
     step: str = "",
     against: Compiled | None = None,
 ) -> Room | Rooms:
-    """One room, about a source operator where one is named. `measured` times the tiles of
-    Roller's rooms, and the ways of a crossing point."""
-    picture = gallery.named(room)
+    """Open one room, about a source operator if one is named.
+
+    `measured` times the tiles of Roller's rooms, and the schedules of a crossing point.
+    """
+    picture = gallery.find_picture(room)
     session = Session(c, sizes=sizes, inputs=inputs)
     if picture.live == "wall" and session.runs:
         session.run_once()
@@ -391,19 +404,19 @@ def show(
 
 
 def race(result: race_chart.Result) -> Room:
-    """The chart of a race."""
+    """Return the chart of a race."""
     rows = race_chart.data(result)
     table = race_chart.table(rows)
-    found = {"svg": "", "figure": plots.for_page(chart(rows, "", "page")), "said": table.caption}
-    return Room("race", "Race", result.model, found, (rows, None, table))
+    part = {"svg": "", "figure": plots.for_page(chart(rows, "", "page")), "said": table.caption}
+    return Room("race", "Race", result.model, part, (rows, None, table))
 
 
 def replicas(
     runs: replica_rows.Run | Mapping[str, replica_rows.Run], steps: tuple[int, int] | None
 ) -> Room:
-    """The timeline of replicas."""
+    """Return the timeline of replicas."""
     rows = replica_rows.data(runs, steps)
     table = replica_rows.table(rows)
     drawn = plots.for_page(replica_chart(rows, "", "page"))
-    found = {"svg": "", "figure": drawn, "said": table.caption}
-    return Room("replicas", "Replicas", ", ".join(r.name for r in rows), found, (rows, None, table))
+    part = {"svg": "", "figure": drawn, "said": table.caption}
+    return Room("replicas", "Replicas", ", ".join(r.name for r in rows), part, (rows, None, table))

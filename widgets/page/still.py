@@ -1,6 +1,6 @@
 """The still picture of a live page, as HTML: what a saved notebook shows without a kernel.
 
-It stands above the live page and hides it, or the front end's line that its model is not found,
+It stands above the live page and hides it, or the front end's message that its model is not found,
 until the page's script hides the picture (canvas/still.js).
 """
 
@@ -21,7 +21,7 @@ STYLE = f"""
 
 
 def still_html(model_id: str, drawing: str, words: str) -> str:
-    """Return a drawing as an image, what it shows in words, and its table behind a fold."""
+    """Return a drawing as an image, its description, and its table behind a fold."""
     source = b64encode(drawing.encode()).decode()
     head, _, table = words.partition("\n")
     image = f'<img alt="{escape(head)}" src="data:image/svg+xml;base64,{source}">'

@@ -1,1 +1,1 @@
-"""The pictures of a program and of the code that comes of it."""
+"""Pictures of a program and of its generated code."""

@@ -1,4 +1,4 @@
-"""The basic blocks of a kernel's assembly or PTX: which goes on to which, and the loops."""
+"""Basic blocks of a kernel's assembly or PTX: edges and loops."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _END = re.compile(r"ret\w*|ud2|exit|trap")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions that run one after the other: `lines` are their places in the text, from 0;
-    `label` is "" where no jump leads here. `header` is the block that begins its innermost loop, -1
-    outside of all, and `depth` counts the loops around it.
+    """A basic block: `lines` are the positions of its instructions in the text, from 0.
+
+    `label` is "" if no jump leads here. `header` is the header of its innermost loop, -1 outside
+    all loops; `depth` counts the loops around it.
     """
 
     label: str
@@ -30,9 +31,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The blocks in the order of the text, of which the first one is entered; `edges` go from one
-    to another, those of `back` to the beginning of a loop. `loops` has the blocks of each loop by
-    its header.
+    """A control-flow graph: the blocks in the order of the text, the first of which is the entry.
+
+    `edges` go from block to block; those in `back` are back edges. `loops` holds the blocks of each
+    loop by its header.
     """
 
     blocks: tuple[Block, ...]
@@ -42,7 +44,7 @@ class Flow:
 
 
 def flow(text: str) -> Flow:
-    """The blocks of the first function of a text; none where it has no code."""
+    """Return the control-flow graph of the first function of a text; empty if it has no code."""
     cut = _cut(text.split("\n"))
     names = {label: n for n, (label, _, _) in enumerate(cut) if label}
     edges: dict[tuple[int, int], None] = {}
@@ -55,12 +57,12 @@ def flow(text: str) -> Flow:
     return _with_loops([(label, tuple(lines)) for label, lines, _ in cut], tuple(edges))
 
 
-End = tuple[str, bool]  # where a block's jump leads, "" without one; whether what follows is next
+End = tuple[str, bool]  # the target of a block's jump, "" without one; True if it may fall through
 
 
 def _cut(lines: Sequence[str]) -> list[tuple[str, list[int], End]]:
-    """Blocks of instructions as they stand in the text."""
-    found: list[tuple[str, list[int], End]] = []
+    """Cut the text into blocks of instructions, in its order."""
+    blocks: list[tuple[str, list[int], End]] = []
     label, mine, inside = "", list[int](), False
     for at, line in enumerate(lines):
         if not inside:
@@ -70,22 +72,22 @@ def _cut(lines: Sequence[str]) -> list[tuple[str, list[int], End]]:
             break
         if head := _LABEL.match(line):
             if mine:
-                found.append((label, mine, ("", True)))
+                blocks.append((label, mine, ("", True)))
             label, mine = head.group(1), []
             continue
         instruction = _INSTRUCTION.match(line)
         if instruction is None:
             continue
         mine.append(at)
-        predicate, word, rest = instruction.groups()
+        predicate, word, operands = instruction.groups()
         if _JUMP.fullmatch(word) or _END.fullmatch(word):
-            target = _TARGET.search(rest) if _JUMP.fullmatch(word) else None
+            target = _TARGET.search(operands) if _JUMP.fullmatch(word) else None
             always = not predicate and bool(_ALWAYS.fullmatch(word) or _END.fullmatch(word))
-            found.append((label, mine, (target.group() if target else "", not always)))
+            blocks.append((label, mine, (target.group() if target else "", not always)))
             label, mine = "", []
     if mine:
-        found.append((label, mine, ("", False)))
-    return found
+        blocks.append((label, mine, ("", False)))
+    return blocks
 
 
 def _with_loops(
@@ -97,7 +99,7 @@ def _with_loops(
     for a, b in edges:
         after[a].append(b)
         before[b].append(a)
-    back = _returning(after)
+    back = _back_edges(after)
     loops: dict[int, frozenset[int]] = {}
     for a, b in sorted(back):
         loops[b] = loops.get(b, frozenset()) | _body(a, b, before)
@@ -108,9 +110,9 @@ def _with_loops(
     return Flow(tuple(blocks), edges, back, loops)
 
 
-def _returning(after: Sequence[Sequence[int]]) -> frozenset[tuple[int, int]]:
-    """Edges to a block that one comes from: without them the blocks are in an order."""
-    found, state = set(), [0] * len(after)  # 0: not met, 1: on the way here, 2: done
+def _back_edges(after: Sequence[Sequence[int]]) -> frozenset[tuple[int, int]]:
+    """Return the back edges: without them the graph is acyclic."""
+    back_edges, state = set(), [0] * len(after)  # 0: not met, 1: on the way here, 2: done
     for root in range(len(after)):
         stack = [(root, 0)] if not state[root] else []
         while stack:
@@ -119,17 +121,17 @@ def _returning(after: Sequence[Sequence[int]]) -> frozenset[tuple[int, int]]:
             for n in range(place, len(after[node])):
                 following = after[node][n]
                 if state[following] == 1:
-                    found.add((node, following))
+                    back_edges.add((node, following))
                 elif not state[following]:
                     stack += [(node, n + 1), (following, 0)]
                     break
             else:
                 state[node] = 2
-    return frozenset(found)
+    return frozenset(back_edges)
 
 
 def _body(last: int, header: int, before: Sequence[Sequence[int]]) -> frozenset[int]:
-    """The blocks of a loop: those that lead to its end without its beginning."""
+    """Return the blocks of a natural loop: those that reach its end without passing its header."""
     body, todo = {header}, [last]
     while todo:
         node = todo.pop()

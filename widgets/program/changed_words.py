@@ -1,4 +1,4 @@
-"""Which lines of two texts are one that changed, and which of its words are different."""
+"""Pairs of lines of two texts that are one changed line, and the words that differ."""
 
 from __future__ import annotations
 
@@ -9,53 +9,55 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 ALIKE = 0.4  # share of words that two lines have in common to be one that changed; chosen
-MOST = 80  # words that are compared one by one; of more all between the equal ends is different
+MOST = 80  # most words that are compared one by one; else all between the equal ends differs
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
-Spans = tuple[tuple[int, int], ...]  # from a letter to the one behind the last
+Spans = tuple[tuple[int, int], ...]  # half-open ranges of letters
 
 
-def aligned(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """The lines that are one, in the order of both: what alone defines the same value first, then
-    between them lines that define the same, or have enough words in common.
+def align_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the pairs of lines that correspond, in the order of both.
+
+    Lines that alone define a value are paired first. Between them, lines are paired that define the
+    same value or share enough words.
     """
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     a = b = 0
     for i, j in (*_anchors(old, new), (len(old), len(new))):
-        found += _between(old, new, (a, i), (b, j))
+        pairs += _between(old, new, (a, i), (b, j))
         if i < len(old):
-            found.append((i, j))
+            pairs.append((i, j))
         a, b = i + 1, j + 1
-    return found
+    return pairs
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """The lines that define what no other one does, as many as are in the order of both."""
-    first, second = _alone(old), _alone(new)
+    """Return the lines that define a unique value in both texts, as many as are in order."""
+    first, second = _unique_heads(old), _unique_heads(new)
     pairs = sorted((i, second[head]) for head, i in first.items() if head in second)
-    ends: list[int] = []  # of rising rows of each length, and which pair ends them
-    last: list[int] = []
+    ends: list[int] = []  # last elements of increasing subsequences, by length
+    last: list[int] = []  # the pairs of these elements
     before: list[int] = []
     for n, (_, j) in enumerate(pairs):
         at = bisect_left(ends, j)
         ends[at : at + 1], last[at : at + 1] = [j], [n]
         before.append(last[at - 1] if at else -1)
-    found, n = list[tuple[int, int]](), last[-1] if last else -1
+    chain, n = list[tuple[int, int]](), last[-1] if last else -1
     while n >= 0:
-        found.append(pairs[n])
+        chain.append(pairs[n])
         n = before[n]
-    return found[::-1]
+    return chain[::-1]
 
 
-def _alone(lines: Sequence[str]) -> dict[str, int]:
-    """Where the lines are that define what no other one does."""
+def _unique_heads(lines: Sequence[str]) -> dict[str, int]:
+    """Return the positions of the lines whose definition is unique."""
     heads = [_head(line) for line in lines]
     count = Counter(heads)
     return {head: n for n, head in enumerate(heads) if count[head] == 1}
 
 
 def _head(line: str) -> str:
-    """What a line defines; of one that defines nothing, all of it."""
+    """Return the part of a line that it defines; all of a line that defines nothing."""
     return line.split(" = ")[0]
 
 
@@ -75,8 +77,9 @@ def _between(
 
 
 def spans(old: str, new: str, each: bool = True) -> tuple[Spans, Spans]:
-    """Where the words are that one line has and the other has not; without `each`, all between the
-    first and the last of them.
+    """Return the positions of the words that only one of two lines has.
+
+    Without `each`, everything between the first and the last of them.
     """
     first, second = _WORD.findall(old), _WORD.findall(new)
     head = 0
@@ -98,20 +101,24 @@ def spans(old: str, new: str, each: bool = True) -> tuple[Spans, Spans]:
 
 
 def _letters(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
-    """Ranges of words as ranges of letters; those with nothing but a space between are one."""
+    """Return ranges of words as ranges of letters; ranges with only a space between are merged."""
     starts = [0]
     for word in words:
         starts.append(starts[-1] + len(word))
-    found: list[tuple[int, int]] = []
+    ranges_of_letters: list[tuple[int, int]] = []
     for a, b in ranges:
         if a == b:
             continue
-        gap = "".join(words[_word_at(starts, found[-1][1]) : a]) if found else "x"
-        if found and not gap.strip():
-            found[-1] = (found[-1][0], starts[b])
+        gap = (
+            "".join(words[_word_at(starts, ranges_of_letters[-1][1]) : a])
+            if ranges_of_letters
+            else "x"
+        )
+        if ranges_of_letters and not gap.strip():
+            ranges_of_letters[-1] = (ranges_of_letters[-1][0], starts[b])
         else:
-            found.append((starts[a], starts[b]))
-    return tuple(found)
+            ranges_of_letters.append((starts[a], starts[b]))
+    return tuple(ranges_of_letters)
 
 
 def _word_at(starts: Sequence[int], letter: int) -> int:

@@ -1,6 +1,4 @@
-"""What a step changed, by structure: operators, kernels and loops that were added, removed, changed
-or moved.
-"""
+"""Structural changes of a step: operators, kernels and loops added, removed, changed or moved."""
 
 from __future__ import annotations
 
@@ -11,10 +9,10 @@ from dataclasses import dataclass, replace
 from explorer.differences.changes import difference
 from explorer.differences.model import KINDS, Change, Place
 from explorer.ops import family
-from widgets.draw.columns import ROW, Text, columns, line
+from widgets.draw.columns import ROW, Text, column_widths, line
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import NARROW, PX, cut_to, wide
-from widgets.draw.svg import Svg, label, rect, together
+from widgets.draw.slide import NARROW, PX, cut_to, label_width
+from widgets.draw.svg import Svg, label, operator_group, rect
 from widgets.draw.table import Table, count_text
 from widgets.draw.theme import family_token
 from widgets.model.house import House
@@ -25,16 +23,17 @@ from widgets.program.steps import STEPS, Between, between
 
 TOP, INSET = 56.0, 12.0  # over the rows, and left of their words
 APART, GUTTER = 1300, 28.0  # pixels from which rows stand in two columns, and between these
-NAMED = 4  # of what differences are that a sentence counts
-PLAIN = ("output", "shapes", "view")  # that are of no family
+NAMED = 4  # types that a sentence counts
+PLAIN = ("output", "shapes", "view")  # without a family
 GROUNDS = {"added": "add", "removed": "del", "changed": "tint", "moved": "line2"}
 SIGNS = {"added": "+", "removed": "−", "changed": "~", "moved": "↷"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """One difference as it is shown: `name` is what readers call it, `loop` its text where it is a
-    loop nest; `family` that of its operators.
+    """One difference as it is shown.
+
+    `name` is its label for readers, `loop` the text of a loop nest, `family` that of its operators.
     """
 
     kind: str
@@ -48,7 +47,7 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows:
-    """The differences between two programs, and how many bindings are the same."""
+    """The differences between two programs, and the number of equal bindings."""
 
     title: str
     rows: tuple[ChangeRow, ...]
@@ -57,10 +56,12 @@ class ChangeRows:
 
 
 def data(both: Between, house: House) -> ChangeRows:
-    """The differences, under the names of the house."""
-    found = difference(both.before, both.after, label=lambda b: house.heaviest(b.origin) or b.name)
-    rows = tuple(_row(change, house) for change in found.changes)
-    return ChangeRows(both.title, rows, found.same, found.renamed)
+    """Return the differences, under the labels of the house."""
+    differences = difference(
+        both.before, both.after, label=lambda b: house.heaviest(b.origin) or b.name
+    )
+    rows = tuple(_row(change, house) for change in differences.changes)
+    return ChangeRows(both.title, rows, differences.same, differences.renamed)
 
 
 def _row(change: Change, house: House) -> ChangeRow:
@@ -86,15 +87,15 @@ def _name(place: Place, house: House) -> str:
 
 
 def caption(rows: ChangeRows) -> str:
-    """How many there are of each kind."""
+    """Return the number of differences of each kind."""
     of = {kind: sum(r.kind == kind for r in rows.rows) for kind in KINDS}
-    said = ", ".join(f"{n} {kind}" for kind, n in of.items() if n) or "no difference"
+    counts = ", ".join(f"{n} {kind}" for kind, n in of.items() if n) or "no difference"
     names = f", {rows.renamed} of them under another name" if rows.renamed else ""
-    return f"{rows.title}: {said}; {count_text(rows.same, 'binding')} as before{names}"
+    return f"{rows.title}: {counts}; {count_text(rows.same, 'binding')} as before{names}"
 
 
 def table(rows: ChangeRows) -> Table:
-    """One row a difference."""
+    """Return one row per difference."""
     return Table(
         ("", "what", "name", "what is different", "loop"),
         tuple((r.kind, r.what, r.name, r.words, r.loop) for r in rows.rows),
@@ -105,28 +106,27 @@ def table(rows: ChangeRows) -> Table:
 
 
 def see(rows: ChangeRows) -> tuple[Sentence, ...]:
-    """The sentences: how many bindings are added, removed and changed, how many are as they were,
-    and what they are.
-    """
+    """Return the sentences: the number of added, removed and changed bindings, and their types."""
     kinds = [(k, n) for k in KINDS if (n := sum(r.kind == k for r in rows.rows))]
     same = Mark(count_text(rows.same, "binding"), "same")
     if not kinds:
         return ((f"{rows.title} changes nothing: ", same, " as before."),)
     parts = [part for k, n in kinds for part in (", ", Mark(f"{n:,} {k}", f"kind:{k}"))]
-    told: list[Sentence] = [(f"{rows.title}: ", *parts[1:], "; ", same, " as before.")]
+    sentences: list[Sentence] = [(f"{rows.title}: ", *parts[1:], "; ", same, " as before.")]
     whats = Counter(r.what for r in rows.rows if r.what)
     if len(whats) > 1:
         counts = whats.most_common(NAMED)
-        said = ", ".join(count_text(n, what.removesuffix("s")) for what, n in counts)
-        told.append((f"By what they are: {said}.",))
+        types = ", ".join(count_text(n, what.removesuffix("s")) for what, n in counts)
+        sentences.append((f"By what they are: {types}.",))
     if rows.renamed:
-        told.append((f"{count_text(rows.renamed, 'binding')} only got another name.",))
-    return tuple(told)
+        sentences.append((f"{count_text(rows.renamed, 'binding')} only got another name.",))
+    return tuple(sentences)
 
 
 def figure(rows: ChangeRows, size: tuple[int, int]) -> Svg:
-    """How much of the program is different, as one bar; below it a line a difference, loops below
-    their kernel, as many as have room.
+    """Draw the changed share of the program as a bar, and below it one line per difference.
+
+    Loops stand below their kernel; as many lines as fit.
     """
     width, height = size
     marks = [*_bar(rows, width)]
@@ -135,11 +135,11 @@ def figure(rows: ChangeRows, size: tuple[int, int]) -> Svg:
     room = max(1, int((height - TOP) / ROW)) * columns_
     shown = rows.rows if len(rows.rows) <= room else rows.rows[: room - 1]
     per = -(-room // columns_)
-    cells = _fitting([_cells(row) for row in shown], each - INSET)
-    wide_ = columns(cells, each - INSET)
+    cells = _fit_columns([_cells(row) for row in shown], each - INSET)
+    wide_ = column_widths(cells, each - INSET)
     for n, (row, line_) in enumerate(zip(shown, cells)):
         x, y = (n // per) * (each + GUTTER), TOP + (n % per) * ROW
-        body = together(_marks(row, line_, wide_, (x, y, each)), row.ops)
+        body = operator_group(_marks(row, line_, wide_, (x, y, each)), row.ops)
         marks.append(lit_by(body, f"kind:{row.kind}"))
     if len(shown) < len(rows.rows):
         n = room - 1
@@ -150,37 +150,37 @@ def figure(rows: ChangeRows, size: tuple[int, int]) -> Svg:
 
 
 def _bar(rows: ChangeRows, width: float) -> Iterator[str]:
-    """What share of all bindings and loops is different, and how."""
+    """Yield the bar: the shares of all bindings and loops that differ, by kind."""
     counts = [(k, sum(r.kind == k for r in rows.rows)) for k in KINDS]
     parts = [*((k, k, n) for k, n in counts if n), ("same", "as before", rows.same)]
     total = sum(n for *_, n in parts) or 1
     x, words = 0.0, 0.0
-    for kind, said, n in parts:
+    for kind, kind_words, n in parts:
         w = width * n / total
         key = "same" if kind == "same" else f"kind:{kind}"
         fill = f"var(--{GROUNDS.get(kind, 'pane')})"
-        text = f"{SIGNS.get(kind, '=')} {n:,} {said}"
+        text = f"{SIGNS.get(kind, '=')} {n:,} {kind_words}"
         box = (min(x, width - 2) + 0.5, 1, max(1.0, w - 1), 18)
         body = rect(*box, fill, 'stroke="var(--edge)"', title=text) if n else ""
-        if words + wide(text) <= width:
+        if words + label_width(text) <= width:
             body += label(words, 38, text, "i")
         yield lit_by(body, key)
-        x, words = x + w, words + wide(text) + 20
+        x, words = x + w, words + label_width(text) + 20
 
 
 def _cells(row: ChangeRow) -> tuple[Text, ...]:
     quiet = "" if row.what == "loop" else "i"
-    said = "; ".join(x for x in (row.words, row.loop) if x)
+    details = "; ".join(x for x in (row.words, row.loop) if x)
     return (
         Text(f"{SIGNS[row.kind]} {row.kind}", "i"),
         Text(row.what, quiet),
         Text(f"{'  ' * (row.what == 'loop')}{row.name}", quiet, title=row.name),
-        Text(said),
+        Text(details),
     )
 
 
-def _fitting(rows: list[tuple[Text, ...]], room: float) -> list[tuple[Text, ...]]:
-    """The rows, without their kind or what they are where there is too little width for them."""
+def _fit_columns(rows: list[tuple[Text, ...]], room: float) -> list[tuple[Text, ...]]:
+    """Return the rows, without their kind or type if the width is too small."""
     if rows and room < NARROW:
         return [(replace(row[0], text=row[0].text[:1]), row[2], row[3]) for row in rows]
     return rows
@@ -203,7 +203,7 @@ def _marks(
 def _draw(s: OnShow, op: str) -> Drawn:
     both = between(s)
     key = f"changes {id(both.before)} {id(both.after)}"
-    _, rows = s.house.kept(key, s.now.sizes, lambda: (both, data(both, s.house)))
+    _, rows = s.house.cached(key, s.now.sizes, lambda: (both, data(both, s.house)))
     return rows, figure(rows, s.view.size), table(rows)
 
 

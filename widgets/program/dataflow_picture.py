@@ -1,4 +1,4 @@
-"""The drawing and the words of the dataflow graph."""
+"""Drawing, table and sentences of the dataflow graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from widgets.model.picture import Drawn, Picture
 
 
 def table(graph: Graph) -> Table:
-    """Every node with what it reads."""
+    """Return every node with the nodes that it reads."""
     reads: list[list[str]] = [[] for _ in graph.nodes]
     for a, b in graph.edges:
         reads[b].append(graph.nodes[a].label)
@@ -41,7 +41,7 @@ FOOT = 22.0
 
 
 def see(graph: Graph) -> tuple[Sentence, ...]:
-    """The sentences: how many operators in how many rows, which families, and what is read most."""
+    """Return the sentences: operators, rows, families, and the node with the most readers."""
     real = [v for v, n in enumerate(graph.nodes) if n.kind not in ("input", "output")]
     if not real:
         return ()
@@ -51,7 +51,7 @@ def see(graph: Graph) -> tuple[Sentence, ...]:
     head = Mark(count_text(len(real), kind), "op")
     beside = Mark(f"{len(rows[widest])} side by side", "widest")
     count = count_text(len(rows), "row")
-    told: list[Sentence] = [
+    sentences: list[Sentence] = [
         (head, f" in {count}, at most ", beside, ".")
         if len(rows[widest]) > 1
         else (head, f" in a chain of {count}.")
@@ -63,13 +63,13 @@ def see(graph: Graph) -> tuple[Sentence, ...]:
         for part in (", ", Mark(f"{count:,} {family}", _family_key(family)))
     ]
     if named:
-        told.append((*named[1:], "."))
+        sentences.append((*named[1:], "."))
     readers = Counter(a for a, _ in graph.edges)
     most = _most_read(graph)
     if most is not None and readers[most] > 1:
         name = Mark(graph.nodes[most].label, "most")
-        told.append((name, f" is read by {readers[most]:,}, more than any other."))
-    return tuple(told)
+        sentences.append((name, f" is read by {readers[most]:,}, more than any other."))
+    return tuple(sentences)
 
 
 FAMILIES = 3  # that a sentence counts
@@ -80,14 +80,15 @@ def _family_key(family: str) -> str:
 
 
 def _most_read(graph: Graph) -> int | None:
-    found = Counter(a for a, _ in graph.edges).most_common(1)
-    return found[0][0] if found else None
+    most_common = Counter(a for a, _ in graph.edges).most_common(1)
+    return most_common[0][0] if most_common else None
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The rows that are drawn, from `first` on, and where their nodes and bends are: middle, top
-    and width of each; `left` is where the first of them begins, `pitch` from a row to the next.
+    """The rows that are drawn, from `first` on, with the middle, top and width of their nodes.
+
+    `places` includes bends. `left` is the leftmost edge, `pitch` the distance from row to row.
     """
 
     first: int
@@ -98,9 +99,7 @@ class Window:
 
 
 def figure(graph: Graph, size: tuple[int, int], selected: str = "") -> Svg:
-    """The rows of the graph around the selected operator, as many as there is room for, and beside
-    them the whole graph in small.
-    """
+    """Draw as many rows around the selected operator as fit, and an overview of the full graph."""
     width, height = size
     window = _window(graph, size, selected)
     keys = _keys(graph)
@@ -110,11 +109,11 @@ def figure(graph: Graph, size: tuple[int, int], selected: str = "") -> Svg:
         for v, place in window.places.items()
         if v < len(graph.nodes)
     ]
-    rest = len(graph.rows) - window.count
-    if rest:
-        above, below = window.first, rest - window.first
-        said = [f"{n:,} {where}" for n, where in ((above, "above"), (below, "below")) if n]
-        words = f"{count_text(rest, 'row')} more: {', '.join(said)}"
+    hidden_rows = len(graph.rows) - window.count
+    if hidden_rows:
+        above, below = window.first, hidden_rows - window.first
+        directions = [f"{n:,} {where}" for n, where in ((above, "above"), (below, "below")) if n]
+        words = f"{count_text(hidden_rows, 'row')} more: {', '.join(directions)}"
         marks.append(label(0, height - 6, cut_to(words, width), title=words))
         if width >= NARROW:
             marks += _map(graph, window, keys, selected, (width - MAP, height - FOOT))
@@ -123,7 +122,7 @@ def figure(graph: Graph, size: tuple[int, int], selected: str = "") -> Svg:
 
 
 def _window(graph: Graph, size: tuple[int, int], selected: str) -> Window:
-    """The rows that have room: all, or those around the selected operator."""
+    """Return the rows that fit: all, or those around the selected operator."""
     width, height = size
     most = max(1, int((height + PITCH - HIGH) / PITCH))
     if len(graph.rows) > most:
@@ -134,9 +133,9 @@ def _window(graph: Graph, size: tuple[int, int], selected: str) -> Window:
     )
     first = max(0, min(at - most // 2, len(graph.rows) - most))
     rows = graph.rows[first : first + most]
-    rest = len(rows) < len(graph.rows)
-    room = width - 2 - (MAP + 24 if rest and width >= NARROW else 0)
-    pitch = PITCH if rest else (height - HIGH - 2) / max(1, len(rows) - 1)
+    has_hidden_rows = len(rows) < len(graph.rows)
+    room = width - 2 - (MAP + 24 if has_hidden_rows and width >= NARROW else 0)
+    pitch = PITCH if has_hidden_rows else (height - HIGH - 2) / max(1, len(rows) - 1)
     pitch = min(ROOMY, max(PITCH, pitch)) if len(rows) * PITCH <= height else pitch
     places: dict[int, tuple[float, float, float]] = {}
     for n, row in enumerate(rows):
@@ -155,20 +154,20 @@ def _window(graph: Graph, size: tuple[int, int], selected: str) -> Window:
 
 
 def _keys(graph: Graph) -> list[str]:
-    """What sentences light each node by."""
+    """Return the keys by which sentences highlight each node."""
     widest = max(graph.rows, key=lambda row: sum(v < len(graph.nodes) for v in row), default=())
     most = _most_read(graph)
-    found = []
+    node_keys = []
     for v, n in enumerate(graph.nodes):
         words = [n.kind if n.kind in ("input", "output") else "op"]
         words += [_family_key(n.family)] if n.family else []
         words += ["widest"] if v in widest else []
-        found.append(" ".join([*words, *(["most"] if v == most else [])]))
-    return found
+        node_keys.append(" ".join([*words, *(["most"] if v == most else [])]))
+    return node_keys
 
 
 def _edge(graph: Graph, at: int, window: Window, selected: str) -> str:
-    """An edge between rows, or beside the graph where it is long; only what of it is in sight."""
+    """Return an edge between rows, or beside the graph if it is long; only its visible part."""
     a, b = graph.edges[at]
     places = window.places
     if a not in places or b not in places:
@@ -207,7 +206,7 @@ def _node(n: Node, place: tuple[float, float, float], keys: str, selected: str) 
 def _map(
     graph: Graph, window: Window, keys: Sequence[str], selected: str, place: tuple[float, float]
 ) -> Iterator[str]:
-    """All rows in small, with a frame around those that are drawn."""
+    """Yield the overview: all rows in small, with a frame around those that are drawn."""
     x, high = place
     pitch = min(9.0, (high - 4) / len(graph.rows))
     dots: dict[tuple[str, str], str] = {}

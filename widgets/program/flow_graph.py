@@ -1,6 +1,4 @@
-"""The basic blocks of a kernel as nodes, each with the lines of its source; loops folded where they
-are many.
-"""
+"""Basic blocks of a kernel as nodes with their source lines; loops are folded if there are many."""
 
 from __future__ import annotations
 
@@ -19,9 +17,11 @@ MOST_NODES = 60  # more of them are folded, the innermost loops first; chosen
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One block, or a folded loop of several. `spans` are its lines in the text, from 0, first and
-    last; `sources` the lines of the source that most of it comes from, best first. `begins`: it is
-    where a loop begins. `head` is the block, or that where the folded loop begins.
+    """One block, or a folded loop of several.
+
+    `spans` are the first and last lines of its blocks in the text, from 0. `sources` are the source
+    lines that most of it comes from, best first. `begins`: a loop begins here. `head` is the block,
+    or the header of the folded loop.
     """
 
     name: str
@@ -36,8 +36,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class FlowRows:
-    """The nodes with their layers as in `layered.Layers`, over the forward edges; `back` leads to
-    the beginnings of loops. `language` is that of the text: assembly, or PTX in LLVM IR's place.
+    """The nodes with their layers, as in `layered.Layers`, over the forward edges.
+
+    `back` are the back edges. `language` is that of the text: assembly, or PTX in place of LLVM IR.
     """
 
     kernel: str
@@ -52,41 +53,44 @@ class FlowRows:
 
 
 def data(kernel: Kernel, most: int = MOST_NODES, opened: Collection[int] = frozenset()) -> FlowRows:
-    """The flow of a kernel's assembly, or of a thread block's PTX. `opened`: the first blocks of
-    loops that are not folded, however many there are.
+    """Return the control-flow graph of a kernel's assembly, or of a thread block's PTX.
+
+    `opened` are the headers of loops that are never folded.
     """
-    found = kernel.listings
-    ptx = found.llvm.text.startswith(PTX_COMMENT)
-    listing = found.llvm if ptx else found.assembly
-    known = flow(listing.text)
-    groups = _folded(known, most, opened)
-    nodes = tuple(_node(known, head, group, listing) for head, group in groups.items())
+    listings = kernel.listings
+    ptx = listings.llvm.text.startswith(PTX_COMMENT)
+    listing = listings.llvm if ptx else listings.assembly
+    graph = flow(listing.text)
+    groups = _fold_loops(graph, most, opened)
+    nodes = tuple(_node(graph, head, group, listing) for head, group in groups.items())
     of = {block: n for n, node in enumerate(nodes) for block in node.blocks}
-    edges = {(of[a], of[b]): None for a, b in known.edges if (a, b) not in known.back}
+    edges = {(of[a], of[b]): None for a, b in graph.edges if (a, b) not in graph.back}
     forward = tuple((a, b) for a, b in edges if a != b)
-    back = {(of[a], of[b]): None for a, b in sorted(known.back)}
+    back = {(of[a], of[b]): None for a, b in sorted(graph.back)}
     inside = tuple((a, b) for a, b in back if a != b or len(nodes[a].blocks) == 1)
     layers = layered(len(nodes), forward)
     language = "llvm" if ptx else "assembly"
     source = tuple(kernel.source.rstrip("\n").split("\n"))
-    count = len(known.blocks), len(known.loops)
+    count = len(graph.blocks), len(graph.loops)
     return FlowRows(kernel.name, language, nodes, forward, inside, layers, *count, source)
 
 
-def _folded(known: Flow, most: int, opened: Collection[int]) -> dict[int, tuple[int, ...]]:
-    """The blocks of each node by the first: innermost loops become one as long as there are many,
-    then those that are opened do not, and show the loops that are folded in them.
+def _fold_loops(graph: Flow, most: int, opened: Collection[int]) -> dict[int, tuple[int, ...]]:
+    """Return the blocks of each node by its head.
+
+    Innermost loops are folded until at most `most` nodes are left. Then the loops in `opened` are
+    unfolded, which shows the folded loops inside them.
     """
-    of, folded = list(range(len(known.blocks))), []
-    for header in sorted(known.loops, key=lambda h: len(known.loops[h])):
+    of, folded = list(range(len(graph.blocks))), []
+    for header in sorted(graph.loops, key=lambda h: len(graph.loops[h])):
         if len(set(of)) <= most:
             break
         folded.append(header)
-        for block in known.loops[header]:
+        for block in graph.loops[header]:
             of[block] = header
-    of = list(range(len(known.blocks)))
+    of = list(range(len(graph.blocks)))
     for header in folded:
-        for block in known.loops[header] if header not in opened else ():
+        for block in graph.loops[header] if header not in opened else ():
             of[block] = header
     groups: dict[int, list[int]] = {}
     for block, head in enumerate(of):
@@ -94,19 +98,19 @@ def _folded(known: Flow, most: int, opened: Collection[int]) -> dict[int, tuple[
     return {head: tuple(groups[head]) for head in sorted(groups)}
 
 
-def _node(known: Flow, head: int, group: tuple[int, ...], listing: Listing) -> Node:
-    blocks = [known.blocks[b] for b in group]
+def _node(graph: Flow, head: int, group: tuple[int, ...], listing: Listing) -> Node:
+    blocks = [graph.blocks[b] for b in group]
     lines = [line for b in blocks for line in b.lines]
     sources = Counter(listing.lines[at] for at in lines if listing.lines)
     del sources[0]
     spans = tuple((b.lines[0], b.lines[-1]) for b in blocks)
     best = tuple(n for n, _ in sources.most_common(3))
     name = f"B{group[0]}" if len(group) == 1 else f"loop of {len(group)} blocks from B{group[0]}"
-    begins = any(b in known.loops for b in group)
+    begins = any(b in graph.loops for b in group)
     depth = min(b.depth for b in blocks)
     return Node(name, group, spans, len(lines), depth, begins, best, head)
 
 
-def follows(rows: FlowRows, node: int) -> Sequence[int]:
-    """The nodes that one goes on to."""
+def successors(rows: FlowRows, node: int) -> Sequence[int]:
+    """Return the successors of a node."""
     return [b for a, b in (*rows.forward, *rows.back) if a == node]

@@ -1,4 +1,4 @@
-"""The drawing and the words of the flow of a kernel's low-level code."""
+"""Drawing, table and sentences of the control-flow graph of a kernel's low-level code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.program import flow_graph
-from widgets.program.flow_graph import FlowRows, Node, follows
+from widgets.program.flow_graph import FlowRows, Node, successors
 from widgets.program.generated_source import kernel_of
 
 WIDE, LEAST_WIDTH, HIGH, PITCH, ROOM = 168, 560, 34, 54, 12
@@ -25,7 +25,7 @@ Place = tuple[float, float]  # the middle of a node's upper edge
 
 
 def table(rows: FlowRows) -> Table:
-    """Every block, or folded loop, with where it goes on."""
+    """Return every block, or folded loop, with its successors."""
     return Table(
         ("block", "instructions", "loops around", "begins a loop", "goes on to", "lines", "source"),
         tuple(
@@ -34,7 +34,7 @@ def table(rows: FlowRows) -> Table:
                 n.instructions,
                 n.depth,
                 "yes" if n.begins else "",
-                ", ".join(rows.nodes[b].name for b in follows(rows, at)) or "its end",
+                ", ".join(rows.nodes[b].name for b in successors(rows, at)) or "its end",
                 ", ".join(f"{a + 1} to {b + 1}" for a, b in n.spans),
                 ", ".join(map(str, n.sources)),
             )
@@ -47,15 +47,17 @@ def table(rows: FlowRows) -> Table:
 
 
 def caption(rows: FlowRows) -> str:
-    """How many blocks and loops there are, and whether some are folded."""
+    """Return the number of blocks and loops, and of nodes if some are folded."""
     language = "PTX" if rows.language == "llvm" else "assembly"
-    told = f"{count_text(rows.blocks, 'block')} and {count_text(rows.loops, 'loop')} of {language}"
+    counts = (
+        f"{count_text(rows.blocks, 'block')} and {count_text(rows.loops, 'loop')} of {language}"
+    )
     folded = len(rows.nodes) < rows.blocks
-    return f"{rows.kernel}: {told}" + (f", folded to {len(rows.nodes)} nodes" if folded else "")
+    return f"{rows.kernel}: {counts}" + (f", folded to {len(rows.nodes)} nodes" if folded else "")
 
 
 def see(rows: FlowRows) -> tuple[Sentence, ...]:
-    """The sentences: how many blocks and loops there are, the largest of them, and the deepest."""
+    """Return the sentences: the number of blocks and loops, the largest block, the deepest loop."""
     if not rows.nodes:
         return ()
     count, loops = count_text(rows.blocks, "block"), count_text(rows.loops, "loop")
@@ -64,7 +66,7 @@ def see(rows: FlowRows) -> tuple[Sentence, ...]:
     total = sum(n.instructions for n in rows.nodes)
     at = max(range(len(rows.nodes)), key=lambda n: rows.nodes[n].instructions)
     most = rows.nodes[at]
-    told: list[Sentence] = [
+    sentences: list[Sentence] = [
         (Mark(count, "block"), " and ", Mark(loops, "loop"), *folded)
         if rows.loops
         else (Mark(count, "block"), *folded),
@@ -78,21 +80,21 @@ def see(rows: FlowRows) -> tuple[Sentence, ...]:
         inside = sum(n.depth == deepest for n in rows.nodes)
         boxes = Mark(f"{inside:,} of the boxes", f"depth{deepest}")
         verb = "lies" if inside == 1 else "lie"
-        told.append((boxes, f" {verb} in {count_text(deepest, 'loop')}."))
-    return tuple(told)
+        sentences.append((boxes, f" {verb} in {count_text(deepest, 'loop')}."))
+    return tuple(sentences)
 
 
 def figure(rows: FlowRows) -> Svg:
-    """From top to bottom; ways back to the beginning of a loop run on the right."""
+    """Draw the graph from top to bottom, with back edges on the right."""
     count = len(rows.nodes)
     widths = [[(WIDE if v < count else BEND) + ROOM for v in row] for row in rows.layers.rows]
     width = max(LEAST_WIDTH, 2 * BESIDE + max(map(sum, widths), default=0))
     place: dict[int, Place] = {}
     for y, (row, wide) in enumerate(zip(rows.layers.rows, widths)):
         left = (width - sum(wide)) / 2
-        for node, one in zip(row, wide):
-            place[node] = (left + one / 2, 8 + y * PITCH)
-            left += one
+        for node, node_width in zip(row, wide):
+            place[node] = (left + node_width / 2, 8 + y * PITCH)
+            left += node_width
     marks = [_forward(rows, at, place) for at in range(len(rows.forward))]
     marks += [_back(n, a, b, place, width) for n, (a, b) in enumerate(rows.back)]
     marks += [_box(rows, at, *place[at]) for at in range(len(rows.nodes))]
@@ -118,7 +120,7 @@ def _forward(rows: FlowRows, at: int, place: dict[int, Place]) -> str:
 
 
 def _back(n: int, a: int, b: int, place: dict[int, Place], width: float) -> str:
-    """To the beginning of a loop, with an arrow: it alone goes upwards."""
+    """Return a back edge with an arrow head; only back edges go upwards."""
     (ax, ay), (bx, by) = place[a], place[b]
     lane, low, high = width - 4 - LANE * (n % LANES), ay + HIGH - 8, by + 8
     d = f"M{ax + WIDE / 2:.1f} {low}H{lane}V{high}H{bx + WIDE / 2 + 5:.1f}"
@@ -129,7 +131,7 @@ def _back(n: int, a: int, b: int, place: dict[int, Place], width: float) -> str:
 def _box(rows: FlowRows, at: int, x: float, y: float) -> str:
     node = rows.nodes[at]
     spans = " ".join(f"{a}-{b}" for a, b in node.spans)
-    said = escape(words(rows, at), quote=True)
+    description = escape(words(rows, at), quote=True)
     ground = GROUNDS[min(node.depth, DEEPEST_SHADE)]
     style = f'class="bx" rx="3" stroke="var(--line2)"{_dash(node)}'
     left = x - WIDE / 2
@@ -143,18 +145,18 @@ def _box(rows: FlowRows, at: int, x: float, y: float) -> str:
         f'<g class="block" data-k="block at{at} depth{node.depth}{loop}" data-lines="{spans}" '
         f'data-language="{rows.language}"{header} '
         f'role="button" '
-        f'tabindex="{-1 if at else 0}" aria-label="{said}"><title>{said}</title>'
+        f'tabindex="{-1 if at else 0}" aria-label="{description}"><title>{description}</title>'
         f"{rect(left, y, WIDE, HIGH, ground, style)}{head}{count}{low}</g>"
     )
 
 
 def _dash(node: Node) -> str:
-    """A folded loop has a broken border."""
+    """Return the dashed border of a folded loop."""
     return ' stroke-dasharray="4 2"' if len(node.blocks) > 1 else ""
 
 
 def _source(rows: FlowRows, node: Node) -> str:
-    """The line of the source that most of it comes from."""
+    """Return the source line that most of a node comes from."""
     if not node.sources:
         return ""
     text = f"{node.sources[0]}: {rows.source[node.sources[0] - 1].strip()}"
@@ -163,14 +165,14 @@ def _source(rows: FlowRows, node: Node) -> str:
 
 
 def words(rows: FlowRows, at: int) -> str:
-    """A node in a sentence."""
+    """Describe a node in a sentence."""
     node = rows.nodes[at]
     depth = f", in {count_text(node.depth, 'loop')}" if node.depth else ""
     begins = ", where a loop begins" if node.begins and len(node.blocks) == 1 else ""
-    onward = ", ".join(rows.nodes[b].name for b in follows(rows, at)) or "the end"
+    onward = ", ".join(rows.nodes[b].name for b in successors(rows, at)) or "the end"
     opens = ". A double click or + opens it, - folds all" if len(node.blocks) > 1 else ""
-    told = f"{node.name}: {count_text(node.instructions, 'instruction')}{depth}{begins}"
-    return f"{told}; then {onward}{opens}"
+    summary = f"{node.name}: {count_text(node.instructions, 'instruction')}{depth}{begins}"
+    return f"{summary}; then {onward}{opens}"
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

@@ -1,6 +1,4 @@
-"""What was generated for one kernel: the Numba source, LLVM IR and assembly, with the operators of
-each line.
-"""
+"""Generated code of one kernel: Numba source, LLVM IR and assembly, with each line's operators."""
 
 from __future__ import annotations
 
@@ -35,36 +33,37 @@ class SourceRows:
 
 
 def data(kernel: Kernel, language: str = "numba") -> SourceRows:
-    """The lines; LLVM IR and assembly are made on demand."""
+    """Return the lines; LLVM IR and assembly are produced on demand."""
     ops = tuple(sorted(kernel.origins))
     if language == "numba":
         lines = tuple(kernel.source.rstrip("\n").split("\n"))
         return SourceRows(kernel.name, language, lines, ops, tuple(range(1, len(lines) + 1)))
     listings = kernel.listings
-    found = listings.llvm if language == "llvm" else listings.assembly
-    lines = tuple(found.text.rstrip("\n").split("\n"))
-    return SourceRows(kernel.name, language, lines, ops, found.lines)
+    listing = listings.llvm if language == "llvm" else listings.assembly
+    lines = tuple(listing.text.rstrip("\n").split("\n"))
+    return SourceRows(kernel.name, language, lines, ops, listing.lines)
 
 
 def instructions(assembly: SourceRows, most: int = 12) -> tuple[tuple[str, int], ...]:
-    """The commonest instructions of an assembly text."""
-    found = Counter(
+    """Return the most frequent instructions of an assembly text."""
+    counts = Counter(
         words[0]
         for line in assembly.lines
         if line[:1] in (" ", "\t")
         and (words := line.split())
         and not words[0].startswith((".", "#", ";"))
     )
-    return tuple(found.most_common(most))
+    return tuple(counts.most_common(most))
 
 
 def line_origins(source: str, kernel: ir.Kernel) -> tuple[frozenset[str], ...]:
-    """The source operators of each line: those of the computes whose tensors it writes.
+    """Return the source operators of each line: those of the computes whose tensors it writes.
 
-    A line that writes nothing belongs to the next one that does, the lines before the loop over
-    tasks to no operator. What is written nowhere under its own name is made on the way to what
-    reads it. The source speaks of the kernel's canonical names, in the order of its computes.
-    In the source of a thread block only the lines that say who a thread is belong to none.
+    A line that writes nothing belongs to the next one that does; the lines before the loop over
+    tasks belong to no operator. A tensor that is never written under its own name is computed as
+    part of its reader. The source uses the kernel's canonical names, in the order of its computes.
+    In the source of a thread block, only the lines that compute thread indices belong to no
+    operator.
     """
     lines = source.rstrip("\n").split("\n")
     if _THREADS in lines:
@@ -75,22 +74,23 @@ def line_origins(source: str, kernel: ir.Kernel) -> tuple[frozenset[str], ...]:
 
 
 def _spread(written: Sequence[set[str] | None], kernel: ir.Kernel) -> tuple[frozenset[str], ...]:
-    """The operators of lines by what each writes; None of a line that belongs to nobody."""
+    """Return the operators of lines from what each writes; None for a line without operators."""
     normal = normalise(kernel)
     named, _ = canonical(normal)
     origins = _origins(named, normal, set().union(*(names or () for names in written)))
-    found: list[frozenset[str]] = []
+    line_ops: list[frozenset[str]] = []
     pending = frozenset[str]()
     for names in reversed(written):
         mine = frozenset[str]().union(*(origins[n] for n in names or () if n in origins))
         pending = mine or pending
-        found.append(frozenset() if names is None else pending)
-    return tuple(reversed(found))
+        line_ops.append(frozenset() if names is None else pending)
+    return tuple(reversed(line_ops))
 
 
 def _of_block(line: str) -> set[str] | None:
-    """What a line of a thread block writes, a part of it in shared memory or registers included:
-    `t7`, `t7_parts`, `t7_sums_3`; None of those that say who a thread is.
+    """Return the tensor that a line of a thread block writes; None for lines of thread indices.
+
+    A part in shared memory or registers counts: `t7`, `t7_parts`, `t7_sums_3`.
     """
     if not line.startswith(_BLOCK_BODY) or _WHO.match(line):
         return None
@@ -99,7 +99,7 @@ def _of_block(line: str) -> set[str] | None:
 
 
 def _origins(named: ir.Kernel, normal: ir.Kernel, written: set[str]) -> dict[str, frozenset[str]]:
-    """The operators of each tensor that is written, with those of what is made on the way to it."""
+    """Return the operators of each written tensor, with those of its unwritten inputs."""
     own: dict[str, frozenset[str]] = {}
     for compute, other in zip(named.computes, normal.computes, strict=True):
         own[compute.out] = own.get(compute.out, frozenset()) | other.origin
@@ -115,7 +115,7 @@ _BLOCK_BODY = " " * 4
 _WHO = re.compile(r"\s+(?:t_\w+|_thread|_block) = ")
 _BLOCK_STORE = re.compile(r"\s+(?:store2\()?([a-z]+\d*)(?:_\w+)?(?:(?:\[.*\])? = |, )")
 _STORE = re.compile(r"\bst_\w+\((\w+)")
-# A contraction names its sums' tensor by what it keeps beside it, and what it writes last.
+# A contraction's sums and its output are named after its tensor.
 _CONTRACT = re.compile(r"\bcontract\d+\w*\(.*, \((\w+)")
 _BESIDE = re.compile(r"\b(\w+?)_(?:seg|rows|acc)\b")
 # A loop of vectors is declared with the operands that it stores to, and called with all of them.
@@ -125,25 +125,25 @@ _CALL = re.compile(r"^\s+(?:\w+ = )?(\w+)\((?:.*?, )?\((.*)\)\)$")
 
 
 def _stores_of(lines: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Which operands each declared function stores to, where its declaration tells."""
+    """Return the operands that each declared function stores to, if its declaration shows them."""
     heads = ((_DECLARED.match(line), line) for line in lines)
     return {m.group(1): tuple(map(int, _STORED.findall(line))) for m, line in heads if m}
 
 
 def _written(line: str, stores: Mapping[str, tuple[int, ...]]) -> set[str]:
-    """The tensors that a line writes; all that it is given where nothing tells which."""
+    """Return the tensors that a line writes; all its operands if the stores are unknown."""
     names = [m.group(1) for m in _STORE.finditer(line)]
     if contract := _CONTRACT.search(line):
         names += [contract.group(1), *_BESIDE.findall(line)]
     elif (call := _CALL.match(line)) and call.group(1) in stores:
-        given = [part.split()[0].strip("(") for part in _parts(call.group(2)) if part.strip()]
-        kept = [n for n in stores[call.group(1)] if n < len(given)]
-        names += [given[n] for n in kept] if kept else given
+        operands = [part.split()[0].strip("(") for part in _parts(call.group(2)) if part.strip()]
+        stored = [n for n in stores[call.group(1)] if n < len(operands)]
+        names += [operands[n] for n in stored] if stored else operands
     return {_BESIDE.sub(r"\1", name) for name in names}
 
 
 def _parts(text: str) -> list[str]:
-    """The elements of a tuple's text, cut at the commas outside of all brackets."""
+    """Split a tuple's text at the commas outside all brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([") - (letter in ")]")
@@ -155,7 +155,7 @@ def _parts(text: str) -> list[str]:
 
 
 def table(rows: SourceRows) -> Table:
-    """One row a line."""
+    """Return one row per line."""
     return Table(
         ("line", rows.language),
         tuple((i + 1, line) for i, line in enumerate(rows.lines)),
@@ -165,7 +165,7 @@ def table(rows: SourceRows) -> Table:
 
 
 def figure(rows: SourceRows, limit: int = 60) -> Svg:
-    """The first lines."""
+    """Draw the first lines."""
     shown = rows.lines[:limit]
     marks = []
     for i, line in enumerate(shown):
@@ -177,7 +177,7 @@ def figure(rows: SourceRows, limit: int = 60) -> Svg:
 
 
 def kernel_of(s: OnShow, op: str) -> Kernel:
-    """The kernel of an operator, else the first one; raises BadOption where there is none."""
+    """Return the kernel of an operator, else the first one; raises BadOption if there is none."""
     kernels = s.now.compiled.kernels or s.now.compiled.blocks
     if not kernels:
         raise BadOption("no kernel was generated: compile through to code")

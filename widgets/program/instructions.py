@@ -1,4 +1,4 @@
-"""What an instruction does, in a line: those of our kernels, of x86, of PTX and of SASS."""
+"""Explanations of instructions, one line each: of Ironworks' kernels, x86, PTX and SASS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(
     r"|/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*))"  # SASS, behind its address
 )
 _FORM = re.compile(r"<(\w)>")
-FORMS: Mapping[str, Mapping[str, str]] = {  # what stands for a letter, and what it is called
+FORMS: Mapping[str, Mapping[str, str]] = {  # the spellings of a form's letter, and their words
     "v": {"": "", "v": ""},
     "f": {
         "ps": "packed 32-bit floats",
@@ -72,42 +72,43 @@ FORMS: Mapping[str, Mapping[str, str]] = {  # what stands for a letter, and what
 
 @cache
 def meanings() -> dict[str, str]:
-    """What each instruction does, by its name; the first row that has a name says it."""
-    found: dict[str, str] = {}
+    """Return each instruction's meaning by its name; the first row with a name defines it."""
+    by_name: dict[str, str] = {}
     for pattern, words in _ROW.findall(FILE.read_text("utf-8")):
-        for name, told in _written_out(pattern, words):
-            found.setdefault(name, told)
-    return found
+        for name, explanation in _expand_forms(pattern, words):
+            by_name.setdefault(name, explanation)
+    return by_name
 
 
-def _written_out(pattern: str, words: str) -> Iterator[tuple[str, str]]:
-    """A row for each of its forms."""
+def _expand_forms(pattern: str, words: str) -> Iterator[tuple[str, str]]:
+    """Yield a row for each form of an instruction."""
     form = _FORM.search(pattern)
     if form is None:
         yield pattern, words
         return
-    for name, told in FORMS[form.group(1)].items():
-        one = pattern.replace(form.group(), name, 1)
-        yield from _written_out(one, words.replace(form.group(), told))
+    for name, form_words in FORMS[form.group(1)].items():
+        spelled = pattern.replace(form.group(), name, 1)
+        yield from _expand_forms(spelled, words.replace(form.group(), form_words))
 
 
 def meaning(name: str) -> str:
-    """What an instruction does; "" for an unknown one. One of PTX or SASS is known by its first
-    parts.
+    """Return an instruction's meaning; "" if unknown.
+
+    An instruction of PTX or SASS is found by its first parts.
     """
-    known = meanings()
-    while name not in known and "." in name:
+    all_meanings = meanings()
+    while name not in all_meanings and "." in name:
         name = name.rpartition(".")[0]
-    return known.get(name, "")
+    return all_meanings.get(name, "")
 
 
-def explained(lines: Iterable[str]) -> dict[str, str]:
-    """The instructions of an assembly text that are known, with what each does."""
-    names = {name for line in lines if (name := named(line))}
-    return {name: told for name in sorted(names) if (told := meaning(name))}
+def explain_instructions(lines: Iterable[str]) -> dict[str, str]:
+    """Return the known instructions of an assembly text with their meanings."""
+    names = {name for line in lines if (name := instruction_name(line))}
+    return {name: explanation for name in sorted(names) if (explanation := meaning(name))}
 
 
-def named(line: str) -> str:
-    """The instruction of a line of assembly, "" where it is none."""
-    found = _NAME.match(line)
-    return (found.group(1) or found.group(2)) if found else ""
+def instruction_name(line: str) -> str:
+    """Return the instruction of a line of assembly; "" if it has none."""
+    matched = _NAME.match(line)
+    return (matched.group(1) or matched.group(2)) if matched else ""

@@ -1,4 +1,4 @@
-"""Which lines of a kernel belong to each other: of its Numba source, LLVM IR and assembly."""
+"""Lines of a kernel that correspond: of its Numba source, LLVM IR and assembly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DECLARED = re.compile(r"^(\w+) = \w+\(")
 
 @dataclass(frozen=True, slots=True)
 class LineRow:
-    """A line of the source, counted from 1, and how many instructions come from it."""
+    """A line of the source, counted from 1, with the number of instructions that come from it."""
 
     number: int
     text: str
@@ -36,9 +36,10 @@ class LineRow:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of a kernel's source. `marked` and `counted` are for LLVM IR and assembly, of a GPU
-    PTX and SASS, as `names` has them: how many instructions have a line of the source, and how many
-    there are.
+    """The lines of a kernel's source.
+
+    `marked` and `counted` are for LLVM IR and assembly, on a GPU for PTX and SASS, as in `names`:
+    the number of instructions with a source line, and of all instructions.
     """
 
     kernel: str
@@ -51,9 +52,9 @@ class Lines:
 
 
 def data(kernel: Kernel) -> Lines:
-    """Every line of the source with what it became."""
-    found = kernel.listings
-    instructions = [_instructions(listing) for listing in (found.llvm, found.assembly)]
+    """Return every line of the source with its instruction counts."""
+    listings = kernel.listings
+    instructions = [_instructions(listing) for listing in (listings.llvm, listings.assembly)]
     llvm, assembly = (Counter(lines) for lines in instructions)
     rows = tuple(
         LineRow(i, text, llvm[i], assembly[i])
@@ -61,40 +62,44 @@ def data(kernel: Kernel) -> Lines:
     )
     marked = (llvm.total() - llvm[0], assembly.total() - assembly[0])
     counted = (llvm.total(), assembly.total())
-    ops, gpu = tuple(sorted(kernel.origins)), found.llvm.text.startswith(PTX_COMMENT)
+    ops, gpu = tuple(sorted(kernel.origins)), listings.llvm.text.startswith(PTX_COMMENT)
     names = OF_GPU if gpu else OF_CPU
-    return Lines(kernel.name, rows, marked, counted, found.note, ops, names)
+    return Lines(kernel.name, rows, marked, counted, listings.note, ops, names)
 
 
 def _instructions(listing: Listing) -> list[int]:
-    """The line of the source of each instruction of a text."""
+    """Return the source line of each instruction of a text."""
     texts = listing.text.rstrip("\n").split("\n")
     lines = listing.lines or (0,) * len(texts)
     return [n for n, text in zip(lines, texts) if is_instruction(text)]
 
 
 def is_instruction(text: str) -> bool:
-    """Whether a line of LLVM IR, assembly, PTX or SASS is one: no label, directive or comment."""
+    """Return True for an instruction of LLVM IR, assembly, PTX or SASS.
+
+    False for labels, directives and comments.
+    """
     plain = _INSTRUCTION.match(text) and not _NO_INSTRUCTION.match(text)
     return bool(plain or _OF_SASS.match(text))
 
 
-def declared(source: str) -> tuple[tuple[int, ...], ...]:
-    """Lines of the source that belong to each other though code comes from one alone: what is
-    declared above a kernel, and the lines that call it.
+def declaration_groups(source: str) -> tuple[tuple[int, ...], ...]:
+    """Return groups of source lines that belong together although code comes from only one.
+
+    Each group is a declaration above a kernel and the lines that call it.
     """
     lines = source.rstrip("\n").split("\n")
-    found = []
+    groups = []
     for at, line in enumerate(lines, 1):
         if name := _DECLARED.match(line):
             call = re.compile(rf"\b{name.group(1)}\(")
             calls = [n for n, other in enumerate(lines, 1) if n != at and call.search(other)]
-            found.append((at, *calls))
-    return tuple(found)
+            groups.append((at, *calls))
+    return tuple(groups)
 
 
-def said(rows: Lines) -> str:
-    """How many instructions are linked, and how far that is exact."""
+def link_summary(rows: Lines) -> str:
+    """Return the number of linked instructions, and how exact the links are."""
     parts = (
         f"{have:,} of {count_text(all_, f'{name} instruction')}"
         for name, have, all_ in zip(rows.names, rows.marked, rows.counted)
@@ -105,23 +110,23 @@ def said(rows: Lines) -> str:
 
 
 def table(rows: Lines) -> Table:
-    """One row a line of the source that became code, or could have."""
+    """Return one row per line of the source, with or without code."""
     return Table(
         ("line", "Numba source", *rows.names),
         tuple((r.number, r.text, r.llvm, r.assembly) for r in rows.rows),
         (rows.ops,) * len(rows.rows),
-        f"{rows.kernel}: {said(rows)}",
+        f"{rows.kernel}: {link_summary(rows)}",
         see(rows),
     )
 
 
 def see(rows: Lines) -> tuple[Sentence, ...]:
-    """The sentences: how many instructions come from one line, and which line became most."""
+    """Return the sentences: the number of linked instructions, and the line with the most."""
     shown = rows.rows[:LIMIT]
     most = max(shown, key=lambda r: r.assembly, default=None)
     have, all_ = rows.marked[1], rows.counted[1]
     if most is None or not most.assembly:
-        return ((f"{rows.kernel}: {said(rows)}",),)
+        return ((f"{rows.kernel}: {link_summary(rows)}",),)
     linked = Mark(f"{have:,} of {all_:,}", "linked")
     return (
         (linked, f" {rows.names[1]} instructions come from one line of the source."),
@@ -133,7 +138,7 @@ WIDE, HIGH, LIMIT, BAR = 960, 17, 80, 120
 
 
 def figure(rows: Lines) -> Svg:
-    """The source with bars of how many instructions came of each line."""
+    """Draw the source with a bar per line for its instructions."""
     shown: Sequence[LineRow] = rows.rows[:LIMIT]
     most = max((r.assembly for r in shown), default=0) or 1
     marks = []

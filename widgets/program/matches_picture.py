@@ -1,6 +1,4 @@
-"""Every single match of a step's rules: which rule, where it is written, and that part of the
-program before and after.
-"""
+"""Every match of a step's rules: the rule, its place in the source, and its part of the program."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from explorer.stepping.matches import StepMatch, matches
 from explorer.stepping.regions import regions
 from explorer.stepping.rule import Rule
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.svg import Svg, fit, label, rect, stepped, wrapped
+from widgets.draw.svg import Svg, fit, label, rect, step_group, wrap_text
 from widgets.draw.table import Table, count_text
 from widgets.model.compiled import Compiled
 from widgets.model.house import House
@@ -29,8 +27,9 @@ MOST, LINES = 30, 12  # matches that are drawn, and lines of each
 
 @dataclass(frozen=True, slots=True)
 class MatchRow:
-    """One match: the rule by its number among those of the step, what it is called, what it is
-    about under the names of the house.
+    """One match: the number of its rule among the step's, its title, and its subject.
+
+    The subject is named by the labels of the house.
     """
 
     rule: int
@@ -41,13 +40,13 @@ class MatchRow:
 
     @property
     def lines(self) -> tuple[DiffLine, ...]:
-        """The part before and after."""
-        return program_diff.of_bindings(self.match.before, self.match.after)
+        """The part of the program before and after."""
+        return program_diff.bindings_diff(self.match.before, self.match.after)
 
 
 @dataclass(frozen=True, slots=True)
 class MatchRows:
-    """The matches of one step in their order, and its rules."""
+    """The matches of one step in order, and its rules."""
 
     step: str
     rules: tuple[Rule, ...]
@@ -55,24 +54,24 @@ class MatchRows:
 
 
 def data(c: Compiled, number: int, house: House) -> MatchRows:
-    """The matches of the step with that number."""
+    """Return the matches of the step with this number."""
     step = c.snapshots[number].name if number >= 0 else ""
-    found = _matches(c, number)
-    rules = tuple(dict.fromkeys(m.rule for m in found))
+    step_matches = _matches(c, number)
+    rules = tuple(dict.fromkeys(m.rule for m in step_matches))
     place = {rule: n for n, rule in enumerate(rules)}
-    rows = tuple(_row(m, place[m.rule], house) for m in found)
+    rows = tuple(_row(m, place[m.rule], house) for m in step_matches)
     return MatchRows(step, rules, rows)
 
 
 def _matches(c: Compiled, number: int) -> tuple[StepMatch, ...]:
-    """Those that the rules tell of; of what was not compiled here the parts that are different."""
+    """Return the matches that rules report; for a foreign compilation, the parts that differ."""
     if number < 0:
         return ()
     step = c.snapshots[number]
     if isinstance(c, Compilation):
         try:
             return matches(c, step.name)
-        except BadOption:  # a step that this version has not
+        except BadOption:  # a step that this version does not have
             pass
     parts = regions(step.before, step.after)
     return tuple(StepMatch(Rule(step.name), a, b, False, step.name) for a, b in parts)
@@ -85,7 +84,7 @@ def _row(match: StepMatch, rule: int, house: House) -> MatchRow:
 
 
 def table(rows: MatchRows) -> Table:
-    """One row a match."""
+    """Return one row per match."""
     return Table(
         ("match", "rule", "about", "before", "after", "written at"),
         tuple(
@@ -106,10 +105,10 @@ def table(rows: MatchRows) -> Table:
 
 
 def see(rows: MatchRows) -> tuple[Sentence, ...]:
-    """The sentences: how many matches of how many rules there are, and which matched most."""
+    """Return the sentences: the number of matches and rules, and the rule with the most matches."""
     if not rows.rows:
         return ((f"{rows.step or 'As it was imported'}: no rule matched.",),)
-    if not all(r.match.told for r in rows.rows):
+    if not all(r.match.traced for r in rows.rows):
         parts = Mark(count_text(len(rows.rows), "part"), "match")
         return ((f"{rows.step}: ", parts, " of the program changed."),)
     rules = Counter(r.rule for r in rows.rows)
@@ -123,15 +122,15 @@ def see(rows: MatchRows) -> tuple[Sentence, ...]:
 
 
 def caption(rows: MatchRows) -> str:
-    """How many there are, and of which rules."""
+    """Return the number of matches and their rules."""
     if not rows.rows:
         return f"{rows.step or 'as it was imported'}: no rule matched"
-    told = all(r.match.told for r in rows.rows)
+    are_reported = all(r.match.traced for r in rows.rows)
     kinds = list(dict.fromkeys(r.title for r in rows.rows))
-    if not told:
+    if not are_reported:
         return f"{rows.step}: {count_text(len(rows.rows), 'part')} of the program changed"
-    said = ", ".join(kinds[:6]) + (f" and {len(kinds) - 6} more" if len(kinds) > 6 else "")
-    return f"{rows.step}: {_matches_text(len(rows.rows))} of {said}"
+    rule_titles = ", ".join(kinds[:6]) + (f" and {len(kinds) - 6} more" if len(kinds) > 6 else "")
+    return f"{rows.step}: {_matches_text(len(rows.rows))} of {rule_titles}"
 
 
 def _matches_text(count: int) -> str:
@@ -139,13 +138,15 @@ def _matches_text(count: int) -> str:
 
 
 def figure(rows: MatchRows) -> Svg:
-    """The matches below each other, each a step to walk through."""
+    """Draw the matches below each other, each a step to walk through."""
     marks = [label(12, 15, fit(caption(rows), WIDTH - 24), "i w", title=caption(rows))]
     y = 26.0
     for number, row in enumerate(rows.rows[:MOST]):
         part, high = _match(rows, number, row, y)
-        said = f"{row.title}: {row.about}" if row.about else row.title
-        marks.append(stepped(lit_by("".join(part), f"match rule{row.rule}"), number, said))
+        description = f"{row.title}: {row.about}" if row.about else row.title
+        marks.append(
+            step_group(lit_by("".join(part), f"match rule{row.rule}"), number, description)
+        )
         y += high
     if len(rows.rows) > MOST:
         marks.append(label(12, y + 12, f"… {len(rows.rows) - MOST} more in the table", "q"))
@@ -161,7 +162,7 @@ def _match(rows: MatchRows, number: int, row: MatchRow, top: float) -> tuple[lis
         label(WIDTH - 12, top + 15, rule.place, anchor="end"),
     ]
     y = top + HEAD
-    for words in wrapped(rule.short, WIDTH - 24) if rule.short else []:
+    for words in wrap_text(rule.short, WIDTH - 24) if rule.short else []:
         marks.append(label(12, y + 10, words))
         y += LINE
     lines = row.lines
@@ -178,14 +179,14 @@ def _match(rows: MatchRows, number: int, row: MatchRow, top: float) -> tuple[lis
     return marks, y + 8 - top
 
 
-def of_step(s: OnShow, number: int) -> MatchRows:
-    """The matches of a step of what is on show, found once."""
+def matches_of_step(s: OnShow, number: int) -> MatchRows:
+    """Return the matches of a step of the setting on show, computed once."""
     c = s.now.compiled
-    return s.house.kept(f"matches {number}", s.now.sizes, lambda: data(c, number, s.house))
+    return s.house.cached(f"matches {number}", s.now.sizes, lambda: data(c, number, s.house))
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = of_step(s, step_of(s))
+    rows = matches_of_step(s, step_of(s))
     return rows, figure(rows), table(rows)
 
 

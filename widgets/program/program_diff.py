@@ -1,4 +1,4 @@
-"""The program before and after each step, line against line."""
+"""Line diff of the program before and after each step."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from widgets.draw.theme import family_token
 from widgets.model.on_show import OnShow
 from widgets.model.outline import Line, binding_lines, lines
 from widgets.model.picture import Drawn, Picture
-from widgets.program.changed_words import Spans, aligned, spans
+from widgets.program.changed_words import Spans, align_lines, spans
 
 MOST_BY_WORD = 1000  # changed lines whose words are all compared one by one; chosen
 
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """`mark` is " ", "+" (only after) or "-" (only before); `number` counts in the program that the
-    line is of. Of a line that changed, `mate` is the position of its other self, and `words` where
-    in it the words are that the other has not.
+    """A line of a diff: `mark` is " ", "+" (only after) or "-" (only before).
+
+    `number` counts lines in the line's own program. For a changed line, `mate` is the position of
+    its counterpart, and `words` are the positions of the words that the counterpart lacks.
     """
 
     mark: str
@@ -36,39 +37,40 @@ class DiffLine:
 
 
 def data(before: Program, after: Program) -> tuple[DiffLine, ...]:
-    """All lines of `after`, and between them those of `before` that went."""
+    """Return all lines of `after`, and between them the lines of `before` that were removed."""
     old, new = lines(before), lines(after)
     if before is after or old == new:
         return tuple(_line(" ", i, line) for i, line in enumerate(new))
-    return tuple(_mated(_merged(old, new)))
+    return tuple(_pair_changes(_merge_blocks(old, new)))
 
 
-def _merged(old: Sequence[Line], new: Sequence[Line]) -> list[DiffLine]:
-    """Bindings are paired by what they bind, so a changed one stands right above its new self."""
+def _merge_blocks(old: Sequence[Line], new: Sequence[Line]) -> list[DiffLine]:
+    """Pair bindings by their names, so that a changed one stands right above its new version."""
     before, after = _blocks(old), _blocks(new)
     names = SequenceMatcher(None, [k for k, _, _ in before], [k for k, _, _ in after], False)
-    found: list[DiffLine] = []
+    merged: list[DiffLine] = []
     for tag, a0, a1, b0, b1 in names.get_opcodes():
         if tag == "equal":
             for (_, a, mine), (_, b, theirs) in zip(before[a0:a1], after[b0:b1], strict=True):
-                found += _within(mine, theirs, a, b)
+                merged += _diff_block(mine, theirs, a, b)
             continue
         for _, a, block in before[a0:a1]:
-            found += [_line("-", a + i, line) for i, line in enumerate(block)]
+            merged += [_line("-", a + i, line) for i, line in enumerate(block)]
         for _, b, block in after[b0:b1]:
-            found += [_line("+", b + i, line) for i, line in enumerate(block)]
-    return found
+            merged += [_line("+", b + i, line) for i, line in enumerate(block)]
+    return merged
 
 
-def of_bindings(before: Sequence[Binding], after: Sequence[Binding]) -> tuple[DiffLine, ...]:
-    """The same of some bindings of each program."""
+def bindings_diff(before: Sequence[Binding], after: Sequence[Binding]) -> tuple[DiffLine, ...]:
+    """Return the diff of some bindings of each program."""
     old, new = ([x for b in part for x in binding_lines(b)] for part in (before, after))
-    return tuple(_mated(_merged(old, new)))
+    return tuple(_pair_changes(_merge_blocks(old, new)))
 
 
-def _mated(rows: list[DiffLine]) -> list[DiffLine]:
-    """The rows, those that went and those that came in their place paired as far as they are
-    alike; of a great many, words are compared from either end alone.
+def _pair_changes(rows: list[DiffLine]) -> list[DiffLine]:
+    """Pair removed lines with similar added lines.
+
+    With very many changes, words are compared only from both ends.
     """
     at, each = 0, sum(row.mark == "-" for row in rows) <= MOST_BY_WORD
     while at < len(rows):
@@ -78,16 +80,16 @@ def _mated(rows: list[DiffLine]) -> list[DiffLine]:
         end = next((n for n in range(at, len(rows)) if rows[n].mark == " "), len(rows))
         gone = [n for n in range(at, end) if rows[n].mark == "-"]
         came = [n for n in range(at, end) if rows[n].mark == "+"]
-        for i, j in aligned([rows[n].text for n in gone], [rows[n].text for n in came]):
+        for i, j in align_lines([rows[n].text for n in gone], [rows[n].text for n in came]):
             a, b = gone[i], came[j]
             first, second = spans(rows[a].text, rows[b].text, each)
-            rows[a] = _paired(rows[a], b, first)
-            rows[b] = _paired(rows[b], a, second)
+            rows[a] = _with_mate(rows[a], b, first)
+            rows[b] = _with_mate(rows[b], a, second)
         at = end
     return rows
 
 
-def _paired(row: DiffLine, mate: int, words: Spans) -> DiffLine:
+def _with_mate(row: DiffLine, mate: int, words: Spans) -> DiffLine:
     return DiffLine(row.mark, row.number, row.text, row.ops, row.family, mate, words)
 
 
@@ -95,29 +97,29 @@ Block = tuple[str, int, list[Line]]
 
 
 def _blocks(lines: Sequence[Line]) -> list[Block]:
-    """Each binding with the lines that belong to it: its name, where it begins, its lines."""
-    found: list[Block] = []
+    """Return each binding with its lines: its name, its position, its lines."""
+    blocks: list[Block] = []
     for at, line in enumerate(lines):
-        if found and line.text.startswith("    "):
-            found[-1][2].append(line)
+        if blocks and line.text.startswith("    "):
+            blocks[-1][2].append(line)
         else:
-            found.append((line.text.split(" = ")[0], at, [line]))
-    return found
+            blocks.append((line.text.split(" = ")[0], at, [line]))
+    return blocks
 
 
-def _within(old: list[Line], new: list[Line], a: int, b: int) -> list[DiffLine]:
+def _diff_block(old: list[Line], new: list[Line], a: int, b: int) -> list[DiffLine]:
     texts = [i.text for i in old], [i.text for i in new]
     if texts[0] == texts[1]:
         return [_line(" ", b + i, line) for i, line in enumerate(new)]
     if len(old) == len(new) == 1:
         return [_line("-", a, old[0]), _line("+", b, new[0])]
-    found: list[DiffLine] = []
+    merged: list[DiffLine] = []
     matcher = SequenceMatcher(None, *texts, autojunk=False)
     for tag, a0, a1, b0, b1 in matcher.get_opcodes():
         if tag != "equal":
-            found += [_line("-", a + i, old[i]) for i in range(a0, a1)]
-        found += [_line(" " if tag == "equal" else "+", b + i, new[i]) for i in range(b0, b1)]
-    return found
+            merged += [_line("-", a + i, old[i]) for i in range(a0, a1)]
+        merged += [_line(" " if tag == "equal" else "+", b + i, new[i]) for i in range(b0, b1)]
+    return merged
 
 
 def _line(mark: str, at: int, line: Line) -> DiffLine:
@@ -125,7 +127,7 @@ def _line(mark: str, at: int, line: Line) -> DiffLine:
 
 
 def table(rows: tuple[DiffLine, ...]) -> Table:
-    """One row a line."""
+    """Return one row per line."""
     return Table(
         ("line", "", "text", "operators"),
         tuple((r.number, r.mark, r.text, len(r.ops)) for r in rows),
@@ -134,12 +136,12 @@ def table(rows: tuple[DiffLine, ...]) -> Table:
 
 
 def text(rows: tuple[DiffLine, ...]) -> str:
-    """The diff as a terminal shows it."""
+    """Return the diff as a terminal shows it."""
     return "\n".join(f"{r.mark} {r.text}" for r in rows)
 
 
 def figure(rows: tuple[DiffLine, ...], limit: int = 60) -> Svg:
-    """The lines in their colours; where something changed, those around the changes."""
+    """Draw the lines in their colours; if something changed, only those around the changes."""
     shown = _around_changes(rows)[:limit]
     marks = []
     for i, row in enumerate(shown):
@@ -166,7 +168,7 @@ def _around_changes(rows: tuple[DiffLine, ...], context: int = 2) -> list[DiffLi
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    """The largest step: from graph operators to kernels, if that was reached."""
+    """Draw the largest step, from graph operators to kernels, if that was reached."""
     c = s.now.compiled
     steps = [x for x in c.snapshots if x.stage == Stage.LEGALIZED] or c.snapshots[-1:]
     rows = data(steps[0].before, steps[0].after) if steps else data(c.program, c.program)

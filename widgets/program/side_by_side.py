@@ -1,6 +1,4 @@
-"""Two programs side by side: lines that are one stand beside each other, the words in them that
-changed are marked.
-"""
+"""Two programs side by side, with corresponding lines aligned and changed words marked."""
 
 from __future__ import annotations
 
@@ -23,20 +21,20 @@ MOST = 120  # lines that are drawn
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """A line of each program; None where only the other has it."""
+class LinePair:
+    """A line of each program; None if only the other has it."""
 
     before: DiffLine | None
     after: DiffLine | None
 
     @property
     def changed(self) -> bool:
-        """Whether the two are different."""
+        """True if the two differ."""
         return self.before is None or self.after is None or self.after.mark != " "
 
     @property
     def kind(self) -> str:
-        """What became of it: "changed", "new", "gone" or "same"."""
+        """The kind of change: "changed", "new", "gone" or "same"."""
         if self.before is None or self.after is None:
             return "new" if self.before is None else "gone"
         return "changed" if self.changed else "same"
@@ -44,25 +42,25 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class SideRows:
-    """All lines of both programs, `title` says of which step."""
+    """All lines of both programs; `title` names the step."""
 
     title: str
-    lines: tuple[Beside, ...]
+    lines: tuple[LinePair, ...]
 
 
 def data(both: Between) -> SideRows:
-    """The lines of both programs."""
+    """Return the lines of both programs."""
     rows = program_diff.data(both.before, both.after)
-    return SideRows(both.title, tuple(_beside(rows)))
+    return SideRows(both.title, tuple(_pair_lines(rows)))
 
 
-def _beside(rows: tuple[DiffLine, ...]) -> Iterator[Beside]:
-    """In the order of both: what went stands before what came, as far as neither has a mate."""
+def _pair_lines(rows: tuple[DiffLine, ...]) -> Iterator[LinePair]:
+    """Pair the lines in the order of both: removed lines stand before added ones unless paired."""
     at, number = 0, 0
     while at < len(rows):
         if rows[at].mark == " ":
             number += 1
-            yield Beside(_as_before(rows[at], number), rows[at])
+            yield LinePair(_as_before(rows[at], number), rows[at])
             at += 1
             continue
         end = next((n for n in range(at, len(rows)) if rows[n].mark == " "), len(rows))
@@ -72,11 +70,11 @@ def _beside(rows: tuple[DiffLine, ...]) -> Iterator[Beside]:
         for n in gone:
             mate = rows[n].mate
             while mate >= 0 and came[0] != mate:
-                yield Beside(None, rows[came.pop(0)])
+                yield LinePair(None, rows[came.pop(0)])
             if mate >= 0:
                 came.pop(0)
-            yield Beside(rows[n], rows[mate] if mate >= 0 else None)
-        yield from (Beside(None, rows[n]) for n in came)
+            yield LinePair(rows[n], rows[mate] if mate >= 0 else None)
+        yield from (LinePair(None, rows[n]) for n in came)
         at = end
 
 
@@ -85,9 +83,9 @@ def _as_before(row: DiffLine, number: int) -> DiffLine:
 
 
 def table(rows: SideRows) -> Table:
-    """One row a line, equal ones far from all changes left out."""
+    """Return one row per line, without equal ones far from all changes."""
     shown = _near(rows)
-    sides = [(x.before, x.after) for x in shown]
+    line_pairs = [(x.before, x.after) for x in shown]
     return Table(
         ("line before", "before", "line after", "after"),
         tuple(
@@ -97,16 +95,16 @@ def table(rows: SideRows) -> Table:
                 b.number if b else "",
                 b.text if b else "",
             )
-            for a, b in sides
+            for a, b in line_pairs
         ),
-        tuple((b or a).ops if (b or a) else () for a, b in sides),  # type: ignore[union-attr]
+        tuple((b or a).ops if (b or a) else () for a, b in line_pairs),  # type: ignore[union-attr]
         caption(rows),
         see(rows),
     )
 
 
 def see(rows: SideRows) -> tuple[Sentence, ...]:
-    """The sentence: how many lines are different, and how many are as they were."""
+    """Return the sentence: the number of changed and unchanged lines."""
     counts = [(key, sum(x.kind == key for x in rows.lines)) for key in ("changed", "new", "gone")]
     same = sum(x.kind == "same" for x in rows.lines)
     parts = [part for key, n in counts if n for part in (", ", Mark(f"{n:,} {key}", key))]
@@ -116,7 +114,7 @@ def see(rows: SideRows) -> tuple[Sentence, ...]:
 
 
 def caption(rows: SideRows) -> str:
-    """How many lines are different."""
+    """Return the number of changed lines."""
     both = sum(x.changed and x.before is not None and x.after is not None for x in rows.lines)
     came = sum(x.before is None for x in rows.lines)
     gone = sum(x.after is None for x in rows.lines)
@@ -124,7 +122,7 @@ def caption(rows: SideRows) -> str:
     return f"{rows.title}: {both} lines changed, {came} new, {gone} gone, {same} as they were"
 
 
-def _near(rows: SideRows) -> list[Beside]:
+def _near(rows: SideRows) -> list[LinePair]:
     near = {
         j
         for i, x in enumerate(rows.lines)
@@ -135,14 +133,14 @@ def _near(rows: SideRows) -> list[Beside]:
 
 
 def figure(rows: SideRows) -> Svg:
-    """The lines around the changes, before on the left, after on the right."""
+    """Draw the lines around the changes, before on the left, after on the right."""
     near = _near(rows)
     marks = [label(8, 14, "before", "q"), label(WIDE + 8, 14, "after", "q")]
     y = 20.0
-    for one in near[:MOST]:
-        sides = ((0.0, one.before), (WIDE, one.after))
-        body = "".join(m for x, row in sides for m in _side(x, y, row, one.changed))
-        marks.append(lit_by(body, one.kind))
+    for pair in near[:MOST]:
+        columns = ((0.0, pair.before), (WIDE, pair.after))
+        body = "".join(m for x, row in columns for m in _draw_line(x, y, row, pair.changed))
+        marks.append(lit_by(body, pair.kind))
         y += LINE
     if not near:
         marks = [label(12, 14, caption(rows), "i")]
@@ -152,7 +150,7 @@ def figure(rows: SideRows) -> Svg:
     return Svg(2 * WIDE, y + 4, "".join(marks), caption(rows))
 
 
-def _side(x: float, y: float, row: DiffLine | None, changed: bool) -> list[str]:
+def _draw_line(x: float, y: float, row: DiffLine | None, changed: bool) -> list[str]:
     if row is None:
         return [rect(x, y, WIDE - 2, LINE, "var(--tint)")]
     ground = {"+": "var(--add)", "-": "var(--del)"}.get(row.mark, "")
@@ -178,7 +176,8 @@ def _side(x: float, y: float, row: DiffLine | None, changed: bool) -> list[str]:
 def _draw(s: OnShow, op: str) -> Drawn:
     both = between(s)
     key = f"sides {id(both.before)} {id(both.after)}"
-    _, rows = s.house.kept(key, (), lambda: (both, data(both)))  # both live on
+    # The key holds ids, so the cache keeps both programs.
+    _, rows = s.house.cached(key, (), lambda: (both, data(both)))
     return rows, figure(rows), table(rows)
 
 

@@ -1,8 +1,8 @@
-"""The drawing and the words of the stages."""
+"""Drawing, table and sentences of the stages."""
 
 from __future__ import annotations
 
-from widgets.draw.columns import Text, columns, line
+from widgets.draw.columns import Text, column_widths, line
 from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.slide import LINE, NARROW, PX, cut_to
 from widgets.draw.svg import Svg, label, path, rect, text_width
@@ -16,7 +16,7 @@ HIGHEST, TWO = 64.0, 46.0  # of a stage, and from where on it has a second line
 
 
 def table(cells: tuple[StageCell, ...]) -> Table:
-    """One row a stage."""
+    """Return one row per stage."""
     return Table(
         ("stage", "seconds", "run", "changes", "checked"),
         tuple(
@@ -34,7 +34,7 @@ def table(cells: tuple[StageCell, ...]) -> Table:
 
 
 def _state(cell: StageCell) -> str:
-    return ("kept" if cell.kept else "new") if cell.ran else "not run"
+    return ("kept" if cell.from_cache else "new") if cell.ran else "not run"
 
 
 def _mark(checked: None | bool | str) -> str:
@@ -49,21 +49,21 @@ def _mark(checked: None | bool | str) -> str:
 
 
 def see(cells: tuple[StageCell, ...]) -> tuple[Sentence, ...]:
-    """The sentences: how long compiling took, which stage most of it, how many did something."""
+    """Return the sentences: the compile time, the longest stage, and the number with an effect."""
     ran = [n for n, c in enumerate(cells) if c.ran]
     if not ran:
         return (("No stage has run.",),)
-    whole = sum(c.seconds for c in cells)
+    total_seconds = sum(c.seconds for c in cells)
     most = max(ran, key=lambda n: cells[n].seconds)
-    told: list[Sentence] = []
-    if whole > 0:
+    sentences: list[Sentence] = []
+    if total_seconds > 0:
         name = Mark(cells[most].stage, f"stage{most}")
-        share = f" most, {cells[most].seconds / whole:.0%}."
-        told.append((f"Compiling took {whole:.3f} s, ", name, share))
+        share = f" most, {cells[most].seconds / total_seconds:.0%}."
+        sentences.append((f"Compiling took {total_seconds:.3f} s, ", name, share))
     did = sum(_did(c) for c in cells)
     stages = Mark(f"{did} of {count_text(len(ran), 'stage')}", "did" if did else "ran")
-    told.append((stages, " changed the program or decided something."))
-    return tuple(told)
+    sentences.append((stages, " changed the program or decided something."))
+    return tuple(sentences)
 
 
 def _did(cell: StageCell) -> bool:
@@ -71,25 +71,27 @@ def _did(cell: StageCell) -> bool:
 
 
 def figure(cells: tuple[StageCell, ...], size: tuple[int, int]) -> Svg:
-    """A row a stage: what it did, a bar as long as it took, and what it promises."""
+    """Draw one row per stage: its effect, a bar for its time, and its promise."""
     width, height = size
     pitch = min(HIGHEST, height / max(1, len(cells)))
     longest = max((c.seconds for c in cells), default=0) or 1
     rows = [_cells(c) for c in cells]
-    told = pitch >= TWO  # a second line has what a stage promises
+    has_second_line = pitch >= TWO  # a second line has what a stage promises
     bar = max(40.0, width * 0.3) if width >= NARROW else 0.0
-    room = columns(rows, width - (bar + 20 if bar else 0))
-    promises = max((text_width(c.promise, PX) for c in cells), default=0) + 20 if told else 0
+    room = column_widths(rows, width - (bar + 20 if bar else 0))
+    promises = (
+        max((text_width(c.promise, PX) for c in cells), default=0) + 20 if has_second_line else 0
+    )
     start = max(sum(room) + 16 * len(room) + 4, min(promises, width * 0.6))
     marks = []
     for n, (cell, row) in enumerate(zip(cells, rows)):
         y = n * pitch
-        top = y + (pitch / 2 - 3 if told else pitch / 2 + 5)
+        top = y + (pitch / 2 - 3 if has_second_line else pitch / 2 + 5)
         body = path(f"M0 {y + 0.5:g}H{width:g}", "var(--line)") if n else ""
         body += "".join(line(row, room, 0, top))
-        if told:
-            said = cut_to(cell.promise, start - 12 if bar else width)
-            body += label(0, top + LINE + 1, said, title=cell.promise)
+        if has_second_line:
+            promise = cut_to(cell.promise, start - 12 if bar else width)
+            body += label(0, top + LINE + 1, promise, title=cell.promise)
         if bar and cell.seconds:
             wide_ = max(1.0, (width - start) * cell.seconds / longest)
             body += rect(start, y + pitch / 2 - 8, wide_, 16, "var(--t2)", title=_took(cell))

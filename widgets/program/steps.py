@@ -1,6 +1,4 @@
-"""Which two programs the pictures of steps are about: those before and after a step, or the one of
-A and the one on show.
-"""
+"""The two programs that pictures of steps compare: before and after a step, or A's and this one."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ AGAINST = (BEFORE, PINNED)
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Two programs, and what stands between them."""
+    """Two programs, and a title for what lies between them."""
 
     title: str
     before: Program
@@ -29,7 +27,7 @@ class Between:
 
 
 def between(s: OnShow) -> Between:
-    """The programs of the view; raises BadOption for a step that there is not."""
+    """Return the programs of the view; raises BadOption for an unknown step."""
     c = s.now.compiled
     if against(s) == PINNED:
         return Between(f"A → {c.model.name}", s.pinned.compiled.program, c.program)
@@ -41,20 +39,25 @@ def between(s: OnShow) -> Between:
 
 
 def against(s: OnShow) -> str:
-    """What the program on show is compared with; raises BadOption for what it cannot be."""
-    found = s.view.against or BEFORE
-    if found not in AGAINST:
-        raise BadOption(f"nothing is called {found[:40]!r} here", expected=", ".join(AGAINST))
-    return found
+    """Return what the program on show is compared with; raises BadOption for an unknown choice."""
+    choice = s.view.against or BEFORE
+    if choice not in AGAINST:
+        raise BadOption(
+            f"there is nothing named {choice[:40]!r} to compare with", expected=", ".join(AGAINST)
+        )
+    return choice
 
 
 def step_of(s: OnShow) -> int:
-    """The step of the view, else the largest one: from graph operators to kernels, where that was
-    reached; -1 where there is none.
+    """Return the step of the view, else the largest one, from graph operators to kernels.
+
+    -1 if there is no step.
     """
     c, number = s.now.compiled, s.view.step
     if number >= len(c.snapshots):
-        raise BadOption(f"there are {len(c.snapshots)} steps, none is number {number + 1}")
+        raise BadOption(
+            f"there is no step {number + 1}: the compilation has {len(c.snapshots)} steps"
+        )
     if number >= 0:
         return number
     steps = [n for n, x in enumerate(c.snapshots) if x.stage == Stage.LEGALIZED]
@@ -74,8 +77,8 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
 
 
 def _steps_alone(s: OnShow, op: str) -> Mapping[str, Any]:
-    found = _controls(s, op)
-    return {**found, "more": [one for one in found["more"] if one[0] == "step"]}
+    form = _controls(s, op)
+    return {**form, "more": [control for control in form["more"] if control[0] == "step"]}
 
 
 STEPS = Family("steps", _controls)

@@ -1,5 +1,6 @@
-"""The switchboard: every step in its order, on or off, what it did and took, beside A's; and both
-pipelines in a few numbers.
+"""The switchboard: every step in order, on or off, its effect and time, beside A's.
+
+Both pipelines are summed up in a few numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from explorer.compilation import Compilation
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline.own_pass import OwnPass
+from explorer.passes.pipeline.user_pass import UserPass
 from explorer.passes.switches.arrangement import why_needed
 from explorer.stepping.effects import did
 from explorer.stepping.leave_out import WELD, cost_of
@@ -29,9 +30,10 @@ ON = ("off", "on")
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step at its place. `ran`: compiling came to it; `did`: it changed something; `needed` says
-    who cannot do without it, "" where it may be left out; `knob` switches it, `place` is the knob
-    of where it stands. `in_a`: whether A has it.
+    """A step at its place.
+
+    `ran`: the compilation reached it. `did`: it changed something. `needed` explains why it cannot
+    be left out, else "". `knob` switches it; `place` is the knob of its position. `in_a`: A has it.
     """
 
     name: str
@@ -49,21 +51,21 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The steps, and numbers of A and of what is on show, each with its unit in its words."""
+    """The steps, and numbers of A and of the setting on show, as texts with units."""
 
     steps: tuple[StepRow, ...]
     numbers: tuple[tuple[str, str, str], ...]
 
 
 def data(c: Compiled, a: Compiled) -> Board:
-    """The switchboard of a compilation, beside the baseline's."""
+    """Return the switchboard of a compilation, beside the baseline's."""
     ran = {s.name: s for s in c.snapshots}
     in_a = {s.name for s in a.snapshots} | {s.name for s in all_steps(a) if _is_on(a, s.name)}
     if isinstance(c, Compilation):
         steps = all_steps(c)
         needed = {s.name: why_needed(steps, s.name) for s in steps}
         rows = tuple(
-            _row(s.name, s.stage, ran.get(s.name), needed[s.name], isinstance(s.run, OwnPass), c)
+            _row(s.name, s.stage, ran.get(s.name), needed[s.name], isinstance(s.run, UserPass), c)
             for s in steps
         )
     else:
@@ -98,7 +100,7 @@ def _row(
 
 
 def _is_on(c: Compiled, name: str) -> bool:
-    """Whether a step of the pipeline is not switched off, whether or not compiling came to it."""
+    """Return True if a step of the pipeline is not switched off, reached or not."""
     return isinstance(c, Compilation) and name not in c.options.steps.off
 
 
@@ -108,23 +110,23 @@ def _beside(row: StepRow, in_a: set[str]) -> StepRow:
 
 def _numbers(a: Compiled, c: Compiled) -> list[tuple[str, str, str]]:
     mine, theirs = (sum(s.stage is not Stage.EMITTED for s in x.snapshots) for x in (c, a))
-    found = [("steps", str(theirs), str(mine))]
+    rows = [("steps", str(theirs), str(mine))]
     seconds = (sum(s.seconds for s in x.snapshots) for x in (a, c))
-    one, other = (f"{s:.3f} s" for s in seconds)
-    found.append(("took to compile", one, other))
+    base_seconds, own_seconds = (f"{s:.3f} s" for s in seconds)
+    rows.append(("took to compile", base_seconds, own_seconds))
     kernels = (str(len(x.program.kernel_calls)) for x in (a, c))
-    found.append(("kernels", *kernels))  # type: ignore[arg-type]
+    rows.append(("kernels", *kernels))  # type: ignore[arg-type]
     if all(isinstance(x, Compilation) and x.program.stage >= Stage.PLANNED for x in (a, c)):
         costs = [cost_of(x) for x in (a, c) if isinstance(x, Compilation)]
-        found.append(("per run, predicted", time_text(costs[0].us), time_text(costs[1].us)))
-        found.append(("memory", size_text(costs[0].bytes), size_text(costs[1].bytes)))
-    return found
+        rows.append(("per run, predicted", time_text(costs[0].us), time_text(costs[1].us)))
+        rows.append(("memory", size_text(costs[0].bytes), size_text(costs[1].bytes)))
+    return rows
 
 
 def table(board: Board) -> Table:
-    """One row a step, then one a number, of A and of what is on show."""
+    """Return one row per step, then one per number, of A and of the setting on show."""
     rows = [
-        (s.name, s.stage, ON[s.on], ON[s.in_a], round(s.seconds, 4), s.changes, _said(s))
+        (s.name, s.stage, ON[s.on], ON[s.in_a], round(s.seconds, 4), s.changes, _remark(s))
         for s in board.steps
     ]
     rows += [(name, "", now, a, "", "", "") for name, a, now in board.numbers]  # type: ignore[misc]
@@ -133,13 +135,13 @@ def table(board: Board) -> Table:
 
 
 def see(board: Board) -> tuple[Sentence, ...]:
-    """The sentences: how many steps did something, which took longest, and how many are off."""
+    """Return the sentences: the steps with an effect, the longest, and the number that is off."""
     counts = [(key, sum(kind(s) == key for s in board.steps)) for key in ("did", "idle", "off")]
     did, idle, off = (n for _, n in counts)
     if not board.steps:
         return ()
     parts = [Mark(f"{did:,} of {count_text(len(board.steps), 'step')}", "did" if did else "step")]
-    told: list[Sentence] = [
+    sentences: list[Sentence] = [
         (
             *parts,
             " did something",
@@ -148,26 +150,28 @@ def see(board: Board) -> tuple[Sentence, ...]:
         )
     ]
     at = max(range(len(board.steps)), key=lambda n: board.steps[n].seconds)
-    whole = sum(s.seconds for s in board.steps)
-    if whole > 0:
+    total_seconds = sum(s.seconds for s in board.steps)
+    if total_seconds > 0:
         most = board.steps[at]
-        words = f" took longest, {most.seconds:.3f} s, {most.seconds / whole:.0%} of compiling."
-        told.append((Mark(most.name, f"at{at}"), words))
+        words = (
+            f" took longest, {most.seconds:.3f} s, {most.seconds / total_seconds:.0%} of compiling."
+        )
+        sentences.append((Mark(most.name, f"at{at}"), words))
     if off:
-        told.append(
+        sentences.append(
             (Mark(f"{count_text(off, 'step')}", "off"), f" {'is' if off == 1 else 'are'} off.")
         )
-    return tuple(told)
+    return tuple(sentences)
 
 
 def kind(s: StepRow) -> str:
-    """What a sentence counts a step as."""
+    """Return the category of a step in a sentence."""
     if not s.on:
         return "off"
     return "did" if s.did else "idle" if s.ran else "left"
 
 
-def _said(s: StepRow) -> str:
+def _remark(s: StepRow) -> str:
     if s.needed:
         return f"cannot be left out: {s.needed}"
     if not s.on or s.did:
@@ -176,17 +180,17 @@ def _said(s: StepRow) -> str:
 
 
 def caption(board: Board) -> str:
-    """How many steps did something, and how many are off."""
+    """Return the number of steps, of those that did nothing, and of those that are off."""
     on = [s for s in board.steps if s.on]
     off = len(board.steps) - len(on)
     idle = sum(s.ran and not s.did for s in on)
     left = sum(not s.ran for s in on)
-    rest = f", {left} were not run" if left else ""
-    return f"{len(on)} steps, {idle} of them did nothing{rest}; {off} off"
+    unreached = f", {left} were not run" if left else ""
+    return f"{len(on)} steps, {idle} of them did nothing{unreached}; {off} off"
 
 
 def figure(board: Board) -> Svg:
-    """The steps in their order; those that did nothing are pale, those that are off struck out."""
+    """Draw the steps in order; those without effect are pale, those that are off struck out."""
     marks = [label(12, 15, caption(board), "i w")]
     y = 26.0
     for n, s in enumerate(board.steps):
@@ -209,8 +213,8 @@ def _step(s: StepRow, y: float) -> Iterator[str]:
         yield rect(30, y + 8, 6.2 * len(s.name), 1, "var(--ink3)")
     yield label(250, y + 12, s.stage, "q")
     yield label(430, y + 12, f"{s.seconds:.3f} s" if s.ran else "", style, anchor="end")
-    said = _said(s) or (f"{s.changes} changes" if s.changes else "decided" if s.did else "")
-    yield label(446, y + 12, fit(said, WIDTH - 456), style, title=said)
+    remark = _remark(s) or (f"{s.changes} changes" if s.changes else "decided" if s.did else "")
+    yield label(446, y + 12, fit(remark, WIDTH - 456), style, title=remark)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

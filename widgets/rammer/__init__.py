@@ -1,1 +1,1 @@
-"""Rammer's pictures: the brick wall, its waits, its policies."""
+"""Pictures of Rammer: the brick wall, its waits, its policies."""

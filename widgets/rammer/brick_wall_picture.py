@@ -1,4 +1,4 @@
-"""The brick wall as a still picture: as many marks as it has pixels, however many bricks."""
+"""The brick wall as a still picture: the number of marks depends on its pixels, not its bricks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from explorer.measure.walls import WallComparison
-from widgets.draw.svg import Svg, label, path, rect, text_width, wrapped
+from widgets.draw.svg import Svg, label, path, rect, text_width, wrap_text
 from widgets.draw.table import time_text
 from widgets.draw.theme import family_token
 from widgets.model.brick_wall import CAUSES, NAMES, WallRows
@@ -20,8 +20,8 @@ from widgets.rammer.wall_slices import Window
 from widgets.rammer.wall_table import caption, table
 
 WIDTH, GUTTER = 960, 84
-ROOM = 60_000  # bytes of blocks, so that the text of the picture stays small
-MOST_HIGH = 460.0  # of all lanes
+ROOM = 60_000  # bytes of blocks, to bound the size of the SVG
+MOST_HIGH = 460.0  # height of all lanes
 INSIDE = WIDTH - GUTTER - 8
 
 
@@ -29,18 +29,18 @@ def figure(
     planned: WallRows,
     ran: WallRows | None = None,
     selected: str = "",
-    found: WallComparison | None = None,
+    comparison: WallComparison | None = None,
 ) -> Svg:
-    """The plan over a run, a lane for each unit; many units share lanes."""
-    said = caption(planned, ran, found)
+    """Draw the plan over a run, a lane for each unit; many units share lanes."""
+    description = caption(planned, ran, comparison)
     total = max(planned.total_us, ran.total_us if ran else 0) or 1
     scale = INSIDE / total
     marks: list[str] = []
     y = 6.0
     lanes = lanes_of(planned, 2 if ran else 1)
-    own, high = lanes_high(lanes, planned.lanes, bool(ran))
+    planned_high, high = lanes_high(lanes, planned.lanes, bool(ran))
     for lane in range(lanes):
-        full = own + high + (5 if ran else 2) if high else own + 2
+        full = planned_high + high + (5 if ran else 2) if high else planned_high + 2
         first, last = units_of(lane, lanes, planned.lanes)
         marks.append(rect(GUTTER, y, INSIDE, full, "var(--app)"))
         if full >= 12 or lane % max(1, round(12 / full)) == 0:
@@ -51,50 +51,51 @@ def figure(
             marks.append(label(12, y + 33, f"{ran.busy_by_unit()[lane]:.1%} busy"))
         y += full + 4
     step = full + 4
-    marks += lane_marks(planned, lanes, scale, 7.5, own - 1, step, selected, outlined=True)
+    marks += lane_marks(planned, lanes, scale, 7.5, planned_high - 1, step, selected, outlined=True)
     if ran:
-        at = 6 + own + 4
+        at = 6 + planned_high + 4
         marks += gap_marks(ran, lanes, scale, at, high, step)
         marks += lane_marks(ran, lanes, scale, at, high, step, selected, outlined=False)
     marks += cuts(ran or planned, scale, 4, y - 4)
     marks += axis(y, total) + _legend(y + 30, {c.family for c in planned.calls})
     if ran and lanes >= ran.lanes:
         marks += _idle_legend(y + 49, ran)
-    lines = wrapped(said, WIDTH - 20)
+    lines = wrap_text(description, WIDTH - 20)
     marks += [label(12, y + 80 + 15 * n, line, "i") for n, line in enumerate(lines)]
-    return Svg(WIDTH, y + 77 + 15 * len(lines), "".join(marks), f"Brick wall: {said}")
+    return Svg(WIDTH, y + 77 + 15 * len(lines), "".join(marks), f"Brick wall: {description}")
 
 
 def lanes_of(rows: WallRows, walls: int, high: float = MOST_HIGH) -> int:
-    """How many lanes there are: one a unit while there is room for 3 pixels of each wall in it."""
+    """Return the number of lanes: one per unit while each wall has 3 pixels in it."""
     return shared_lanes(rows.lanes, int(high / (4 + 3 * walls)))
 
 
 def shared_lanes(units: int, most: int) -> int:
-    """The number of lanes where as few units as possible share one, at most so many lanes: none is
-    empty.
+    """Return the number of lanes, at most `most`, with as few units as possible sharing one.
+
+    No lane is empty.
     """
     units = max(1, units)
     return -(-units // -(-units // max(1, most)))
 
 
 def lanes_high(lanes: int, units: int, two: bool) -> tuple[float, float]:
-    """The heights of a planned lane and of one that ran."""
+    """Return the heights of a planned lane and of a measured one."""
     full = min(42.0, MOST_HIGH / max(1, lanes) - 4)
     if not two:
         return max(3.0, min(26.0, full)), 0.0
-    own = max(2.0, full * 0.26)
-    return own, max(3.0, full - own - 5)
+    planned_high = max(2.0, full * 0.26)
+    return planned_high, max(3.0, full - planned_high - 5)
 
 
 def units_of(lane: int, lanes: int, units: int) -> tuple[int, int]:
-    """The first and the last unit of a lane."""
+    """Return the first and the last unit of a lane."""
     group = -(-units // lanes)
     return lane * group, min(units, (lane + 1) * group) - 1
 
 
 def blocks_of(rows: WallRows, lanes: int) -> Blocks:
-    """All bricks of a wall, as far as the picture's pixels tell them apart."""
+    """Return all bricks of a wall as blocks at the picture's resolution."""
     view = Window(0.0, rows.total_us or 1.0, INSIDE, lanes)
     return lane_blocks(rows, view, -(-rows.lanes // lanes), ROOM)
 
@@ -110,11 +111,11 @@ def lane_marks(
     *,
     outlined: bool,
 ) -> list[str]:
-    """The bricks of all lanes, `step` pixels apart, as one mark a family."""
+    """Draw the bricks of all lanes, `step` pixels apart, as one path per family."""
     mine = set(rows.calls_of(selected)) if selected else set()
     shapes: dict[tuple[str, bool], list[str]] = {}
-    found = blocks_of(rows, lanes)
-    columns = (found.lane, found.start * scale, found.end * scale, found.call)
+    blocks = blocks_of(rows, lanes)
+    columns = (blocks.lane, blocks.start * scale, blocks.end * scale, blocks.call)
     for lane, a, b, call in zip(*(c.tolist() for c in columns)):
         wide = max(b - a - (0.6 if b - a > 4 else 0), 0.6)
         shapes.setdefault((rows.calls[call].family, call in mine), []).append(
@@ -133,7 +134,7 @@ def _family(family: str, on: bool, drawn: str, outlined: bool) -> str:
 def gap_marks(
     rows: WallRows, lanes: int, scale: float, y: float, high: float, step: float
 ) -> Iterator[str]:
-    """Gaps that are a pixel long, by cause; those of many units to a lane are not told apart."""
+    """Draw gaps longer than a pixel, by cause; none if units share lanes."""
     if lanes < rows.lanes:
         return
     long = np.flatnonzero((rows.gap_end - rows.gap_start) * scale > 0.7)
@@ -142,13 +143,13 @@ def gap_marks(
     for i in sorted(long.tolist()):
         a, b = float(rows.gap_start[i]) * scale, float(rows.gap_end[i]) * scale
         cause = CAUSES[rows.cause[i]]
-        said = f"{NAMES[cause]} {time_text((b - a) / scale)}"
+        tip = f"{NAMES[cause]} {time_text((b - a) / scale)}"
         at = y + int(rows.gap_unit[i]) * step
-        yield rect(GUTTER + a, at, b - a, high, f"url(#p-g-{cause})", title=said)
+        yield rect(GUTTER + a, at, b - a, high, f"url(#p-g-{cause})", title=tip)
 
 
 def cuts(rows: WallRows, scale: float, top: float, bottom: float) -> Iterator[str]:
-    """A line where one launch ends, as far as they stand apart."""
+    """Draw a line where each launch ends, if the lines are far enough apart."""
     places = dict.fromkeys(round(cut * scale, 1) for cut in rows.cuts_us)
     if len(places) <= INSIDE / 3:
         for x in places:
@@ -157,13 +158,13 @@ def cuts(rows: WallRows, scale: float, top: float, bottom: float) -> Iterator[st
 
 
 def tick_step(total: float, at_most: int = 8) -> float:
-    """The round number of which at most so many fit into the total."""
+    """Return the smallest round step that fits at most `at_most` times into the total."""
     power = 10.0 ** int(np.floor(np.log10(total / at_most)))
     return next(m * power for m in (1, 2, 5, 10) if total / (m * power) <= at_most)
 
 
 def axis(y: float, total: float) -> list[str]:
-    """Microseconds under the lanes."""
+    """Draw the time axis in microseconds under the lanes."""
     step, scale = tick_step(total), INSIDE / total
     marks = [path(f"M{GUTTER} {y + 0.5}H{WIDTH - 8}", "var(--line2)"), label(12, y + 14, "µs", "q")]
     for i in range(int(total / step) + 1):
@@ -186,18 +187,18 @@ def _legend(y: float, families: set[str]) -> list[str]:
 
 
 def _idle_legend(y: float, rows: WallRows) -> list[str]:
-    """What the hatches of idle time say, of the causes that there are."""
-    found = [CAUSES[i] for i in np.unique(rows.cause).tolist()]
-    marks: list[str] = [label(12, y + 10, "idle", "q")] if found else []
+    """Draw the legend of the idle causes that occur."""
+    causes = [CAUSES[i] for i in np.unique(rows.cause).tolist()]
+    marks: list[str] = [label(12, y + 10, "idle", "q")] if causes else []
     x = float(GUTTER)
-    for cause in found:
+    for cause in causes:
         marks += _named_hatch(x, y, f"g-{cause}", NAMES[cause])
         x += 30 + text_width(NAMES[cause])
     return marks
 
 
 def family_mark(x: float, y: float, family: str) -> Sequence[str]:
-    """A family's colour and hatch with its name."""
+    """Draw a family's colour and hatch with its name."""
     return _named_hatch(x, y, family_token(family), family)
 
 
@@ -209,10 +210,10 @@ def _named_hatch(x: float, y: float, hatch: str, name: str) -> Sequence[str]:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    planned, (ran, found) = s.walls.planned, s.walls.ran
+    planned, (ran, comparison) = s.walls.planned, s.walls.ran
     if planned is None:
         raise BadOption("nothing is scheduled: compile through Rammer")
-    return (planned, ran), figure(planned, ran, op, found), table(planned, ran, op, found)
+    return (planned, ran), figure(planned, ran, op, comparison), table(planned, ran, op, comparison)
 
 
 PICTURE = Picture(

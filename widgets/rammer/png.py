@@ -1,6 +1,4 @@
-"""A wall as PNG bytes, with NumPy and zlib only: what a page shows that runs no scripts and takes
-no SVG.
-"""
+"""A wall as PNG bytes, with NumPy and zlib only, for pages without scripts and SVG."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ WIDTH = 960
 
 
 def encoded(pixels: NDArray[np.uint8]) -> bytes:
-    """An image of height x width x 3 as a PNG file."""
+    """Encode an image of height x width x 3 as a PNG file."""
     high, wide, _ = pixels.shape
     raw = np.zeros((high, 1 + 3 * wide), np.uint8)
     raw[:, 1:] = pixels.reshape(high, -1)
@@ -35,15 +33,15 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def wall(planned: WallRows, ran: WallRows | None = None, scheme: str = "light") -> bytes:
-    """For each unit a thin planned lane over a thick one as it ran."""
+    """Draw for each unit a thin planned lane over a thick measured one."""
     total = max(planned.total_us, ran.total_us if ran else 0) or 1
     tokens = theme.SCHEMES[scheme]
     count = lanes_of(planned, 2 if ran else 1)
-    found = [_lanes(w, count, total, tokens) for w in (planned, ran) if w]
+    walls = [_lanes(w, count, total, tokens) for w in (planned, ran) if w]
     thick = (8, 24) if count <= 12 else (2, 3)
     lanes = []
     for lane in range(count):
-        for pixels, high in zip(found, thick):
+        for pixels, high in zip(walls, thick):
             lanes.append(np.repeat(pixels[lane][None], high, 0))
             lanes.append(np.full((2, WIDTH, 3), _rgb(tokens["pane"]), np.uint8))
     return encoded(np.ascontiguousarray(np.concatenate(lanes)))

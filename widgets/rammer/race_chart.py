@@ -1,4 +1,4 @@
-"""A race: each runtime's median time with its interval, and the verdict in words."""
+"""A race: each runtime's median time with its interval, and the verdict."""
 
 from __future__ import annotations
 
@@ -12,35 +12,55 @@ from widgets.model.compiled import Measurement
 
 
 class Ran(Protocol):
-    """A runtime that ran: `explorer.tuning.race.Runner`."""
+    """A runtime that took part: `explorer.tuning.race.Runner`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The runtime's name."""
+
     @property
-    def time(self) -> Measurement: ...
+    def time(self) -> Measurement:
+        """The measured time of a run."""
+
     @property
-    def max_abs_error(self) -> float: ...
+    def max_abs_error(self) -> float:
+        """The largest absolute difference from the reference output."""
 
 
 class Result(Protocol):
-    """What `explorer.race` returns."""
+    """The result of `explorer.race`."""
 
     @property
-    def model(self) -> str: ...
+    def model(self) -> str:
+        """The model's name."""
+
     @property
-    def threads(self) -> int: ...
+    def threads(self) -> int:
+        """The number of threads of each runtime."""
+
     @property
-    def machine(self) -> str: ...
+    def machine(self) -> str:
+        """The description of the machine."""
+
     @property
-    def runners(self) -> Sequence[Ran]: ...
+    def runners(self) -> Sequence[Ran]:
+        """The runtimes that took part."""
+
     @property
-    def skipped(self) -> Sequence[tuple[str, str]]: ...
+    def skipped(self) -> Sequence[tuple[str, str]]:
+        """The runtimes that were skipped, each with the reason."""
+
     @property
-    def fastest_other(self) -> Ran | None: ...
+    def fastest_other(self) -> Ran | None:
+        """The fastest runtime besides ours, None if no other ran."""
+
     @property
-    def versus(self) -> Comparison | None: ...
+    def versus(self) -> Comparison | None:
+        """The comparison of ours with the fastest other one."""
+
     @property
-    def verdict(self) -> str: ...
+    def verdict(self) -> str:
+        """The verdict in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +77,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class RaceRows:
-    """The runners, fastest first; the verdict in words; the machine; who did not run, and why."""
+    """The runners, fastest first; the verdict; the machine; the skipped runtimes with reasons."""
 
     runners: tuple[Runner, ...]
     verdict: str
@@ -66,7 +86,7 @@ class RaceRows:
 
 
 def data(result: Result) -> RaceRows:
-    """The rows of a race."""
+    """Return the rows of a race."""
     runners = [
         Runner(r.name, r.time.median_us, r.time.low_us, r.time.high_us, r.time.n, r.max_abs_error)
         for r in result.runners
@@ -91,13 +111,13 @@ def _verdict(result: Result) -> str:
 
 
 def caption(rows: RaceRows) -> str:
-    """The verdict, where it was found, and who did not run."""
+    """Describe the verdict, the machine, and the runtimes that were skipped."""
     out = "".join(f"; {name} did not run: {reason}" for name, reason in rows.skipped)
     return f"{rows.verdict}; {rows.machine}{out}"
 
 
 def table(rows: RaceRows) -> Table:
-    """One row a runtime; those that did not run last, with the reason."""
+    """Return one row per runtime; skipped ones come last, with the reason."""
     ran = [(r.name, r.median_us, r.low_us, r.high_us, r.n, r.max_abs_error) for r in rows.runners]
     out = [(name, "", "", "", "", reason) for name, reason in rows.skipped]
     columns = ("runtime", "median µs", "low µs", "high µs", "n", "largest error")

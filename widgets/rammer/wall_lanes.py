@@ -1,5 +1,6 @@
-"""The bricks of a window as blocks: one brick each where it can be seen, else a run of them; where
-there are more units than lanes, what the busiest unit of a lane works at.
+"""The bricks of a window as blocks: single bricks where visible, else runs of bricks.
+
+With more units than lanes, each lane shows the calls of its busiest unit.
 """
 
 from __future__ import annotations
@@ -12,27 +13,33 @@ from numpy.typing import NDArray
 
 from widgets.model.brick_wall import WallRows
 
-BLOCK, SINGLE = 21, 16  # bytes of one
+BLOCK, SINGLE = 21, 16  # bytes per entry
 Places = NDArray[np.int64]
 Times = NDArray[np.float64]
 
 
 class Window(Protocol):
-    """What of a wall is wanted."""
+    """The part of a wall to draw."""
 
     @property
-    def start_us(self) -> float: ...
+    def start_us(self) -> float:
+        """The start of the window in microseconds."""
+
     @property
-    def end_us(self) -> float: ...
+    def end_us(self) -> float:
+        """The end of the window in microseconds."""
+
     @property
-    def pixels(self) -> int: ...
+    def pixels(self) -> int:
+        """The width of the window in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """By lane and start. `brick` is the position of the only brick, -1 for a run of `bricks`;
-    `share`: how much of the block is filled. Nothing shorter than `least_us` stands alone; 0: all
-    bricks do.
+    """Blocks of bricks as columns, ordered by lane and start.
+
+    `brick` is the position of the only brick, -1 for a run of `bricks`; `share` is the filled
+    fraction. No single block is shorter than `least_us`; 0: every brick is a block.
     """
 
     lane: Places
@@ -46,7 +53,7 @@ class Blocks:
 
     @property
     def bytes(self) -> int:
-        """What they take when they are sent."""
+        """The size of the blocks when sent to the page."""
         return BLOCK * len(self.lane) + SINGLE * int((self.brick >= 0).sum())
 
 
@@ -55,71 +62,70 @@ def lane_blocks(rows: WallRows, view: Window, group: int, room: int) -> Blocks:
     pixel = (view.end_us - view.start_us) / view.pixels
     if group > 1:
         bins = view.pixels // 2
-        blocks = _in_bins(rows, view, group, bins)
+        blocks = _bin_blocks(rows, view, group, bins)
         while blocks.bytes > room and bins > 8:
             bins = bins * 2 // 3
-            blocks = _in_bins(rows, view, group, bins)
+            blocks = _bin_blocks(rows, view, group, bins)
         return blocks
-    place = _inside(rows, view)
+    place = _find_bricks(rows, view)
     if len(place) * (BLOCK + SINGLE) <= room:
-        return _alone(rows, place)
-    blocks, least = _runs(rows, place, pixel), pixel
+        return _single_blocks(rows, place)
+    blocks, least = _merge_short_runs(rows, place, pixel), pixel
     while blocks.bytes > room and least <= view.end_us:
         least *= 1.4
-        blocks = _coarser(blocks, least)
+        blocks = _merge_short_blocks(blocks, least)
     return blocks
 
 
-def _inside(rows: WallRows, view: Window) -> Places:
-    """The bricks of a window."""
-    found = []
+def _find_bricks(rows: WallRows, view: Window) -> Places:
+    """Return the positions of the bricks in a window."""
+    ranges = []
     for a, b in zip(rows.rows[:-1].tolist(), rows.rows[1:].tolist()):
         low = a + int(np.searchsorted(rows.end[a:b], view.start_us, "right"))
         high = a + int(np.searchsorted(rows.start[a:b], view.end_us))
-        found.append(np.arange(low, max(low, high)))
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+        ranges.append(np.arange(low, max(low, high)))
+    return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
 
 
-def _alone(rows: WallRows, place: Places) -> Blocks:
-    one = np.ones(len(place), np.int64)
+def _single_blocks(rows: WallRows, place: Places) -> Blocks:
+    ones = np.ones(len(place), np.int64)
     return Blocks(
         rows.unit[place].astype(np.int64),
         rows.start[place],
         rows.end[place],
         rows.call[place].astype(np.int64),
-        one,
+        ones,
         place,
-        one.astype(np.float64),
+        ones.astype(np.float64),
         0.0,
     )
 
 
-def _runs(rows: WallRows, place: Places, least: float) -> Blocks:
-    """Bricks of a call that stand beside each other are one block where they are shorter than
-    `least` on average.
-    """
+def _merge_short_runs(rows: WallRows, place: Places, least: float) -> Blocks:
+    """Merge adjacent bricks of a call whose mean length is below `least`."""
     unit, call = rows.unit[place], rows.call[place]
-    new = _begins((unit, call))
+    new = _find_changes((unit, call))
     run = np.cumsum(new) - 1
     begin = np.flatnonzero(new)
     end = np.r_[begin[1:], len(place)] - 1
     mean = (rows.end[place[end]] - rows.start[place[begin]]) / (end - begin + 1)
     new |= (mean >= least)[run]
     begin = np.flatnonzero(new)
-    return _coarser(_reduced(rows, place, begin), least)
+    return _merge_short_blocks(_merge_bricks(rows, place, begin), least)
 
 
-def _coarser(blocks: Blocks, least: float) -> Blocks:
-    """Blocks shorter than `least` that begin within the same stretch of that length are one, of the
-    longest one's call.
+def _merge_short_blocks(blocks: Blocks, least: float) -> Blocks:
+    """Merge blocks shorter than `least` that begin in the same interval of that length.
+
+    The merged block shows the call of the longest one.
     """
     thin = blocks.end - blocks.start < least
     stretch = np.where(thin, np.floor(blocks.start / least), -1 - np.arange(len(thin)))
-    return _merged(blocks, _begins((blocks.lane, stretch)), least)
+    return _merge_blocks(blocks, _find_changes((blocks.lane, stretch)), least)
 
 
-def _begins(columns: tuple[NDArray[np.generic], ...]) -> NDArray[np.bool_]:
-    """Where a value of a column changes."""
+def _find_changes(columns: tuple[NDArray[np.generic], ...]) -> NDArray[np.bool_]:
+    """Return a mask that is True where a value of any column changes."""
     new = np.zeros(len(columns[0]), bool)
     new[:1] = True
     for column in columns:
@@ -127,10 +133,10 @@ def _begins(columns: tuple[NDArray[np.generic], ...]) -> NDArray[np.bool_]:
     return new
 
 
-def _reduced(rows: WallRows, place: Places, begin: Places) -> Blocks:
-    """Bricks from each beginning to the next one as one block."""
+def _merge_bricks(rows: WallRows, place: Places, begin: Places) -> Blocks:
+    """Merge the bricks from each beginning to the next one into one block."""
     if not len(begin):
-        return _alone(rows, place)
+        return _single_blocks(rows, place)
     last = np.r_[begin[1:], len(place)] - 1
     start, end = rows.start[place[begin]], rows.end[place[last]]
     busy = np.add.reduceat(rows.end[place] - rows.start[place], begin)
@@ -147,7 +153,7 @@ def _reduced(rows: WallRows, place: Places, begin: Places) -> Blocks:
     )
 
 
-def _merged(blocks: Blocks, new: NDArray[np.bool_], least: float) -> Blocks:
+def _merge_blocks(blocks: Blocks, new: NDArray[np.bool_], least: float) -> Blocks:
     begin = np.flatnonzero(new)
     if not len(begin):
         return blocks
@@ -155,7 +161,7 @@ def _merged(blocks: Blocks, new: NDArray[np.bool_], least: float) -> Blocks:
     start, end = blocks.start[begin], blocks.end[last]
     lengths = blocks.end - blocks.start
     busy = np.add.reduceat(lengths * blocks.share, begin)
-    order = np.lexsort((-lengths, np.cumsum(new)))  # the longest of each first
+    order = np.lexsort((-lengths, np.cumsum(new)))  # longest of each group first
     call = blocks.call[order[begin]]
     alone = last == begin
     return Blocks(
@@ -170,9 +176,11 @@ def _merged(blocks: Blocks, new: NDArray[np.bool_], least: float) -> Blocks:
     )
 
 
-def _in_bins(rows: WallRows, view: Window, group: int, bins: int) -> Blocks:
-    """Lanes of `group` units: for each bin the call of its busiest unit and how much all work;
-    equal neighbours are one block.
+def _bin_blocks(rows: WallRows, view: Window, group: int, bins: int) -> Blocks:
+    """Return blocks for lanes of `group` units each.
+
+    Each time bin has the call of its busiest unit and the fraction of all units that work; equal
+    neighbours are merged.
     """
     lanes = -(-rows.lanes // group)
     edges = np.linspace(view.start_us, view.end_us, bins + 1)
@@ -183,7 +191,7 @@ def _in_bins(rows: WallRows, view: Window, group: int, bins: int) -> Blocks:
         a, b = int(rows.rows[unit]), int(rows.rows[unit + 1])
         if a == b:
             continue
-        done = _done(rows.start[a:b], rows.end[a:b], edges)
+        done = _work_done(rows.start[a:b], rows.end[a:b], edges)
         spent = np.diff(done)
         middle = np.searchsorted(rows.end[a:b], edges[:-1] + width / 2)
         mine = rows.call[a + np.minimum(middle, b - a - 1)]
@@ -194,24 +202,24 @@ def _in_bins(rows: WallRows, view: Window, group: int, bins: int) -> Blocks:
         call[lane][better] = mine[better]
     sizes = np.minimum(group, rows.lanes - group * np.arange(lanes))
     share = busy / (sizes[:, None] * width if width else 1.0)
-    return _runs_of_bins(call, share, edges)
+    return _merge_bins(call, share, edges)
 
 
-def _done(start: Times, end: Times, at: Times) -> Times:
-    """How long a unit has worked by each of these times."""
+def _work_done(start: Times, end: Times, at: Times) -> Times:
+    """Return the time that a unit has worked by each of the times `at`."""
     before = np.r_[0.0, np.cumsum(end - start)]
     n = np.searchsorted(end, at)
-    rest = np.where(n < len(start), at - start[np.minimum(n, len(start) - 1)], 0.0)
-    done: Times = before[n] + np.maximum(rest, 0.0)
+    partial = np.where(n < len(start), at - start[np.minimum(n, len(start) - 1)], 0.0)
+    done: Times = before[n] + np.maximum(partial, 0.0)
     return done
 
 
-def _runs_of_bins(call: Places, share: Times, edges: Times) -> Blocks:
+def _merge_bins(call: Places, share: Times, edges: Times) -> Blocks:
     lanes, bins = call.shape
     level = np.ceil(share * 8 - 1e-9).astype(np.int64)
     lane = np.repeat(np.arange(lanes), bins)
     flat = np.where(level, call, -1).ravel()
-    new = _begins((lane, flat, level.ravel()))
+    new = _find_changes((lane, flat, level.ravel()))
     begin = np.flatnonzero(new)
     last = np.r_[begin[1:], len(new)] - 1
     mean = np.add.reduceat(share.ravel(), begin) / (last - begin + 1)

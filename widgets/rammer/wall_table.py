@@ -1,4 +1,4 @@
-"""The words of a brick wall: planned against measured brick by brick, and where the time went."""
+"""Text of a brick wall: planned against measured brick by brick, and the use of time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ Times = NDArray[np.float64]
 
 
 def twins_us(
-    planned: WallRows, ran: WallRows, found: WallComparison
+    planned: WallRows, ran: WallRows, comparison: WallComparison
 ) -> tuple[Times, Times, NDArray[np.int64]]:
-    """For each planned brick how long it took, for each that ran how long it was planned, NaN where
-    the other wall has none; and for each planned one the position of the one that ran, or -1.
+    """Match planned bricks with measured ones.
+
+    Returns the measured time of each planned brick and the planned time of each measured brick, NaN
+    where there is no counterpart, and for each planned brick the position of its counterpart or -1.
     """
     took, should = np.full(planned.bricks, np.nan), np.full(ran.bricks, np.nan)
     partner = np.full(planned.bricks, -1)
@@ -28,7 +30,7 @@ def twins_us(
         return took, should, partner
     at = np.full(planned.bricks, -1)
     at[planned.order] = np.arange(planned.bricks)
-    place = np.array([b.planned for b in found.bricks], np.int64)[ran.order]
+    place = np.array([b.planned for b in comparison.bricks], np.int64)[ran.order]
     both = np.flatnonzero(place >= 0)
     mine = at[place[both]]
     took[mine] = (ran.end - ran.start)[both]
@@ -37,31 +39,41 @@ def twins_us(
     return took, should, partner
 
 
-def compared_words(found: WallComparison) -> str:
-    """The error in all, the rank correlation of bricks, and the sum of their errors."""
-    rank = "" if isnan(found.rank_correlation) else f"order agrees {found.rank_correlation:.2f}, "
-    error = f"{rank}errors of tasks {time_text(found.total_error_us)}"
-    return f"{off_text(found.error)}, {error}"
+def compared_words(comparison: WallComparison) -> str:
+    """Describe the total error, the rank correlation of bricks, and the sum of their errors."""
+    rank = (
+        ""
+        if isnan(comparison.rank_correlation)
+        else f"order agrees {comparison.rank_correlation:.2f}, "
+    )
+    error = f"{rank}errors of tasks {time_text(comparison.total_error_us)}"
+    return f"{off_text(comparison.error)}, {error}"
 
 
 def off_text(error: float) -> str:
-    """Return how far a predicted time is from a measured one, in words."""
+    """Describe the error of a predicted time."""
     if abs(error) < 0.005:
         return "predicted to the percent"
     return f"predicted {abs(error):.0%} too {'long' if error > 0 else 'short'}"
 
 
-def caption(planned: WallRows, ran: WallRows | None, found: WallComparison | None = None) -> str:
-    """The plan against a run, measured here or recorded elsewhere, in one line."""
+def caption(
+    planned: WallRows, ran: WallRows | None, comparison: WallComparison | None = None
+) -> str:
+    """Compare the plan with a run, measured here or recorded elsewhere, in one line."""
     units = units_text(planned.units, planned.device)
     text = f"{PREDICTED} {time_text(planned.total_us)} on {units}"
     if ran is None:
         return f"{text}: {_shares(planned)}"
-    if found is None and ran.source:  # of another device
-        return f"{text}, {ran.said}: {time_text(ran.total_us)}: {_shares(ran)}"
-    words = compared_words(found) if found else off_text(off_by(planned.total_us, ran.total_us))
+    if comparison is None and ran.source:  # recorded on another device
+        return f"{text}, {ran.title}: {time_text(ran.total_us)}: {_shares(ran)}"
+    words = (
+        compared_words(comparison)
+        if comparison
+        else off_text(off_by(planned.total_us, ran.total_us))
+    )
     stop = ":" if ran.source else ""
-    return f"{text}, {ran.said}{stop} {time_text(ran.total_us)} ({words}): {_shares(ran)}"
+    return f"{text}, {ran.title}{stop} {time_text(ran.total_us)} ({words}): {_shares(ran)}"
 
 
 def _shares(rows: WallRows) -> str:
@@ -69,7 +81,7 @@ def _shares(rows: WallRows) -> str:
 
 
 def areas(planned: WallRows, ran: WallRows | None) -> Table:
-    """Where units times time went: busy, and each cause of idle time, with what they add up to."""
+    """Return the unit-time that is busy and that is idle by cause, with the total."""
     walls = [w for w in (planned, ran) if w is not None]
     names = dict.fromkeys(n for w in walls for n in w.areas_us())
     rows: list[tuple[Cell, ...]] = [
@@ -91,13 +103,13 @@ def table(
     planned: WallRows,
     ran: WallRows | None = None,
     selected: str = "",
-    found: WallComparison | None = None,
+    comparison: WallComparison | None = None,
 ) -> Table:
-    """One row a brick, predicted beside as it ran; those of the selected operator first."""
+    """Return one row per brick, predicted next to measured; the selected operator's come first."""
     order = _order(planned, selected)
     back = np.full(planned.bricks, -1)
-    if ran is not None and found is not None:
-        _, _, back = twins_us(planned, ran, found)
+    if ran is not None and comparison is not None:
+        _, _, back = twins_us(planned, ran, comparison)
     rows = tuple(_row(planned, ran, i, int(back[i])) for i in order[:MOST_ROWS].tolist())
     kind = ran.kind if ran is not None else "measured"
     columns = (
@@ -113,7 +125,7 @@ def table(
     )
     ops = tuple(planned.calls[planned.call[i]].ops for i in order[:MOST_ROWS].tolist())
     more = f", the first {MOST_ROWS:,} of {len(order):,} tasks" if len(order) > MOST_ROWS else ""
-    return Table(columns, rows, ops, caption(planned, ran, found) + more)
+    return Table(columns, rows, ops, caption(planned, ran, comparison) + more)
 
 
 def _order(rows: WallRows, selected: str) -> NDArray[np.int64]:
@@ -124,11 +136,11 @@ def _order(rows: WallRows, selected: str) -> NDArray[np.int64]:
 def _row(planned: WallRows, ran: WallRows | None, i: int, j: int) -> tuple[Cell, ...]:
     call = planned.calls[planned.call[i]]
     should = float(planned.end[i] - planned.start[i])
-    found: tuple[Cell, ...] = ("", "", "")
+    measured: tuple[Cell, ...] = ("", "", "")
     if ran is not None and j >= 0:
         took = float(ran.end[j] - ran.start[j])
         error = f"{should / took - 1:+.0%}" if took else ""
-        found = (round(float(ran.start[j]), 1), round(took, 1), error)
+        measured = (round(float(ran.start[j]), 1), round(took, 1), error)
     return (
         planned.lane_name(int(planned.unit[i])),
         call.label,
@@ -136,5 +148,5 @@ def _row(planned: WallRows, ran: WallRows | None, i: int, j: int) -> tuple[Cell,
         f"{planned.first[i]} to {planned.last[i]}",
         round(float(planned.start[i]), 1),
         round(should, 1),
-        *found,
+        *measured,
     )

@@ -1,1 +1,1 @@
-"""Relax's pictures: shapes, levels, calls, fusion."""
+"""Pictures of Relax: shapes, levels, calls, fusion."""

@@ -1,13 +1,11 @@
-"""The boundary of a call: what each parameter says beside what its argument says, the symbols that
-are bound on the way, and the annotation that comes back.
-"""
+"""The boundary of a call: parameter and argument annotations, bound symbols, and the result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from explorer.compilation.operators import Operator, told_apart, value_labels
+from explorer.compilation.operators import Operator, distinct_labels, value_labels
 from explorer.ir.annotations import Derived, Match, signature_of, unify
 from explorer.ir.calls import Branch, FunctionCall, KernelCall, Loop, Var
 from explorer.ir.kernel import Kernel
@@ -30,28 +28,28 @@ LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class MatchRow:
-    """One dim, or one dtype, of a parameter beside the argument's; `binds` is the symbol that the
-    argument gives a value to.
-    """
+    """One dim or dtype of a parameter and of its argument; `binds` is the symbol it defines."""
 
     param: str
-    wanted: str
-    found: str
+    declared: str
+    actual: str
     binds: str
     level: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """One parameter and the argument that is passed for it; `level` is the weakest of its dims',
-    `binds` the symbols that get a value, as `n = 10`. A result has no level.
+class PassedValue:
+    """One parameter and the argument passed for it.
+
+    `level` is the weakest of its dims' levels, "" for a result; `binds` are the symbols that get a
+    value, as `n = 10`.
     """
 
     param: str
-    wanted: str
+    declared: str
     argument: str
-    found: str
+    actual: str
     level: str = ""
     binds: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -59,13 +57,14 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryRow:
-    """A call, and what a reader calls it: `kind` is "function", "branch", "loop" or "kernel";
-    `level` is the weakest of its rows'. `results` go into arrays that the caller passes where it
-    calls a kernel; else they are returned.
+    """A call with its display name; `kind` is "function", "branch", "loop" or "kernel".
+
+    `level` is the weakest of its rows. `results` of a kernel call go into arrays that the caller
+    passes; other results are returned.
     """
 
     name: str
-    called: str
+    display_name: str
     callee: str
     kind: str
     function: str
@@ -73,38 +72,41 @@ class BoundaryRow:
     level: str
     result: str
     ops: tuple[str, ...]
-    passed: tuple[Passed, ...] = ()
-    results: tuple[Passed, ...] = ()
+    passed: tuple[PassedValue, ...] = ()
+    results: tuple[PassedValue, ...] = ()
 
 
-def data(c: Compiled, known: Sequence[Operator] = ()) -> tuple[BoundaryRow, ...]:
-    """The calls of functions after deduction, then those of kernels where they were made; `known`
-    are the operators that they are called after.
+def data(c: Compiled, operators: Sequence[Operator] = ()) -> tuple[BoundaryRow, ...]:
+    """Return the calls of functions after shape inference, then the kernel calls if there are any.
+
+    `operators` are the source operators, from which the display names come.
     """
-    found = (*of_program(typed(c), kernels=False), *of_program(lowered(c), kernels=True))
-    labels = value_labels(known, lowered(c))
-    called = told_apart(known, {r.name: (r.ops, r.callee) for r in found})
-    return tuple(_called(r, called[r.name], labels) for r in found)
+    rows = (*of_program(typed(c), kernels=False), *of_program(lowered(c), kernels=True))
+    labels = value_labels(operators, lowered(c))
+    display_names = distinct_labels(operators, {r.name: (r.ops, r.callee) for r in rows})
+    return tuple(_with_display_names(r, display_names[r.name], labels) for r in rows)
 
 
-def _called(r: BoundaryRow, called: str, labels: Mapping[str, str]) -> BoundaryRow:
-    """The row with values called as the reader knows them."""
+def _with_display_names(
+    r: BoundaryRow, display_name: str, labels: Mapping[str, str]
+) -> BoundaryRow:
+    """Return the row with the display names of its values."""
     passed, results = (
         tuple(replace(p, argument=labels.get(p.argument, p.argument)) for p in part)
         for part in (r.passed, r.results)
     )
-    return replace(r, called=called, passed=passed, results=results)
+    return replace(r, display_name=display_name, passed=passed, results=results)
 
 
 def of_program(program: Program, *, kernels: bool) -> tuple[BoundaryRow, ...]:
-    """Every call of a function, or every call of a kernel."""
+    """Return every call of a function, or every call of a kernel."""
     functions = {f.name: f for f in program.functions}
-    found = []
+    rows = []
     for function, binding in program.bindings():
-        made = _kernel(binding) if kernels else _calls(binding, functions, program.env)
-        for call in made:
-            found.append(_boundary(function, binding, call, program.env))
-    return tuple(found)
+        calls = _kernel(binding) if kernels else _calls(binding, functions, program.env)
+        for call in calls:
+            rows.append(_boundary(function, binding, call, program.env))
+    return tuple(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +116,16 @@ class _Call:
     names: tuple[str, ...]
     signature: Callable
     args: tuple[Annotation, ...]
-    given: frozenset[str] = frozenset()
+    bound_symbols: frozenset[str] = frozenset()
     passed: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
 
 
 def _boundary(function: Function, binding: Binding, call: _Call, env: ShapeEnv) -> BoundaryRow:
-    found: Derived = unify(call.signature, call.args, env, call.given)
+    derived: Derived = unify(call.signature, call.args, env, call.bound_symbols)
     rows = tuple(
         MatchRow(call.names[r.argument], r.param, r.arg, r.symbol, LEVELS[r.level], r.reason)
-        for r in found.rows
+        for r in derived.rows
     )
     name = ", ".join(v.name for v in binding.vars)
     return BoundaryRow(
@@ -133,19 +135,19 @@ def _boundary(function: Function, binding: Binding, call: _Call, env: ShapeEnv) 
         call.kind,
         function.name,
         rows,
-        LEVELS[found.level],
-        annotation_text(found.result),
+        LEVELS[derived.level],
+        annotation_text(derived.result),
         tuple(sorted(binding.origin)),
-        tuple(_passed(n, call, found) for n in range(len(call.args))),
-        tuple(_results(binding, call, found)),
+        tuple(_passed(n, call, derived) for n in range(len(call.args))),
+        tuple(_results(binding, call, derived)),
     )
 
 
-def _passed(n: int, call: _Call, found: Derived) -> Passed:
-    mine = [r for r in found.rows if r.argument == n]
+def _passed(n: int, call: _Call, derived: Derived) -> PassedValue:
+    mine = [r for r in derived.rows if r.argument == n]
     wanted = annotation_text(call.signature.params[n])  # type: ignore[index]
     worst = min((r.level for r in mine), default=Match.PROVED)
-    return Passed(
+    return PassedValue(
         call.names[n],
         wanted,
         call.passed[n],
@@ -156,50 +158,56 @@ def _passed(n: int, call: _Call, found: Derived) -> Passed:
     )
 
 
-def _results(binding: Binding, call: _Call, found: Derived) -> Iterator[Passed]:
-    """What comes back: the results of the callee and what the caller calls them."""
-    kind, made = call.signature.result, found.result
+def _results(binding: Binding, call: _Call, derived: Derived) -> Iterator[PassedValue]:
+    """Yield the results of the callee with their names in the caller."""
+    kind, result = call.signature.result, derived.result
     inner = kind.items if isinstance(kind, TupleType) else (kind,)
-    outer = made.items if isinstance(made, TupleType) else (made,)
+    outer = result.items if isinstance(result, TupleType) else (result,)
     names = call.outputs or tuple(v.name for v in binding.vars)
     for name, v, wanted, got in zip(names, binding.vars, inner, outer):
-        yield Passed(name, annotation_text(wanted), v.name, annotation_text(got))
+        yield PassedValue(name, annotation_text(wanted), v.name, annotation_text(got))
 
 
 def _calls(binding: Binding, functions: Mapping[str, Function], env: ShapeEnv) -> Iterator[_Call]:
-    """The functions that a binding calls; a branch or a loop body sees its caller's symbols."""
+    """Yield the functions that a binding calls.
+
+    A branch or a loop body sees its caller's symbols.
+    """
     seen = frozenset(s.name for s in env.symbols)
     match binding.expr:
         case FunctionCall(name, args):
-            yield _of(functions[name], "function", _named(args), frozenset())
+            yield _call_of(functions[name], "function", _named(args), frozenset())
         case Branch(_, then, orelse, args):
             for name in (then, orelse):
-                yield _of(functions[name], "branch", _named(args), seen)
+                yield _call_of(functions[name], "branch", _named(args), seen)
         case Loop(body, _, _, state, args, _):
             counted = (("iteration", Tensor((), "int64")), ("condition", Tensor((), "bool")))
-            yield _of(functions[body], "loop", (*counted, *_named((*state, *args))), seen)
+            yield _call_of(functions[body], "loop", (*counted, *_named((*state, *args))), seen)
 
 
 def _named(args: Iterable[Var]) -> tuple[tuple[str, Annotation], ...]:
     return tuple((a.name, a.type) for a in args)
 
 
-def _of(
-    function: Function, kind: str, args: Sequence[tuple[str, Annotation]], given: frozenset[str]
+def _call_of(
+    function: Function,
+    kind: str,
+    args: Sequence[tuple[str, Annotation]],
+    bound_symbols: frozenset[str],
 ) -> _Call:
     names = tuple(p.name for p in function.params)
-    made = tuple(v.name for v in function.outputs)
+    outputs = tuple(v.name for v in function.outputs)
     passed, types = tuple(n for n, _ in args), tuple(t for _, t in args)
-    signature = signature_of(function, given)
-    return _Call(function.name, kind, names, signature, types, given, passed, made)
+    signature = signature_of(function, bound_symbols)
+    return _Call(function.name, kind, names, signature, types, bound_symbols, passed, outputs)
 
 
 def _kernel(binding: Binding) -> Iterator[_Call]:
-    """The kernel that a binding calls: its buffers are in the caller's symbols."""
+    """Yield the kernel that a binding calls; its buffers use the caller's symbols."""
     if isinstance(binding.expr, KernelCall):
         kernel, args = binding.expr.kernel, binding.expr.args
-        made = tuple(_buffer(kernel, n) for n in kernel.outputs)
-        result = made[0] if len(made) == 1 else TupleType(made)
+        outputs = tuple(_buffer(kernel, n) for n in kernel.outputs)
+        result = outputs[0] if len(outputs) == 1 else TupleType(outputs)
         signature = Callable(tuple(_buffer(kernel, n) for n in kernel.inputs), result)
         types = tuple(a.type for a in args)
         seen = frozenset(symbols_of_dims(d for t in kernel.tensors for d in t.shape))

@@ -1,4 +1,4 @@
-"""The drawing and the words of the Calls picture."""
+"""Drawing and text of the Calls picture."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from widgets.draw.slide import (
     LINE,
     NARROW,
     PX,
-    broken,
+    break_at_separators,
+    break_in_two,
     cut_to,
-    in_lines,
+    label_width,
     legend,
     name_lines,
     pipe,
     tick,
     tip,
-    wide,
 )
 from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import call_boundary
-from widgets.relax.call_boundary import BoundaryRow, MatchRow, Passed
+from widgets.relax.call_boundary import BoundaryRow, MatchRow, PassedValue
 from widgets.relax.shapes_picture import around
 
 BOX, ARROW, SPACE, FOOT = 54.0, 52.0, 16.0, 30.0
-GUTTER, LEAST, WIDEST = 144.0, 116.0, 232.0  # pixels of the names, and of a column
+GUTTER, LEAST, WIDEST = 144.0, 116.0, 232.0  # widths of the names and of a column
 
 
 def table(rows: Sequence[BoundaryRow]) -> Table:
-    """One row a dim; those of a parameter that are literally the same are one."""
-    lines = [(call, row) for call in rows for row in _told(call.rows)]
+    """Return one row per dim; identical dims of a parameter share one row."""
+    lines = [(call, row) for call in rows for row in _merge_equal_dims(call.rows)]
     return Table(
         (
             "call",
@@ -50,12 +50,12 @@ def table(rows: Sequence[BoundaryRow]) -> Table:
         ),
         tuple(
             (
-                c.called,
+                c.display_name,
                 c.function,
                 f"{c.kind} {c.callee}",
                 r.param,
-                r.wanted,
-                r.found,
+                r.declared,
+                r.actual,
                 r.binds,
                 r.level,
                 r.reason,
@@ -69,19 +69,19 @@ def table(rows: Sequence[BoundaryRow]) -> Table:
     )
 
 
-def _told(rows: Sequence[MatchRow]) -> Iterator[MatchRow]:
-    """Dims that are written alike on both sides need no proof: they are told together."""
-    for (param, alike), found in groupby(rows, lambda r: (r.param, r.wanted == r.found)):
-        mine = list(found)
+def _merge_equal_dims(rows: Sequence[MatchRow]) -> Iterator[MatchRow]:
+    """Yield the rows, merging dims that are written alike in parameter and argument."""
+    for (param, alike), group in groupby(rows, lambda r: (r.param, r.declared == r.actual)):
+        mine = list(group)
         if alike and not any(r.binds for r in mine) and len({r.level for r in mine}) == 1:
-            dims = ", ".join(r.wanted for r in mine)
+            dims = ", ".join(r.declared for r in mine)
             yield MatchRow(param, dims, dims, "", mine[0].level, "written alike")
         else:
             yield from mine
 
 
 def caption(rows: Sequence[BoundaryRow]) -> str:
-    """How many calls there are of each kind, and how many leave something to the run."""
+    """Describe the number of calls of each kind, and how many leave a check to the run."""
     kinds = dict.fromkeys(c.kind for c in rows)
     counts = ", ".join(f"{sum(c.kind == k for c in rows)} {k}" for k in kinds)
     left = sum(c.level != "proved" for c in rows)
@@ -89,22 +89,22 @@ def caption(rows: Sequence[BoundaryRow]) -> str:
 
 
 def see(rows: Sequence[BoundaryRow]) -> tuple[Sentence, ...]:
-    """The sentences: how many calls, how many are proved to fit, and where results go."""
+    """Return the key sentences: the calls, how many are proved to fit, and where results go."""
     if not rows:
         return (("Nothing is called yet.",),)
     proved = sum(c.level == "proved" for c in rows)
-    found: list[Sentence] = [
+    sentences: list[Sentence] = [
         (Mark(f"{proved} of {count_text(len(rows), 'call')}", "proved"), " fit by proof.")
     ]
     left = len(rows) - proved
     if left:
-        found.append((Mark(count_text(left, "call"), "left"), " leave a check to the run."))
+        sentences.append((Mark(count_text(left, "call"), "left"), " leave a check to the run."))
     kernels = sum(c.kind == "kernel" for c in rows)
     if kernels:
-        found.append(
+        sentences.append(
             ("Kernels write into ", Mark("arrays that the caller passes", "destination"), ".")
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def figure(
@@ -113,7 +113,7 @@ def figure(
     symbols: Sequence[str] = (),
     selected: str = "",
 ) -> Svg:
-    """Calls around the selected operator: arguments above the boundary, parameters below it."""
+    """Draw calls around the selected operator: arguments above the boundary, parameters below."""
     width, height = size
     each = _head(width) + 2 * BOX + ARROW + SPACE
     count = max(1, int((height - FOOT) / each))
@@ -127,27 +127,27 @@ def figure(
         marks += _boundary(call, symbols, n * each, width, on=bool(selected) and call is rows[at])
     if not rows:
         marks.append(label(0, 20, "Nothing is called yet.", "i"))
-    rest = count_text(len(rows) - len(shown), "more call") if len(rows) > len(shown) else ""
+    remainder = count_text(len(rows) - len(shown), "more call") if len(rows) > len(shown) else ""
     items = [
         ("proved", "pipe", "passed"),
         ("boundary", "dash", "boundary of the call"),
         ("destination", "dashbox", "array for the result"),
     ]
-    marks += legend(items, height - 9, width - (wide(rest) + 14 if rest else 0))
-    if rest:
-        marks.append(label(width, height - 9, rest, anchor="end"))
+    marks += legend(items, height - 9, width - (label_width(remainder) + 14 if remainder else 0))
+    if remainder:
+        marks.append(label(width, height - 9, remainder, anchor="end"))
     return Svg(width, height, "".join(marks), f"Calls: {caption(rows)}", selected, PX)
 
 
 def _head(width: int) -> float:
-    """Above a call: its name, where there is no room for it beside."""
+    """Return the height above a call, with room for its name on a narrow page."""
     return 28.0 if width < NARROW else 10.0
 
 
 def _boundary(
     c: BoundaryRow, symbols: Sequence[str], y: float, width: int, *, on: bool
 ) -> Iterator[str]:
-    """One call: what is passed, the boundary, and what the callee declares."""
+    """Draw one call: the arguments, the boundary, and the callee's parameters."""
     narrow = width < NARROW
     gutter, y = 0.0 if narrow else GUTTER, y + _head(width)
     yield from _bands(c, y, width, narrow=narrow, on=on)
@@ -161,20 +161,20 @@ def _boundary(
     total = len(columns) + len(ends) + bool(more)
     w = min(WIDEST, (width - gutter) / max(1, total))
     x = gutter
-    for p, way in columns:
-        yield lit_by("".join(_column(p, way, x, y, w, symbols)), _keys(p))
+    for p, direction in columns:
+        yield lit_by("".join(_column(p, direction, x, y, w, symbols)), _keys(p))
         x += w
     if more:
         yield lit_by("".join(_more(more, x, y, w)), "proved")
         x += w
-    for p, way in ends:
-        yield lit_by("".join(_column(p, way, x, y, w, symbols)), way)
+    for p, direction in ends:
+        yield lit_by("".join(_column(p, direction, x, y, w, symbols)), direction)
         x += w
 
 
 def _bands(c: BoundaryRow, y: float, width: int, *, narrow: bool, on: bool) -> Iterator[str]:
-    """The ground of the caller and that of the callee, with their names."""
-    title = f"{c.called}; {c.name} in the program"
+    """Draw the backgrounds of the caller and the callee, with their names."""
+    title = f"{c.display_name}; {c.name} in the program"
     top, low = y, y + BOX + ARROW
     yield rect(0, top - 8, width, BOX + 16, "var(--app)")
     yield rect(0, low - 8, width, BOX + 16, "var(--app)")
@@ -183,49 +183,49 @@ def _bands(c: BoundaryRow, y: float, width: int, *, narrow: bool, on: bool) -> I
     yield lit_by(line, "boundary")
     style = "a" if on else "i w"
     if narrow:
-        words = [f"{c.called} calls {c.kind} {c.callee}", c.called]
-        said = next((t for t in words if wide(t, bold=True) <= width), words[-1])
-        yield label(0, y - 14, said, style, ops=c.ops, title=title)
+        words = [f"{c.display_name} calls {c.kind} {c.callee}", c.display_name]
+        headline = next((t for t in words if label_width(t, bold=True) <= width), words[-1])
+        yield label(0, y - 14, headline, style, ops=c.ops, title=title)
         return
     room = GUTTER - 24
     for at, name, what, mine in (
-        (top, c.called, f"in {c.function}", style),
+        (top, c.display_name, f"in {c.function}", style),
         (low, c.callee, c.kind, "i w"),
     ):
-        lines = name_lines(name, room) or broken(name, room)
+        lines = name_lines(name, room) or break_in_two(name, room)
         for n, text in enumerate(lines):
             ops = c.ops if at == top else ()
             yield label(12, at + 16 + LINE * n, text, mine, ops=ops, title=title)
-        what = what if wide(what) <= room else what.split()[0]
+        what = what if label_width(what) <= room else what.split()[0]
         yield label(12, at + 16 + LINE * len(lines), what)
 
 
-def _keys(p: Passed) -> str:
+def _keys(p: PassedValue) -> str:
     return "proved" if p.level == "proved" else "left"
 
 
 def _column(
-    p: Passed, way: str, x: float, y: float, w: float, symbols: Sequence[str]
+    p: PassedValue, direction: str, x: float, y: float, w: float, symbols: Sequence[str]
 ) -> Iterator[str]:
-    """A value above the boundary, its parameter below it, and whether the two agree."""
+    """Draw a value above the boundary, its parameter below it, and the verdict between them."""
     top, low = y, y + BOX + ARROW
     bad = p.level in ("never fits", "too little is known")
-    yield from _box(p.argument, p.found, x, top, w, symbols, dashed=way == "destination")
-    yield from _box(p.param, p.wanted, x, low, w, symbols, bad=bad)
+    yield from _box(p.argument, p.actual, x, top, w, symbols, dashed=direction == "destination")
+    yield from _box(p.param, p.declared, x, low, w, symbols, bad=bad)
     center, from_, to = x + w / 2, top + BOX, low
-    if way == "back":
+    if direction == "back":
         yield pipe(f"M{center:g} {to:g}V{from_ + 7:g}") + tip(center, from_ + 1, "up")
         return
-    dash = "5 4" if way == "destination" else ""
+    dash = "5 4" if direction == "destination" else ""
     yield pipe(f"M{center:g} {from_:g}V{to - 7:g}", dashed=dash) + tip(center, to - 1, "down")
-    if way == "destination":
+    if direction == "destination":
         return
-    said = "; ".join(dict.fromkeys(p.reasons)) or p.level
-    yield from _verdict(p, center, from_ + ARROW / 2, x + w, said)
+    reason = "; ".join(dict.fromkeys(p.reasons)) or p.level
+    yield from _verdict(p, center, from_ + ARROW / 2, x + w, reason)
 
 
-def _verdict(p: Passed, center: float, y: float, right: float, said: str) -> Iterator[str]:
-    """The mark on an arrow: proved, left to the run, or refused; and the symbols that it binds."""
+def _verdict(p: PassedValue, center: float, y: float, right: float, reason: str) -> Iterator[str]:
+    """Draw the mark on an arrow: proved, left to the run, or refused; and the symbols it binds."""
     at = center + 16
     words = ", ".join(p.binds)
     if p.level == "checked by the run":
@@ -237,15 +237,15 @@ def _verdict(p: Passed, center: float, y: float, right: float, said: str) -> Ite
         yield tick(at, y, good=p.level == "proved")
     words = cut_to(words, right - at - 12)
     if words:
-        yield rect(at + 9, y - 9, wide(words) + 4, 18, "var(--pane)")
-        yield label(at + 11, y + 5, words, "i", title=said)
+        yield rect(at + 9, y - 9, label_width(words) + 4, 18, "var(--pane)")
+        yield label(at + 11, y + 5, words, "i", title=reason)
     else:
-        yield rect(at - 8, y - 8, 17, 16, "transparent", title=said)
+        yield rect(at - 8, y - 8, 17, 16, "transparent", title=reason)
 
 
 def _box(
     name: str,
-    said: str,
+    shape_text: str,
     x: float,
     y: float,
     w: float,
@@ -254,14 +254,18 @@ def _box(
     dashed: bool = False,
     bad: bool = False,
 ) -> Iterator[str]:
-    """A tensor: its name and its shape."""
+    """Draw a tensor: its name and its shape."""
     room = w - 20
     edge = f'rx="4" stroke="var(--{"bad" if bad else "ink"})" stroke-width="{2 if bad else 1.5}"'
     edge += ' stroke-dasharray="4 3"' if dashed else ""
-    yield rect(x + 5, y, w - 10, BOX, "var(--pane)", edge, title=f"{name}: {said}")
-    shape = in_lines(said, room) or [cut_to(said, room)]
-    one = len(shape) > 1
-    names = in_lines(name, room, 1, bold=True) if one else name_lines(name, room, anywhere=True)
+    yield rect(x + 5, y, w - 10, BOX, "var(--pane)", edge, title=f"{name}: {shape_text}")
+    shape = break_at_separators(shape_text, room) or [cut_to(shape_text, room)]
+    is_wrapped = len(shape) > 1
+    names = (
+        break_at_separators(name, room, 1, bold=True)
+        if is_wrapped
+        else name_lines(name, room, anywhere=True)
+    )
     lines = [(t, "i w") for t in names or [cut_to(name, room, bold=True)]]
     lines += [(t, "bad" if bad else "i") for t in shape]
     top = y + (BOX - LINE * len(lines)) / 2 + 13
@@ -270,9 +274,9 @@ def _box(
         yield label(x + w / 2, top + n * LINE, text, style, anchor="middle", symbols=marked)
 
 
-def _more(more: Sequence[Passed], x: float, y: float, w: float) -> Iterator[str]:
-    """The arguments that have no room."""
-    names = ", ".join(f"{p.param}: {p.wanted}" for p in more)
+def _more(more: Sequence[PassedValue], x: float, y: float, w: float) -> Iterator[str]:
+    """Draw the arguments that do not fit as one column."""
+    names = ", ".join(f"{p.param}: {p.declared}" for p in more)
     for top in (y, y + BOX + ARROW):
         edge = 'rx="4" stroke="var(--ink)" stroke-width="1.5" stroke-dasharray="4 3"'
         yield rect(x + 5, top, w - 10, BOX, "var(--pane)", edge, title=names)
@@ -284,7 +288,7 @@ def _more(more: Sequence[Passed], x: float, y: float, w: float) -> Iterator[str]
 
 def _draw(s: OnShow, op: str) -> Drawn:
     c = s.now.compiled
-    rows = s.house.kept("calls", (), lambda: call_boundary.data(c, s.house.operators))
+    rows = s.house.cached("calls", (), lambda: call_boundary.data(c, s.house.operators))
     names = tuple(b.name for b in c.program.env.symbols)
     return rows, figure(rows, s.view.size, names, op), table(rows)
 
@@ -292,7 +296,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="calls",
     title="Calls",
-    words="What each call passes over its boundary: arguments, parameters, and where results go.",
+    words="The boundary of each call: arguments, parameters, and the destination of results.",
     stage=Stage.TYPED,
     about="operator",
     draw=_draw,

@@ -1,5 +1,6 @@
-"""FuseOps at work: pattern kinds with their evidence, the post-dominator tree, and each node's way
-into a group or the reason why it stays out.
+"""FuseOps at work: pattern kinds with their evidence, the post-dominator tree, and the groups.
+
+Each node has the phase in which it joined a group, or the reason why it stays out.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from explorer.compilation.operators import Operator, in_words, told_apart
+from explorer.compilation.operators import Operator, distinct_labels, in_words
 from explorer.relax.fusion import FusionPlan
 from explorer.relax.fusion import plan as plan_of
 from explorer.relax.fusion.model import Node
@@ -20,14 +21,15 @@ BASELINE = "baseline: what FuseOps would do; Welder's groups are what runs"
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A binding, and what a reader calls it: `evidence` is why it has its kind. `parent` is the
-    position of its immediate post-dominator, -1 for none. `phase` is -1 where it was not taken:
-    `reason` then says why. `group` counts from 1, 0 where it is alone; `anchor`: it is the group's
-    OutEWiseFusable one.
+    """A binding with its display name.
+
+    `evidence` is the reason for its kind. `parent` is the position of its immediate post-dominator,
+    -1 for none. `phase` is -1 where it was not fused: `reason` then says why. `group` counts from
+    1 and is 0 where the node is alone. `anchor`: it is the group's OutEWiseFusable node.
     """
 
     name: str
-    called: str
+    display_name: str
     label: str
     kind: str
     rank: int
@@ -44,7 +46,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class FusionRows:
-    """The nodes of the main function in program order; `groups` are those of several nodes."""
+    """The nodes of the main function in program order; `groups` counts those of several nodes."""
 
     nodes: tuple[NodeRow, ...]
     groups: int
@@ -52,28 +54,29 @@ class FusionRows:
 
     @property
     def about(self) -> str:
-        """Whether this is what runs."""
+        """The role of these groups: compiled into kernels, or only a baseline."""
         return RAN if self.ran else BASELINE
 
 
-def data(c: Compiled, known: Sequence[Operator] = ()) -> FusionRows:
-    """The plan that was carried out, else the one that would be; `known` are the operators that its
-    nodes are called after.
+def data(c: Compiled, operators: Sequence[Operator] = ()) -> FusionRows:
+    """Return the plan that was carried out, else the one that FuseOps would make.
+
+    `operators` are the source operators, from which the nodes' display names come.
     """
     program = lowered(c)
     done = [p for p in c.program.decisions.fusion if isinstance(p, FusionPlan)]
     mine = next((p for p in done if p.graph.function == program.main.name), None)
     plan = mine or plan_of(program, program.main)
-    return of_plan(plan, _origins(c, plan), mine is not None, known)
+    return of_plan(plan, _origins(c, plan), mine is not None, operators)
 
 
 def _origins(c: Compiled, plan: FusionPlan) -> dict[str, tuple[str, ...]]:
-    """The source operators of every node: of the last program that still has all nodes."""
+    """Return the source operators of every node, from the last program that has all nodes."""
     names = {node.name for node in plan.graph.nodes}
     for step in reversed(c.snapshots):
-        found = {v.name: tuple(sorted(b.origin)) for b in step.after.main.body for v in b.vars}
-        if names <= found.keys() and len(step.after.main.body) == len(names):
-            return found
+        origins = {v.name: tuple(sorted(b.origin)) for b in step.after.main.body for v in b.vars}
+        if names <= origins.keys() and len(step.after.main.body) == len(names):
+            return origins
     return {}
 
 
@@ -81,9 +84,9 @@ def of_plan(
     plan: FusionPlan,
     origins: dict[str, tuple[str, ...]],
     ran: bool,
-    known: Sequence[Operator] = (),
+    operators: Sequence[Operator] = (),
 ) -> FusionRows:
-    """The rows of a plan."""
+    """Return the rows of a plan."""
     together = [g for g in plan.groups if len(g.members) > 1]
     number = {m: i + 1 for i, g in enumerate(together) for m in g.members}
     anchors = {g.anchor for g in plan.groups if g.anchor}
@@ -92,8 +95,11 @@ def of_plan(
         _row(node, plan, number.get(node.name, 0), node.name in anchors, node.name in ends, origins)
         for node in plan.graph.nodes
     )
-    called = told_apart(known, {r.name: (r.ops, r.label) for r in rows})
-    named = (replace(r, called=called[r.name], reason=in_words(r.reason, called)) for r in rows)
+    display_names = distinct_labels(operators, {r.name: (r.ops, r.label) for r in rows})
+    named = (
+        replace(r, display_name=display_names[r.name], reason=in_words(r.reason, display_names))
+        for r in rows
+    )
     return FusionRows(tuple(named), len(together), ran)
 
 
@@ -106,7 +112,7 @@ def _row(
     origins: dict[str, tuple[str, ...]],
 ) -> NodeRow:
     parent = plan.graph.parent(node.number)
-    phase, reason = _fate(node, plan, group, last)
+    phase, reason = _describe_outcome(node, plan, group, last)
     return NodeRow(
         node.name,
         node.name,
@@ -125,12 +131,12 @@ def _row(
     )
 
 
-def _fate(node: Node, plan: FusionPlan, group: int, last: bool) -> tuple[int, str]:
-    """The phase in which a node was taken and how, or -1 and why it was not."""
+def _describe_outcome(node: Node, plan: FusionPlan, group: int, last: bool) -> tuple[int, str]:
+    """Return the phase in which a node was fused and how, or -1 and the reason why not."""
     for step in plan.steps:
         if step.taken and (step.node == node.name or node.name in step.merged):
-            way = "" if step.node == node.name else f"on the way of {step.node}: "
-            return step.phase, way + step.reason
+            via = "" if step.node == node.name else f"on the way of {step.node}: "
+            return step.phase, via + step.reason
     refused = next((s for s in plan.refusals if s.node == node.name), None)
     reason = refused.reason if refused else "no phase reached it"
     return -1, f"the group ends here: {reason}" if group and last else reason

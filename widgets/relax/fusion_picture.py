@@ -1,4 +1,4 @@
-"""The drawing and the words of the Fusion picture."""
+"""Drawing and text of the Fusion picture."""
 
 from __future__ import annotations
 
@@ -8,23 +8,35 @@ from itertools import groupby
 
 from explorer.ir.stage import Stage
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import LINE, NARROW, PX, cut_to, folded, legend, node, pipe, tick, tip, wide
-from widgets.draw.svg import Svg, label, rect, stepped, wrapped
+from widgets.draw.slide import (
+    LINE,
+    NARROW,
+    PX,
+    cut_to,
+    fold_columns,
+    label_width,
+    legend,
+    node,
+    pipe,
+    tick,
+    tip,
+)
+from widgets.draw.svg import Svg, label, rect, step_group, wrap_text
 from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import fusion
 from widgets.relax.fusion import FusionRows, NodeRow
 
-WIDE, SLIM, HIGH, LINK, PAD = 126.0, 114.0, 52.0, 12.0, 6.0  # nodes, the line to the next one
-WORDS, RAIL, FOOT = 40.0, 48.0, 34.0  # of a refused edge, of its way to another row, the legend
+WIDE, SLIM, HIGH, LINK, PAD = 126.0, 114.0, 52.0, 12.0, 6.0  # sizes of nodes, links and padding
+WORDS, RAIL, FOOT = 40.0, 48.0, 34.0  # refused edge's text, its margin, legend
 PHASES = 3
 ABOUT = (
     "anchors, and what is at most Broadcast",
     "Injective nodes, and what is at most Broadcast",
     "what is at most Broadcast and still apart",
 )
-FAMILIES = {  # whose colour a pattern kind has: that of the operators that are of this kind
+FAMILIES = {  # the operator family whose colour a pattern kind has
     "ElementWise": "elementwise",
     "Broadcast": "elementwise",
     "Injective": "layout",
@@ -35,17 +47,17 @@ FAMILIES = {  # whose colour a pattern kind has: that of the operators that are 
 
 
 def table(rows: FusionRows) -> Table:
-    """One row a node, with the reason of each refusal."""
+    """Return one row per node, with the reason of each refusal."""
     nodes = rows.nodes
     return Table(
         ("node", "kernel", "kind", "evidence", "post-dominator", "group", "phase", "why"),
         tuple(
             (
-                n.called,
+                n.display_name,
                 n.label,
                 n.kind,
                 n.evidence,
-                nodes[n.parent].called if n.parent >= 0 else "",
+                nodes[n.parent].display_name if n.parent >= 0 else "",
                 f"{n.group}{', anchor' * n.anchor}" if n.group else "alone",
                 f"taken in phase {n.phase}" if n.phase >= 0 else "refused",
                 n.reason,
@@ -59,7 +71,7 @@ def table(rows: FusionRows) -> Table:
 
 
 def caption(rows: FusionRows) -> str:
-    """What became of how many nodes, and whether this is what runs."""
+    """Describe how many nodes were fused or refused, and the role of the groups."""
     taken = sum(n.phase >= 0 for n in rows.nodes)
     groups = f"{rows.groups} group{'' if rows.groups == 1 else 's'}"
     return (
@@ -69,7 +81,7 @@ def caption(rows: FusionRows) -> str:
 
 
 def see(rows: FusionRows) -> tuple[Sentence, ...]:
-    """The sentences: how many groups, how many edges are refused, and whether this is what runs."""
+    """Return the key sentences: the groups, the refused edges, and the role of the groups."""
     grouped = sum(n.group > 0 for n in rows.nodes)
     refused = sum(n.phase < 0 for n in rows.nodes)
     return (
@@ -93,18 +105,18 @@ def see(rows: FusionRows) -> tuple[Sentence, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A group, or a node that is alone: `last` is the one whose edge is refused."""
+    """A group, or a node that is alone."""
 
     nodes: tuple[NodeRow, ...]
 
     @property
     def last(self) -> NodeRow:
-        """The node at which it ends."""
+        """The node at which it ends, whose outgoing edge is refused."""
         return next((n for n in self.nodes if n.last), self.nodes[-1])
 
 
 def rows_of(rows: FusionRows) -> tuple[Row, ...]:
-    """Each group and each node alone, in the order of their first nodes."""
+    """Return each group and each lone node, in the order of their first nodes."""
     numbered = [(n.group or -i, n) for i, n in enumerate(rows.nodes, 1)]
     order = {key: i for i, key in reversed([*enumerate(k for k, _ in numbered)]) for key in [key]}
     numbered.sort(key=lambda t: order[t[0]])
@@ -112,94 +124,96 @@ def rows_of(rows: FusionRows) -> tuple[Row, ...]:
 
 
 def figure(rows: FusionRows, size: tuple[int, int], selected: str = "") -> Svg:
-    """A row a group: its nodes joined from left to right, and the edge that is refused."""
+    """Draw a row per group: its nodes joined from left to right, and the refused edge."""
     width, height = size
-    found = rows_of(rows)
+    all_rows = rows_of(rows)
     narrow = width < NARROW
     beside = max(2, int((width - 330) / (WIDE + LINK))) if not narrow else 2
     step = HIGH + 2 * PAD + (12 if not narrow else 46)
     count = max(1, int((height - FOOT) / step))
-    at = next((i for i, r in enumerate(found) if any(selected in n.ops for n in r.nodes)), 0)
-    first = max(0, min(at - count // 2, len(found) - count))
-    shown = found[first : first + count]
+    at = next((i for i, r in enumerate(all_rows) if any(selected in n.ops for n in r.nodes)), 0)
+    first = max(0, min(at - count // 2, len(all_rows) - count))
+    shown = all_rows[first : first + count]
     marks: list[str] = list(_phases(rows))
     for i, r in enumerate(shown):
         marks += _row(r, rows, i * step, beside, size, selected)
     if not narrow:
-        marks += _ways(shown, rows, _ends(shown, rows, step, beside, size, selected), width)
-    marks += _foot(first, len(found) - first - len(shown), size)
+        marks += _draw_refused_edges(
+            shown, rows, _ends(shown, rows, step, beside, size, selected), width
+        )
+    marks += _foot(first, len(all_rows) - first - len(shown), size)
     return Svg(width, height, "".join(marks), f"Fusion: {caption(rows)}", selected, PX)
 
 
 def _parts(r: Row, beside: int, selected: str) -> tuple[tuple[int, ...], ...]:
     on = next((i for i, n in enumerate(r.nodes) if selected in n.ops), len(r.nodes) - 1)
-    return folded(len(r.nodes), beside, on)
+    return fold_columns(len(r.nodes), beside, on)
 
 
 def _each(width: int) -> float:
-    """How wide a node is: of three beside each other where it is narrow."""
+    """Return the width of a node; a narrow page has room for three next to each other."""
     slim = min(SLIM, (width - 4 - 2 * PAD - 2 * LINK) / 3)
     return slim if width < NARROW else WIDE
 
 
 def _wide(r: Row, beside: int, width: int, selected: str) -> float:
-    """How wide the nodes of a row are."""
+    """Return the width of all nodes of a row."""
     return len(_parts(r, beside, selected)) * (_each(width) + LINK) - LINK
 
 
 def _row(
     r: Row, rows: FusionRows, y: float, beside: int, size: tuple[int, int], selected: str
 ) -> Iterator[str]:
-    """The nodes of a group, joined; its refused edge to the right, or below where it is narrow."""
+    """Draw the joined nodes of a group, and its refused edge to the right, or below if narrow."""
     parts, each = _parts(r, beside, selected), _each(size[0])
     w = _wide(r, beside, size[0], selected)
     if r.nodes[0].group:
-        said = f"group {r.nodes[0].group}"
+        tip_text = f"group {r.nodes[0].group}"
         edge = 'rx="8" stroke="var(--ink)" stroke-width="2"'
-        box = rect(1, y + 1, w + 2 * PAD, HIGH + 2 * PAD, "var(--app)", edge, title=said)
-        yield stepped(lit_by(box, "group"), max(n.phase for n in r.nodes))
+        box = rect(1, y + 1, w + 2 * PAD, HIGH + 2 * PAD, "var(--app)", edge, title=tip_text)
+        yield step_group(lit_by(box, "group"), max(n.phase for n in r.nodes))
     for i, part in enumerate(parts):
         x = 1 + PAD + i * (each + LINK)
         if i:
             line = pipe(f"M{x - LINK:g} {y + PAD + HIGH / 2:g}H{x - 7:g}") + tip(
                 x, y + PAD + HIGH / 2, "right"
             )
-            yield stepped(lit_by(line, "joined"), max(0, *(r.nodes[n].phase for n in part)))
+            yield step_group(lit_by(line, "joined"), max(0, *(r.nodes[n].phase for n in part)))
         yield _node([r.nodes[n] for n in part], x, y + PAD, each, selected)
-    yield stepped("".join(_refused(r, rows, 1 + w + 2 * PAD, y, size)), PHASES)
+    yield step_group("".join(_refused(r, rows, 1 + w + 2 * PAD, y, size)), PHASES)
 
 
 def _node(nodes: Sequence[NodeRow], x: float, y: float, w: float, selected: str) -> str:
     n = nodes[0]
     if len(nodes) > 1:
-        names = ", ".join(m.called for m in nodes)
+        names = ", ".join(m.display_name for m in nodes)
         ops = [op for m in nodes for op in m.ops]
         return node(x, y, w, HIGH, f"{len(nodes)} more", dashed=True, title=names, ops=ops)
     kind = f"{n.kind}, anchor" if n.anchor and n.kind != "OutEWiseFusable" else n.kind
     return node(
-        x, y, w, HIGH, n.called, kind, family=FAMILIES.get(n.kind, ""), ops=n.ops,
+        x, y, w, HIGH, n.display_name, kind, family=FAMILIES.get(n.kind, ""), ops=n.ops,
         on=bool(selected) and selected in n.ops,
-        title=f"{n.called}; {n.name} in the program; {n.kind}: {n.evidence}",
+        title=f"{n.display_name}; {n.name} in the program; {n.kind}: {n.evidence}",
         keys="node anchor" if n.anchor else "node",
     )  # fmt: skip
 
 
 def _words(n: NodeRow, rows: FusionRows, room: float) -> list[str]:
-    """Into what a node does not go, and why."""
-    parent = rows.nodes[n.parent].called if n.parent >= 0 else ""
+    """Return text lines for the refused edge: its target and the reason."""
+    parent = rows.nodes[n.parent].display_name if n.parent >= 0 else ""
     why = n.reason.removeprefix("the group ends here: ").split(": ")[0]
     head = cut_to(f"not into {parent}:" if parent else "it ends here:", room, bold=True)
-    return [head, *wrapped(why, room, PX)]
+    return [head, *wrap_text(why, room, PX)]
 
 
 def _refused(r: Row, rows: FusionRows, x: float, y: float, size: tuple[int, int]) -> Iterator[str]:
-    """The edge out of a group with a cross, and why it is refused."""
+    """Draw the edge out of a group with a cross, and the reason of its refusal."""
     n = r.last
     if n.phase >= 0:
         return
     if size[0] < NARROW:
         top = y + HIGH + 2 * PAD + 16
-        lines = wrapped(" ".join(_words(n, rows, 1e9)), size[0] - 34, PX)[:2]
+        lines = wrap_text(" ".join(_words(n, rows, 1e9)), size[0] - 34, PX)[:2]
         body = tick(13, top - 4, good=False)
         body += "".join(label(26, top + LINE * i, t, title=n.reason) for i, t in enumerate(lines))
         yield lit_by(body, "refused")
@@ -214,11 +228,12 @@ def _refused(r: Row, rows: FusionRows, x: float, y: float, size: tuple[int, int]
     yield lit_by(body, "refused")
 
 
-def _ways(
+def _draw_refused_edges(
     shown: Sequence[Row], rows: FusionRows, at: dict[str, tuple[float, float]], width: int
 ) -> Iterator[str]:
-    """From each refused edge to the row of its post-dominator, along the right side. `at`: the
-    middle of each node's row, and where its words end.
+    """Draw a line from each refused edge to the row of its post-dominator, along the right margin.
+
+    `at` holds the middle of each node's row, and the right end of its text.
     """
     tracks: dict[str, int] = {}
     for r in shown:
@@ -236,22 +251,22 @@ def _ways(
 def _ends(
     shown: Sequence[Row], rows: FusionRows, step: float, beside: int, size: tuple[int, int], op: str
 ) -> dict[str, tuple[float, float]]:
-    """The middle of each node's row, and where its words end."""
-    found: dict[str, tuple[float, float]] = {}
+    """Return the middle of each node's row, and the right end of its text."""
+    ends: dict[str, tuple[float, float]] = {}
     for i, r in enumerate(shown):
         right = 1 + _wide(r, beside, size[0], op) + 2 * PAD
         lines = _words(r.last, rows, size[0] - right - WORDS - RAIL)
-        bold = [wide(t, bold=not n) for n, t in enumerate(lines)]
+        bold = [label_width(t, bold=not n) for n, t in enumerate(lines)]
         end = right + WORDS + max(bold) if r.last.phase < 0 else right
-        found |= {n.name: (i * step + PAD + HIGH / 2, end + 8) for n in r.nodes}
-    return found
+        ends |= {n.name: (i * step + PAD + HIGH / 2, end + 8) for n in r.nodes}
+    return ends
 
 
 def _foot(before: int, after: int, size: tuple[int, int]) -> Iterator[str]:
     more = [
         f"{count_text(n, 'row')} {word}" for n, word in ((before, "above"), (after, "below")) if n
     ]
-    said = ", ".join(more)
+    remainder = ", ".join(more)
     items = [("group", "box", "one group")]
     items += [
         ("node", f, k)
@@ -262,29 +277,33 @@ def _foot(before: int, after: int, size: tuple[int, int]) -> Iterator[str]:
             ("CommReduce", "reduction"),
         )
     ]
-    yield from legend(items, size[1] - 9, size[0] - (wide(said) + 14 if said else 0))
-    if said:
-        yield label(size[0], size[1] - 9, said, anchor="end")
+    yield from legend(
+        items, size[1] - 9, size[0] - (label_width(remainder) + 14 if remainder else 0)
+    )
+    if remainder:
+        yield label(size[0], size[1] - 9, remainder, anchor="end")
 
 
 def _phases(rows: FusionRows) -> Iterator[str]:
-    """What each phase did, in words: the page walks through them."""
+    """Yield the text of each phase, through which the page steps."""
     for phase, about in enumerate(ABOUT):
         taken = sum(n.phase == phase for n in rows.nodes)
-        yield stepped("", phase, f"phase {phase}, {about}: {count_text(taken, 'node')} taken")
+        yield step_group("", phase, f"phase {phase}, {about}: {count_text(taken, 'node')} taken")
     apart = sum(n.phase < 0 for n in rows.nodes)
-    yield stepped("", PHASES, f"after the last phase: {count_text(apart, 'edge')} refused, and why")
+    yield step_group(
+        "", PHASES, f"after the last phase: {count_text(apart, 'edge')} refused, and why"
+    )
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = s.house.kept("fusion", (), lambda: fusion.data(s.now.compiled, s.house.operators))
+    rows = s.house.cached("fusion", (), lambda: fusion.data(s.now.compiled, s.house.operators))
     return rows, figure(rows, s.view.size, op), table(rows)
 
 
 PICTURE = Picture(
     name="fusion",
     title="Fusion",
-    words="How FuseOps groups operators by pattern kind, and why one stays out.",
+    words="How FuseOps groups operators by pattern kind, and why others are not fused.",
     stage=Stage.LEGALIZED,
     about="operator",
     draw=_draw,

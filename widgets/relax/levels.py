@@ -1,6 +1,4 @@
-"""Relax's three levels in one module: the calls of the graph, and the loops, library functions and
-functions that they go to.
-"""
+"""Relax's three levels in one module: graph calls, and the loops, libraries and functions used."""
 
 from __future__ import annotations
 
@@ -33,8 +31,9 @@ LEVELS = ("operator", "kernel", "library", "host", "view or shape")
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """A binding, in program order. `entries` are positions; there is none where nothing is called:
-    `note` then says what is done.
+    """A binding, in program order; `entries` are positions of its callees.
+
+    If nothing is called, `note` says what is done.
     """
 
     name: str
@@ -48,7 +47,7 @@ class CallRow:
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """What is called: its level, its loops or what else it is, and how many calls go to it."""
+    """A callee: its level, its loops or other description, and the number of calls to it."""
 
     name: str
     level: str
@@ -68,46 +67,51 @@ class LevelRows:
 
 
 def data(c: Compiled, operators: Sequence[Operator]) -> LevelRows:
-    """The module as Relax leaves it, or as far as it was lowered."""
+    """Return the module as Relax leaves it, or as far as it was lowered."""
     return of_program(lowered(c), operators)
 
 
 def lowered(c: Compiled) -> Program:
-    """The last program of stage LEGALIZED, or the last one before it."""
+    """Return the last program of stage LEGALIZED, or the last one before it."""
     before = [s.after for s in c.snapshots if s.after.stage <= Stage.LEGALIZED]
     return before[-1] if before else c.program
 
 
 def of_program(program: Program, operators: Sequence[Operator]) -> LevelRows:
-    """Every binding of a program with what it calls; equal kernels are one entry."""
-    known = {o.name: o for o in operators}
+    """Return every binding of a program with its callees; equal kernels are one entry."""
+    operators_by_name = {o.name: o for o in operators}
     functions = {f.name: f for f in program.functions}
     places: dict[Hashable, int] = {}
     entries: list[EntryRow] = []
     calls = []
     for function, binding in program.bindings():
-        found = []
+        callees = []
         for key, entry in _entries(binding, functions):
             at = places.setdefault(key, len(entries))
             if at == len(entries):
                 entries.append(entry)
             entries[at] = replace(entries[at], calls=entries[at].calls + 1)
-            found.append(at)
-        calls.append(_call(function, binding, tuple(found), known))
+            callees.append(at)
+        calls.append(_call(function, binding, tuple(callees), operators_by_name))
     counts = Counter(call.level for call in calls)
     levels = tuple((level, counts[level]) for level in LEVELS if counts[level])
     return LevelRows(tuple(calls), tuple(entries), levels, program.main.name)
 
 
 def _call(
-    function: Function, binding: Binding, entries: tuple[int, ...], known: Mapping[str, Operator]
+    function: Function,
+    binding: Binding,
+    entries: tuple[int, ...],
+    operators_by_name: Mapping[str, Operator],
 ) -> CallRow:
     ops = tuple(sorted(binding.origin))
-    first = head(known[o] for o in ops if o in known)
-    said = "" if first is None else first.label
+    first = head(operators_by_name[o] for o in ops if o in operators_by_name)
+    operator_label = "" if first is None else first.label
     return CallRow(
         ", ".join(v.name for v in binding.vars),
-        f"{said} and {len(ops) - 1} more" if said and len(ops) > 1 else said,
+        f"{operator_label} and {len(ops) - 1} more"
+        if operator_label and len(ops) > 1
+        else operator_label,
         function.name,
         _level(binding),
         entries,
@@ -148,11 +152,11 @@ def _entries(
 ) -> list[tuple[Hashable, EntryRow]]:
     match binding.expr:
         case KernelCall(kernel, _, _):
-            found = symbols_of_dims(extents(kernel).values())
+            symbols = symbols_of_dims(extents(kernel).values())
             return [
                 (
                     canonical(kernel)[0],
-                    EntryRow(kernel.name, "kernel", loops_text(kernel), 0, found),
+                    EntryRow(kernel.name, "kernel", loops_text(kernel), 0, symbols),
                 )
             ]
         case LibraryCall(library, name, _, _):

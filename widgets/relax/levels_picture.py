@@ -1,4 +1,4 @@
-"""The drawing and the words of the Three levels room."""
+"""Drawing and text of the Three levels picture."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.ir.stage import Stage
-from widgets.draw.columns import Text, columns, line
+from widgets.draw.columns import Text, column_widths, line
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import BOLD, LINE, NARROW, PX, cut_to, wide
-from widgets.draw.svg import Svg, fit, label, path, rect, text_width, together
+from widgets.draw.slide import BOLD, LINE, NARROW, PX, cut_to, label_width
+from widgets.draw.svg import Svg, fit, label, operator_group, path, rect, text_width
 from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -17,11 +17,11 @@ from widgets.relax import levels
 from widgets.relax.levels import LEVELS, CallRow, EntryRow, LevelRows
 from widgets.relax.shapes_picture import around
 
-TOP, FOOT = 56.0, 24.0  # over the calls, and below them
-ONE, TWO = 24.0, 40.0  # from a call to the next, by its lines
-LOW, TALL, BETWEEN = 22.0, 40.0, 6.0  # an entry of one line, of two, and the room between
-SPLIT, LINK, LEFT = 0.48, 84.0, 560.0  # where entries begin, at most, and how long arrows are
-LEAST = 60.0  # pixels that the loops of an entry need
+TOP, FOOT = 56.0, 24.0  # above and below the calls
+ONE, TWO = 24.0, 40.0  # pitch of calls with one and two lines
+LOW, TALL, BETWEEN = 22.0, 40.0, 6.0  # entries of one and two lines, and their gap
+SPLIT, LINK, LEFT = 0.48, 84.0, 560.0  # left of entries (share), arrow length, maximum left
+LEAST = 60.0  # minimum pixels to show an entry's loops
 NOUNS = {
     "operator": ("n operator", "operators"),
     "kernel": (" kernel call", "kernel calls"),
@@ -39,7 +39,7 @@ INKS = {
 
 
 def table(rows: LevelRows) -> Table:
-    """One row a call."""
+    """Return one row per call."""
     return Table(
         ("value", "function", "operator", "level", "calls", "which is", "calls to it"),
         tuple(
@@ -61,22 +61,22 @@ def table(rows: LevelRows) -> Table:
 
 
 def caption(rows: LevelRows) -> str:
-    """How many calls there are of each level, and how many kernels serve them."""
+    """Describe the number of calls of each level, and the number of distinct kernels."""
     counts = ", ".join(f"{n} {level}" for level, n in rows.levels)
     kernels = sum(e.level == "kernel" for e in rows.entries)
     return f"{len(rows.calls)} bindings: {counts}; {kernels} distinct kernels"
 
 
 def see(rows: LevelRows) -> tuple[Sentence, ...]:
-    """The sentences: how many bindings are of each level, and which kernel serves most of them."""
+    """Return the key sentences: the bindings of each level, and the kernel with the most calls."""
     if not rows.calls:
         return ()
     parts: list[str | Mark] = [f"Of {count_text(len(rows.calls), 'binding')} "]
     for n, (level, count) in enumerate(rows.levels):
         mark = Mark(f"{count:,}", f"lv{LEVELS.index(level)}")
-        one, many = NOUNS[level]
-        parts += [", " if n else "", mark, f" is a{one}" if count == 1 else f" are {many}"]
-    told: list[Sentence] = [(*parts, ".")]
+        singular, many = NOUNS[level]
+        parts += [", " if n else "", mark, f" is a{singular}" if count == 1 else f" are {many}"]
+    sentences: list[Sentence] = [(*parts, ".")]
     kernels = [e for e in rows.entries if e.level == "kernel"]
     at = _most(rows)
     if kernels and at is not None:
@@ -85,49 +85,51 @@ def see(rows: LevelRows) -> tuple[Sentence, ...]:
         different = Mark(f"{count_text(len(kernels), 'kernel')}", "entry")
         head = (different, f" serve{'s' * (len(kernels) == 1)} {count_text(served, 'call')}")
         most = ("; ", Mark(mine.name, "most"), f" serves {mine.calls:,} of them")
-        told.append((*head, *(most if 1 < mine.calls < served else ()), "."))
-    return tuple(told)
+        sentences.append((*head, *(most if 1 < mine.calls < served else ()), "."))
+    return tuple(sentences)
 
 
 def _most(rows: LevelRows) -> int | None:
-    """The kernel with the most calls, else what else has them."""
+    """Return the kernel with the most calls, or another entry if there is no kernel."""
     order = sorted(range(len(rows.entries)), key=lambda n: -rows.entries[n].calls)
     return next((n for n in order if rows.entries[n].level == "kernel"), next(iter(order), None))
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The calls that are drawn and where they and their entries stand; `two`: calls have a second
-    line, `tall`: entries have one.
+    """Positions of the drawn calls and their entries.
+
+    `two`: calls have a second line; `tall`: entries have one.
     """
 
     calls: Sequence[CallRow]
     entries: Mapping[int, float]
-    left: float  # of an entry
+    left: float  # left edge of the entries
     right: float
     two: bool
     tall: bool
 
     @property
     def pitch(self) -> float:
-        """From a call to the next."""
+        """The distance from a call to the next."""
         return TWO if self.two else ONE
 
     def y(self, n: int) -> float:
-        """The middle of a call."""
+        """Return the y of the middle of a call."""
         return TOP + (n + 0.5) * self.pitch
 
 
 def figure(rows: LevelRows, size: tuple[int, int], selected: str = "") -> Svg:
-    """Calls at the left, what they go to at the right, and the arrows between; a list of both where
-    there is little width.
+    """Draw calls at the left, their callees at the right, and arrows between them.
+
+    A narrow page has a list of both.
     """
     width, height = size
     room = height - TOP - FOOT
     two = len(rows.calls) * TWO <= room
     count = max(1, int(room / (TWO if two else ONE)))
     calls = around(rows.calls, [selected in c.ops for c in rows.calls], count)
-    rest = len(rows.calls) - len(calls)
+    omitted = len(rows.calls) - len(calls)
     marks = [*_legend(rows, width)]
     if width < NARROW:
         marks += _list(calls, rows, width)
@@ -139,16 +141,17 @@ def figure(rows: LevelRows, size: tuple[int, int], selected: str = "") -> Svg:
             marks += _call(call, rows, places, n)
         for at, y in places.entries.items():
             marks += _entry(rows.entries[at], places, y, most=at == _most(rows))
-    if rest:
-        more = f"and {rest:,} more bindings, all of them in the table"
+    if omitted:
+        more = f"and {omitted:,} more bindings, all of them in the table"
         marks.append(label(0, height - 7, cut_to(more, width), title=more))
     title = f"Three levels: {caption(rows)}"
     return Svg(width, height, "".join(marks), title, selected, PX)
 
 
 def _places(calls: Sequence[CallRow], rows: LevelRows, size: tuple[int, int], two: bool) -> Places:
-    """Each entry stands beside the middle of its calls, as far as there is room; the one with the
-    most calls is there in any case.
+    """Place each entry beside the middle of its calls, as far as there is room.
+
+    The entry with the most calls is always included.
     """
     width, height = size
     plan = Places(calls, {}, min(LEFT, width * SPLIT), width - 1.5, two, True)
@@ -167,27 +170,27 @@ def _places(calls: Sequence[CallRow], rows: LevelRows, size: tuple[int, int], tw
     fit_in = int((floor - TOP) / step)
     order = [e for e in order[: max(1, fit_in - 1)] if e != most]
     order = sorted([*order, *([most] if most is not None else [])], key=middle.__getitem__)
-    found: dict[int, float] = {}
+    positions: dict[int, float] = {}
     free = TOP + step / 2
     for entry in order:
-        found[entry] = max(free, middle[entry])
-        free = found[entry] + step
+        positions[entry] = max(free, middle[entry])
+        free = positions[entry] + step
     last = floor - step / 2
     for entry in reversed(order):
-        found[entry] = min(last, found[entry])
-        last = found[entry] - step
-    return replace(plan, entries=found, tall=tall)
+        positions[entry] = min(last, positions[entry])
+        last = positions[entry] - step
+    return replace(plan, entries=positions, tall=tall)
 
 
 def _legend(rows: LevelRows, width: float) -> Iterator[str]:
     x = 0.0
     for level, count in rows.levels:
         text = f"{count:,} {level}"
-        if x + 18 + wide(text) > width:
+        if x + 18 + label_width(text) > width:
             return
         mark = rect(x, 5, 11, 11, INKS[level]) + label(x + 17, 15, text)
         yield lit_by(mark, f"lv{LEVELS.index(level)}")
-        x += 17 + wide(text) + 24
+        x += 17 + label_width(text) + 24
 
 
 def _heads(plan: Places) -> Iterator[str]:
@@ -196,8 +199,8 @@ def _heads(plan: Places) -> Iterator[str]:
         (0.0, ("Graph: bindings in program order", "Graph")),
         (plan.left, ("Loops and libraries: what they call", "Loops and libraries")),
     ):
-        said = next((w for w in words if wide(w, bold=True) <= room), words[-1])
-        yield label(x, TOP - 9, said, "i w")
+        heading = next((w for w in words if label_width(w, bold=True) <= room), words[-1])
+        yield label(x, TOP - 9, heading, "i w")
 
 
 def _keys(level: str, entries: Sequence[int], rows: LevelRows) -> str:
@@ -209,20 +212,20 @@ def _call(c: CallRow, rows: LevelRows, plan: Places, n: int) -> Iterator[str]:
     ink, y, pitch, end = INKS[c.level], plan.y(n), plan.pitch, plan.left - LINK
     called = c.operator or c.name
     where = "" if c.function == rows.main else f"in {c.function}: "
-    said = where + (c.note or (f"makes {c.name}" if c.operator else "made by Relax"))
+    note = where + (c.note or (f"makes {c.name}" if c.operator else "made by Relax"))
     top = y - 3.5 if plan.two else y + 4.5
-    told = f"{called}; {c.name} in the program; {said}"
+    tip_text = f"{called}; {c.name} in the program; {note}"
     body = rect(0, y - pitch / 2 + 1, end, pitch - 2, "none", 'class="ground"', ops=c.ops)
     body += rect(0, y - pitch / 2 + 2, 4, pitch - 4, ink)
-    room = end - 22 - wide(c.level)
-    body += label(12, top, fit(called, room, PX), "i", ops=c.ops, title=told)
+    room = end - 22 - label_width(c.level)
+    body += label(12, top, fit(called, room, PX), "i", ops=c.ops, title=tip_text)
     at = end - 6
     body += f'<text x="{at:g}" y="{top:g}" text-anchor="end" style="fill:{ink}">{c.level}</text>'
     if plan.two:
-        body += label(12, top + LINE, cut_to(said, end - 18), title=said)
-    elif c.name not in called and wide(called, bold=True) + 12 + wide(said) <= room:
-        body += label(24 + wide(called, bold=True), top, said)
-    yield lit_by(together([body], c.ops), f"call {_keys(c.level, c.entries, rows)}")
+        body += label(12, top + LINE, cut_to(note, end - 18), title=note)
+    elif c.name not in called and label_width(called, bold=True) + 12 + label_width(note) <= room:
+        body += label(24 + label_width(called, bold=True), top, note)
+    yield lit_by(operator_group([body], c.ops), f"call {_keys(c.level, c.entries, rows)}")
 
 
 def _arrows(plan: Places, rows: LevelRows) -> Iterator[str]:
@@ -243,27 +246,27 @@ def _arrows(plan: Places, rows: LevelRows) -> Iterator[str]:
 def _entry(e: EntryRow, plan: Places, y: float, *, most: bool) -> Iterator[str]:
     ink, room = INKS[e.level], plan.right - plan.left
     high = TALL if plan.tall else LOW
-    said = f"{e.name}: {e.text}"
+    tip_text = f"{e.name}: {e.text}"
     edge = f'rx="4" stroke="{ink}" stroke-width="1.5"'
-    body = rect(plan.left, y - high / 2, room, high, "var(--pane)", edge, title=said,
+    body = rect(plan.left, y - high / 2, room, high, "var(--pane)", edge, title=tip_text,
                 symbols=e.symbols)  # fmt: skip
     top = y - 4 if plan.tall else y + 4.5
     many = count_text(e.calls, "call")
     style = "mono" if e.level == "kernel" else ""
-    name = fit(e.name, (room - wide(many) - 28) / BOLD, PX, mono=True)
-    body += label(plan.left + 8, top, name, "mono i w", title=said)
+    name = fit(e.name, (room - label_width(many) - 28) / BOLD, PX, mono=True)
+    body += label(plan.left + 8, top, name, "mono i w", title=tip_text)
     body += label(plan.right - 8, top, many, anchor="end")
     x = plan.left + 8 + (0 if plan.tall else text_width(name, PX, mono=True) * BOLD + 14)
-    free = plan.right - 8 - x - (0 if plan.tall else wide(many) + 14)
+    free = plan.right - 8 - x - (0 if plan.tall else label_width(many) + 14)
     text = fit(e.text, free, PX, mono=bool(style)) if free > LEAST else ""
     if text:
         down = LINE if plan.tall else 0
-        body += label(x, top + down, text, style, symbols=e.symbols, title=said)
+        body += label(x, top + down, text, style, symbols=e.symbols, title=tip_text)
     yield lit_by(body, f"entry lv{LEVELS.index(e.level)}{' most' * most}")
 
 
 def _list(calls: Sequence[CallRow], rows: LevelRows, width: float) -> Iterator[str]:
-    """Calls with their level and what they go to, each in one line."""
+    """Draw calls with their level and callees, one per line."""
     cells = [
         (
             Text(c.operator or c.name, "i", title=f"{c.name} in the program"),
@@ -272,25 +275,25 @@ def _list(calls: Sequence[CallRow], rows: LevelRows, width: float) -> Iterator[s
         )
         for c in calls
     ]
-    room = columns(cells, width - 12)
+    room = column_widths(cells, width - 12)
     for n, (c, row) in enumerate(zip(calls, cells)):
         y = TOP + (n + 0.5) * ONE
         body = rect(0, y - ONE / 2 + 1, width, ONE - 2, "none", 'class="ground"', ops=c.ops)
         body += rect(0, y - ONE / 2 + 2, 4, ONE - 4, INKS[c.level])
         body += "".join(line(row, room, 12, y + 4.5, c.ops, width))
-        yield lit_by(together([body], c.ops), f"call entry {_keys(c.level, c.entries, rows)}")
+        yield lit_by(operator_group([body], c.ops), f"call entry {_keys(c.level, c.entries, rows)}")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    known = s.house.operators
-    rows = s.house.kept("levels", (), lambda: levels.data(s.now.compiled, known))
+    all_operators = s.house.operators
+    rows = s.house.cached("levels", (), lambda: levels.data(s.now.compiled, all_operators))
     return rows, figure(rows, s.view.size, op), table(rows)
 
 
 PICTURE = Picture(
     name="levels",
     title="Three levels",
-    words="Graph operators, loops and library calls of one program, and which became which.",
+    words="Graph operators, and the loops and library calls that they were lowered to.",
     stage=Stage.LEGALIZED,
     about="operator",
     draw=_draw,

@@ -1,5 +1,6 @@
-"""Relax's shape heap at work: what fills and checks each slot, for the sizes at the knobs and for
-inputs that are wrong.
+"""Relax's shape heap at work: how each slot is filled and checked.
+
+It is traced for the sizes at the knobs and for invalid inputs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ FILLS = ("STORE", "COMPUTE", "RECALL", "GIVEN")
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """A slot. `assumed`: a symbol in it is found by the run, and this is what was tuned for."""
+    """A slot of the shape heap.
+
+    `assumed`: the run computes a symbol in it, and `value` is from the size tuned for.
+    """
 
     number: int
     text: str
@@ -38,7 +42,7 @@ class SlotRow:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """An instruction that was run: `op` and what it is about, and its slot with what it holds."""
+    """An executed instruction: its `op` and operands, and its slot with the value there."""
 
     point: str
     op: str
@@ -50,19 +54,20 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class WrongRow:
-    """An input that does not fit: the instruction that fails, its slot if it has one, the slots
-    that were filled by then, and the error's sentence.
+    """An invalid input and its error.
+
+    `step` is the instruction that fails; `filled` are the slots that were filled by then.
     """
 
     what: str
-    given: str
+    input_text: str
     step: StepRow
     filled: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HeapRows:
-    """The heap of the function that runs."""
+    """The shape heap of the main function."""
 
     function: str
     slots: tuple[SlotRow, ...]
@@ -71,36 +76,41 @@ class HeapRows:
 
 
 def data(program: Program, sizes: Mapping[str, int]) -> HeapRows:
-    """What a call does with these sizes, and with inputs that are off by a little."""
+    """Return the trace of a call with these sizes, and of calls with slightly invalid inputs."""
     heap = heap_of(program.main, program.env, inputs=True)
-    names = {s for d in _stated(heap) for s in symbols_of(d)}
-    known = {n: sizes.get(n, program.env.of(n).hint) for n in names}
-    values = _values(heap, known)
+    names = {s for d in _stated_dims(heap) for s in symbols_of(d)}
+    symbol_values = {n: sizes.get(n, program.env.of(n).hint) for n in names}
+    values = _values(heap, symbol_values)
     steps = [_row(s) for s in trace_heap(heap, values)]
     slots = tuple(_slot(n, dim, steps, sizes) for n, dim in enumerate(heap.slots))
-    wrong = (_failing(heap, values, *change) for change in _changes(heap, known, values))
-    found = tuple(w for w in wrong if w is not None)
-    return HeapRows(heap.function, slots, tuple(steps), found)
+    wrong = (
+        _run_invalid_call(heap, values, *change)
+        for change in _invalid_inputs(heap, symbol_values, values)
+    )
+    refused = tuple(w for w in wrong if w is not None)
+    return HeapRows(heap.function, slots, tuple(steps), refused)
 
 
-def _stated(heap: ShapeHeap) -> list[Dim]:
+def _stated_dims(heap: ShapeHeap) -> list[Dim]:
     subjects = [s for point in heap.points for s in point.subjects]
     return [*heap.slots, *(d for s in subjects for d in dims_of(s.type) or ())]
 
 
-def _values(heap: ShapeHeap, known: Mapping[str, int]) -> dict[str, Any]:
-    return {v.name: _fitting(v.type, known) for p in heap.points for v in p.values}
+def _values(heap: ShapeHeap, symbol_values: Mapping[str, int]) -> dict[str, Any]:
+    return {v.name: _valid_value(v.type, symbol_values) for p in heap.points for v in p.values}
 
 
-def _fitting(annotation: Annotation, known: Mapping[str, int]) -> Any:
-    """A value that fits: a shape, or an array of what no shape stands for."""
+def _valid_value(annotation: Annotation, symbol_values: Mapping[str, int]) -> Any:
+    """Return a valid value: a shape, or an array where a shape does not represent the type."""
     match annotation:
         case TupleType(items):
-            return tuple(_fitting(i, known) for i in items)
+            return tuple(_valid_value(i, symbol_values) for i in items)
         case Tensor() | ShapeType():
             dims = dims_of(annotation)
             rank = annotation.rank or 0
-            shape = (1,) * rank if dims is None else tuple(evaluate_dim(d, known) for d in dims)
+            shape = (
+                (1,) * rank if dims is None else tuple(evaluate_dim(d, symbol_values) for d in dims)
+            )
             if isinstance(annotation, Tensor) and annotation.dtype == "string":
                 return np.broadcast_to(np.zeros((), "<U1"), shape)
             return shape
@@ -124,37 +134,41 @@ def _slot(number: int, dim: Dim, steps: list[StepRow], sizes: Mapping[str, int])
     )
 
 
-Change = tuple[str, str, Mapping[str, Any]]  # what is wrong, the input in words, the values
+Change = tuple[str, str, Mapping[str, Any]]  # the fault, the input as text, the changed values
 
 
-def _failing(
-    heap: ShapeHeap, values: Mapping[str, Any], what: str, given: str, change: Mapping[str, Any]
+def _run_invalid_call(
+    heap: ShapeHeap,
+    values: Mapping[str, Any],
+    what: str,
+    input_text: str,
+    change: Mapping[str, Any],
 ) -> WrongRow | None:
-    """The instruction at which a call with other values ends; None where they fit after all."""
+    """Return the instruction at which a call with changed values fails, None if it succeeds."""
     steps = [_row(s) for s in trace_heap(heap, {**values, **change})]
     if not steps or not steps[-1].wrong:
         return None
     filled = {s.slot: s.value for s in steps if s.slot is not None and s.value is not None}
-    return WrongRow(what, given, steps[-1], tuple(sorted(filled.items())))
+    return WrongRow(what, input_text, steps[-1], tuple(sorted(filled.items())))
 
 
-def _changes(
-    heap: ShapeHeap, known: Mapping[str, int], values: Mapping[str, Any]
+def _invalid_inputs(
+    heap: ShapeHeap, symbol_values: Mapping[str, int], values: Mapping[str, Any]
 ) -> Iterator[Change]:
-    """One input of each kind that does not fit, as far as this heap has such a kind."""
-    yield from _extents(heap.entry, values, "an input")
-    yield from _kinds(heap.entry, values)
-    yield from _bounds(heap, known)
+    """Yield one invalid input of each kind that this heap can check."""
+    yield from _wrong_extents(heap.entry, values, "an input")
+    yield from _wrong_types(heap.entry, values)
+    yield from _wrong_symbols(heap, symbol_values)
     for cast in heap.casts.values():
-        found = list(_extents(cast, values, "a value that the run found"))
-        if found:
-            yield found[0]
+        changes = list(_wrong_extents(cast, values, "a value that the run found"))
+        if changes:
+            yield changes[0]
             return
 
 
-def _extents(point: CheckPoint, values: Mapping[str, Any], whose: str) -> Iterator[Change]:
-    """One extent one longer: of those that are a number, that share a symbol, that are computed."""
-    said: set[str] = set()
+def _wrong_extents(point: CheckPoint, values: Mapping[str, Any], whose: str) -> Iterator[Change]:
+    """Yield inputs with one extent too long: a constant, a shared symbol, a computed one."""
+    covered: set[str] = set()
     for step in point.first:
         subject = step.subject
         shape = values[subject.name]
@@ -163,34 +177,34 @@ def _extents(point: CheckPoint, values: Mapping[str, Any], whose: str) -> Iterat
             Op.ASSERT_EQ_LOAD: "is known from another extent",
             Op.NO_OP: "is computed from others",
         }.get(step.op, "")
-        if subject.path or not isinstance(shape, tuple) or kind in said or not kind:
+        if subject.path or not isinstance(shape, tuple) or kind in covered or not kind:
             continue
-        said.add(kind)
+        covered.add(kind)
         other = tuple(n + (i == step.axis) for i, n in enumerate(shape))
         what = f"{whose}, one longer in an extent that {kind}"
-        yield what, _given(subject.name, subject.type, other), {subject.name: other}
+        yield what, _describe_input(subject.name, subject.type, other), {subject.name: other}
 
 
-def _kinds(point: CheckPoint, values: Mapping[str, Any]) -> Iterator[Change]:
-    """Another rank, and another dtype."""
+def _wrong_types(point: CheckPoint, values: Mapping[str, Any]) -> Iterator[Change]:
+    """Yield inputs of another rank and of another dtype."""
     for subject in point.subjects:
         shape, kind = values[subject.name], subject.type
         if subject.path or not isinstance(kind, Tensor) or not isinstance(shape, tuple):
             continue
         if kind.rank is not None:
             more = (*shape, 1)
-            given = _given(subject.name, kind, more)
-            yield "an input with one dim more", given, {subject.name: more}
+            input_text = _describe_input(subject.name, kind, more)
+            yield "an input with one dim more", input_text, {subject.name: more}
         if kind.dtype is not None:
             dtype = "int32" if kind.dtype != "int32" else "float32"
             array = np.broadcast_to(np.zeros((), numpy_dtype(dtype)), shape)
-            given = _given(subject.name, Tensor(None, dtype), shape)
-            yield "an input of another dtype", given, {subject.name: array}
+            input_text = _describe_input(subject.name, Tensor(None, dtype), shape)
+            yield "an input of another dtype", input_text, {subject.name: array}
         return
 
 
-def _bounds(heap: ShapeHeap, known: Mapping[str, int]) -> Iterator[Change]:
-    """A symbol above and below its bounds."""
+def _wrong_symbols(heap: ShapeHeap, symbol_values: Mapping[str, int]) -> Iterator[Change]:
+    """Yield inputs with a symbol above and below its bounds."""
     bounded = [i for i in heap.entry.second if i.op is Op.BOUND and i.bound is not None]
     for what, pick in (("above", 1), ("below", -1)):
         for step in bounded:
@@ -199,13 +213,13 @@ def _bounds(heap: ShapeHeap, known: Mapping[str, int]) -> Iterator[Change]:
             if end is None or end + pick < 0:
                 continue
             name = step.dim.name
-            values = _values(heap, {**known, name: end + pick})
-            given = f"{name} = {end + pick}"
-            yield f"a symbol {what} its bound", given, values
+            values = _values(heap, {**symbol_values, name: end + pick})
+            input_text = f"{name} = {end + pick}"
+            yield f"a symbol {what} its bound", input_text, values
             break
 
 
-def _given(name: str, kind: Annotation, shape: tuple[int, ...]) -> str:
+def _describe_input(name: str, kind: Annotation, shape: tuple[int, ...]) -> str:
     if isinstance(kind, ShapeType):
         return f"{name}: {annotation_text(ShapeType(shape))}"
     dtype = kind.dtype if isinstance(kind, Tensor) else None

@@ -1,4 +1,4 @@
-"""The drawing and the words of the Shape heap picture."""
+"""Drawing and text of the Shape heap picture."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from explorer.ir.stage import Stage
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import LINE, NARROW, PX, cut_to, pipe, tick, wide
-from widgets.draw.svg import Svg, label, rect, wrapped
+from widgets.draw.slide import LINE, NARROW, PX, cut_to, label_width, pipe, tick
+from widgets.draw.svg import Svg, label, rect, wrap_text
 from widgets.draw.table import Cell, Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -16,30 +16,30 @@ from widgets.relax import shape_heap
 from widgets.relax.shape_heap import FILLS, HeapRows, StepRow, WrongRow
 
 CELLS, ROW, OP, FOOT = 56.0, 23.0, 122.0, 30.0
-LEAST = 72.0  # pixels of a slot
+LEAST = 72.0  # minimum pixels of a slot
 
 
 def table(rows: HeapRows) -> Table:
-    """Slots, instructions, and what becomes of wrong inputs."""
-    found: list[tuple[Cell, ...]] = [
+    """Return rows for the slots, the instructions, and the invalid inputs with their errors."""
+    cells: list[tuple[Cell, ...]] = [
         ("slot", s.number, s.text, _value(s.value), f"{s.filled}{', assumed' * s.assumed}")
         for s in rows.slots
     ]
-    found += [
+    cells += [
         (s.point, _number(s.slot), f"{s.op} {s.text}", _value(s.value), s.wrong) for s in rows.steps
     ]
-    found += [
+    cells += [
         (
             f"wrong: {w.what}",
             _number(w.step.slot),
             f"{w.step.op} {w.step.text}",
-            w.given,
+            w.input_text,
             w.step.wrong,
         )
         for w in rows.wrong
     ]
     columns = ("where", "slot", "expression or instruction", "value", "filled by, or the error")
-    return Table(columns, tuple(found), caption=caption(rows), see=see(rows))
+    return Table(columns, tuple(cells), caption=caption(rows), see=see(rows))
 
 
 def _value(value: int | None) -> str:
@@ -51,7 +51,7 @@ def _number(slot: int | None) -> Cell:
 
 
 def caption(rows: HeapRows) -> str:
-    """How much there is, in one line."""
+    """Describe in one line how many slots, instructions and invalid inputs there are."""
     return (
         f"{count_text(len(rows.slots), 'slot')}, {count_text(len(rows.steps), 'instruction')} "
         f"in a call of {rows.function}, {count_text(len(rows.wrong), 'wrong input')}"
@@ -59,12 +59,12 @@ def caption(rows: HeapRows) -> str:
 
 
 def see(rows: HeapRows) -> tuple[Sentence, ...]:
-    """The sentences: how many slots, what a call does with them, and what is refused."""
+    """Return the key sentences: the slots, the checks of a call, and what is refused."""
     writes = sum(s.op in FILLS for s in rows.steps)
     checks = len(rows.steps) - writes
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     if rows.slots:
-        found.append(
+        sentences.append(
             (
                 Mark(count_text(len(rows.slots), "slot"), "slot"),
                 " are filled by " if len(rows.slots) > 1 else " is filled by ",
@@ -73,12 +73,12 @@ def see(rows: HeapRows) -> tuple[Sentence, ...]:
             )
         )
     else:
-        found.append(("No slot is needed: every extent is a number.",))
-    found.append(
+        sentences.append(("No slot is needed: every extent is a number.",))
+    sentences.append(
         (Mark(count_text(checks, "check"), "check"), " compare the inputs and results of a call.")
     )
     if rows.wrong:
-        found.append(
+        sentences.append(
             (
                 Mark(count_text(len(rows.wrong), "wrong input"), "wrong"),
                 " are refused before any kernel runs."
@@ -86,12 +86,12 @@ def see(rows: HeapRows) -> tuple[Sentence, ...]:
                 else " is refused before any kernel runs.",
             )
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where the slots stand: `first` of them, `count`, and their width."""
+    """Positions of the slots: `count` of them from `first` on, and their width."""
 
     left: float
     wide: float
@@ -99,14 +99,15 @@ class _Frame:
     count: int
 
     def x(self, slot: int) -> float | None:
-        """The middle of a slot's column; None where it is not drawn."""
+        """Return the centre of a slot's column, None if it is not drawn."""
         n = slot - self.first
         return self.left + (n + 0.5) * self.wide if 0 <= n < self.count else None
 
 
 def figure(rows: HeapRows, size: tuple[int, int]) -> Svg:
-    """The heap's cells above the instructions of a call, in order, with a mark where one writes or
-    reads a cell; wrong inputs beside them, or below where it is narrow.
+    """Draw the heap's slots above the instructions of a call, with a mark for each write or read.
+
+    Invalid inputs are beside them, or below on a narrow page.
     """
     width, height = size
     narrow = width < NARROW
@@ -128,18 +129,18 @@ def figure(rows: HeapRows, size: tuple[int, int]) -> Svg:
 
 
 def _cells(rows: HeapRows, f: _Frame, part: float) -> Iterator[str]:
-    """The slots with their number, what they hold, and the value of a call."""
+    """Draw the slots with their number, expression and value."""
     yield label(0, 22, "slots", "big")
     if not rows.slots:
-        said = "none: every extent that is checked is a number"
-        yield label(0, 44, said, title=said)
+        description = "none: every extent that is checked is a number"
+        yield label(0, 44, description, title=description)
         return
     if f.count < len(rows.slots):
         yield label(0, 42, f"{f.count} of {len(rows.slots)}")
     for s in rows.slots[f.first : f.first + f.count]:
         x = f.x(s.number)
         assert x is not None
-        said = f"slot {s.number}: {s.text} is {_value(s.value)}, {s.filled}"
+        description = f"slot {s.number}: {s.text} is {_value(s.value)}, {s.filled}"
         edge = 'rx="4" stroke="var(--ink)" stroke-width="1.5"'
         body = rect(
             x - f.wide / 2 + 3,
@@ -148,24 +149,24 @@ def _cells(rows: HeapRows, f: _Frame, part: float) -> Iterator[str]:
             CELLS - 8,
             "var(--pane)",
             edge,
-            title=said,
+            title=description,
             symbols=s.symbols,
         )
         name = cut_to(s.text, f.wide - 14, bold=True)
         body += label(x, 19, name, "i w", anchor="middle", symbols=s.symbols, title=s.text)
         value = f"= {_value(s.value)}{' assumed' * s.assumed}"
-        value = value if wide(value) <= f.wide - 12 else f"= {_value(s.value)}"
+        value = value if label_width(value) <= f.wide - 12 else f"= {_value(s.value)}"
         body += label(x, 38, value, "i", anchor="middle")
         yield lit_by(body, f"slot s{s.number}")
 
 
 def _steps(rows: HeapRows, f: _Frame, part: float, low: float, *, narrow: bool) -> Iterator[str]:
-    """The instructions from the top down, with a mark in the column of the slot that they touch."""
+    """Draw the instructions from the top down, with a mark in the column of their slot."""
     y, point, shown = CELLS + 18.0, "", 0
     bottom = {n: CELLS - 8 for n in range(len(rows.slots))}
     lines, marks = list[str](), list[str]()
     for step in rows.steps:
-        words = [] if narrow else wrapped(step.text, f.left - OP - 12, PX)
+        words = [] if narrow else wrap_text(step.text, f.left - OP - 12, PX)
         high = max(ROW, LINE * len(words) + 6)
         if y + high + ROW * (step.point != point) > low:
             break
@@ -201,43 +202,49 @@ def _step(
     ]
     x = f.x(s.slot) if s.slot is not None else None
     if x is not None:
-        body += _mark(x, y - 5, writes=writes, bad=bool(failing), said=f"{s.op} {s.text}")
+        body += _mark(x, y - 5, writes=writes, bad=bool(failing), description=f"{s.op} {s.text}")
     if failing:
-        said = " ".join(f"{n}" for n in failing)
+        numbers = " ".join(f"{n}" for n in failing)
         at = (x if x is not None else f.left + 6) + 14
-        body += rect(at - 2, y - 14, 18 + wide(said, bold=True), 18, "var(--pane)")
-        body += tick(at + 6, y - 5, good=False) + label(at + 15, y, said, "bad")
+        body += rect(at - 2, y - 14, 18 + label_width(numbers, bold=True), 18, "var(--pane)")
+        body += tick(at + 6, y - 5, good=False) + label(at + 15, y, numbers, "bad")
     yield lit_by(body, f"{'write' if writes else 'check'}{' wrong' * bool(failing)}")
 
 
-def _mark(x: float, y: float, *, writes: bool, bad: bool, said: str) -> str:
-    """A filled square where a slot is written, a ring where it is read."""
+def _mark(x: float, y: float, *, writes: bool, bad: bool, description: str) -> str:
+    """Draw a filled square for a write of a slot, a ring for a read."""
     ink = "bad" if bad else "ink"
     wrong = ' data-wrong="slot"' if bad else ""
     if writes:
         return rect(
-            x - 6, y - 6, 12, 12, f"var(--{ink})", f'stroke="var(--{ink})"{wrong}', title=said
+            x - 6,
+            y - 6,
+            12,
+            12,
+            f"var(--{ink})",
+            f'stroke="var(--{ink})"{wrong}',
+            title=description,
         )
     edge = f'rx="6" stroke="var(--{ink})" stroke-width="2"{wrong}'
-    return rect(x - 6, y - 6, 12, 12, "var(--pane)", edge, title=said)
+    return rect(x - 6, y - 6, 12, 12, "var(--pane)", edge, title=description)
 
 
 def _cards(
     wrong: Sequence[WrongRow], x: float, y: float, right: float, low: float
 ) -> Iterator[str]:
-    """Each wrong input with its number, what is given, and the sentence that refuses it."""
+    """Draw each invalid input with its number, its value, and the error."""
     if x:
         yield label(x, y + 22, "wrong inputs", "big")
         y += CELLS - 14
     room = right - x - 26
     for n, w in enumerate(wrong, 1):
-        title = wrapped(f"{n}  {w.what}", room, PX * 1.08)
-        given = wrapped(w.given, room, PX, mono=True)
-        said = wrapped(w.step.wrong, room, PX)
+        title = wrap_text(f"{n}  {w.what}", room, PX * 1.08)
+        input_lines = wrap_text(w.input_text, room, PX, mono=True)
+        error_lines = wrap_text(w.step.wrong, room, PX)
         lines = [
             *((t, "i w") for t in title),
-            *((t, "mono i") for t in given),
-            *((t, "bad-q") for t in said),
+            *((t, "mono i") for t in input_lines),
+            *((t, "bad-q") for t in error_lines),
         ]
         high = LINE * len(lines) + 14
         if y + high > low:
@@ -258,25 +265,26 @@ def _legend(y: float, room: float) -> Iterator[str]:
     x = 0.0
     for writes, keys, words in ((True, "write", "writes a slot"), (False, "check", "reads it")):
         yield lit_by(
-            _mark(x + 8, y - 5, writes=writes, bad=False, said=words) + label(x + 22, y, words),
+            _mark(x + 8, y - 5, writes=writes, bad=False, description=words)
+            + label(x + 22, y, words),
             keys,
         )
-        x += wide(words) + 44
+        x += label_width(words) + 44
     words = "a wrong input ends here"
-    if x + 22 + wide(words) <= room:
+    if x + 22 + label_width(words) <= room:
         yield lit_by(tick(x + 8, y - 5, good=False) + label(x + 22, y, words), "wrong")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     program, sizes = s.now.compiled.program, dict(s.now.sizes)
-    rows = s.house.kept("heap", s.now.sizes, lambda: shape_heap.data(program, sizes))
+    rows = s.house.cached("heap", s.now.sizes, lambda: shape_heap.data(program, sizes))
     return rows, figure(rows, s.view.size), table(rows)
 
 
 PICTURE = Picture(
     name="heap",
     title="Shape heap",
-    words="The sizes that a run computes, the checks of its inputs, and what a wrong input meets.",
+    words="The sizes that a run computes, the checks of its inputs, and errors of wrong inputs.",
     stage=Stage.TYPED,
     draw=_draw,
 )

@@ -1,4 +1,4 @@
-"""Bounds, annotations and loops in words: what the rooms about shapes have in common."""
+"""Text of bounds, annotations and loops, shared by the pictures about shapes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from widgets.model.outline import type_text
 
 
 def bounds_text(bound: SymbolBound) -> str:
-    """`1 to 64`, `0 to any`."""
+    """Return the bounds as text: `1 to 64`, `0 to any`."""
     return f"{bound.low} to {'any' if bound.high is None else bound.high}"
 
 
 def annotation_text(annotation: Annotation) -> str:
-    """Any annotation in short: `f32[batch, 256]`, `Shape(n)`, `f32[2 dims]`, `Object`."""
+    """Return an annotation in short: `f32[batch, 256]`, `Shape(n)`, `f32[2 dims]`, `Object`."""
     match annotation:
         case Tensor(None, _, rank) if rank is not None:
             return type_text(annotation).replace("[?]", f"[{rank} dims]")
@@ -30,15 +30,18 @@ def annotation_text(annotation: Annotation) -> str:
 
 
 def extents(kernel: Kernel) -> dict[str, Dim]:
-    """Every axis of a kernel with its extent, each name once."""
-    found: dict[str, Dim] = {}
+    """Return the extent of every axis of a kernel, by name."""
+    by_axis: dict[str, Dim] = {}
     for compute in kernel.computes:
         for axis in (*compute.axes, *compute.reduce):
-            found.setdefault(axis.name, axis.extent)
-    return found
+            by_axis.setdefault(axis.name, axis.extent)
+    return by_axis
 
 
 def loops_text(kernel: Kernel) -> str:
-    """The loops of a kernel: `for n < batch, o < 10, k < 576`; those that run once are left out."""
+    """Return the loops of a kernel: `for n < batch, o < 10, k < 576`.
+
+    Loops of one iteration are omitted.
+    """
     text = ", ".join(f"{n} < {e}" for n, e in extents(kernel).items() if e != 1)
     return f"for {text}" if text else "once"

@@ -1,4 +1,4 @@
-"""Relax's symbols and what speaks of them: annotations, loops and buffers of every function."""
+"""Relax's symbols and their uses: annotations, loops and buffers of every function."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import evaluate_dim, symbols_of
 from explorer.ir.stage import Stage
 from explorer.ir.types import Annotation, ShapeType, Tensor, TupleType
-from widgets.draw.symbol_marks import named, symbols_of_dims
+from widgets.draw.symbol_marks import symbols_in_text, symbols_of_dims
 from widgets.model.compiled import Compiled
 from widgets.relax.shape_words import annotation_text, bounds_text, extents, loops_text
 
-KNOWN = ("proved", "checked at run time", "rank only", "nothing")
+SHAPE_STATUSES = ("proved", "checked at run time", "rank only", "nothing")
 
 
 @dataclass(frozen=True, slots=True)
 class SymbolRow:
-    """A symbol: where it is defined, and how many dims, loops and buffers speak of it. `now` is the
-    value at a knob; `assumed`: it is found by the run, and this is what was tuned for.
+    """A symbol: its definition, and the number of dims, loops and buffers that use it.
+
+    `now` is its value at the knob. `assumed`: the run computes it, and `now` is the value tuned
+    for.
     """
 
     name: str
@@ -40,13 +42,14 @@ class SymbolRow:
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """A value, and its `label`, what readers call it; `known` is one of KNOWN; `bytes` is under the
-    present sizes.
+    """A value with its display `label`.
+
+    `status` is one of SHAPE_STATUSES; `bytes` is its size under the current symbol values.
     """
 
     name: str
     annotation: str
-    known: str
+    status: str
     now: str
     bytes: int
     ops: tuple[str, ...]
@@ -56,9 +59,7 @@ class ValueRow:
 
 @dataclass(frozen=True, slots=True)
 class UseRow:
-    """A kernel call with its loops, or a buffer with the formula of its bytes; its `label` is what
-    readers call it.
-    """
+    """A kernel call with its loops, or a buffer with the formula of its bytes, and its `label`."""
 
     name: str
     text: str
@@ -68,17 +69,17 @@ class UseRow:
     label: str = ""
 
 
-Called = Callable[[tuple[str, ...]], str]
+LabelOf = Callable[[tuple[str, ...]], str]
 
 
 def unnamed(ops: tuple[str, ...]) -> str:
-    """Nothing is called otherwise than the program does."""
+    """Return "": every value is shown under its name in the program."""
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeRows:
-    """Everything in program order; of loops and buffers those that speak of a symbol."""
+    """All rows in program order; only those loops and buffers that use a symbol."""
 
     symbols: tuple[SymbolRow, ...]
     values: tuple[ValueRow, ...]
@@ -91,18 +92,19 @@ def data(
     c: Compiled,
     sizes: Mapping[str, int],
     plan: MemoryPlan | None = None,
-    called: Called = unnamed,
+    label_of: LabelOf = unnamed,
 ) -> ShapeRows:
-    """The values of the program after deduction, the loops of the last one, the plan's buffers.
-    `called` is what readers call what comes from some source operators, "" where they do not.
+    """Return the values after shape inference, the final program's loops, and the plan's buffers.
+
+    `label_of` returns the label of what some source operators compute, "" where there is none.
     """
     program, last = typed(c), c.program
     values = _values(program)
     defined = _definitions(program)
     names = dict.fromkeys(chain(defined, *(symbols_in(v.type) for _, v, _ in values)))
-    known = {n: sizes.get(n, program.env.of(n).hint) for n in names}
+    symbol_values = {n: sizes.get(n, program.env.of(n).hint) for n in names}
     loops = tuple(_loops(last, last.stage >= Stage.LEGALIZED))
-    buffers = tuple(_buffers(plan, known)) if plan is not None else ()
+    buffers = tuple(_buffers(plan, symbol_values)) if plan is not None else ()
     symbols = (
         SymbolRow(
             name,
@@ -114,13 +116,13 @@ def data(
             sum(name in row.symbols for row in loops),
             sum(name in row.symbols for row in buffers),
         )
-        for name, value in known.items()
+        for name, value in symbol_values.items()
     )
     return ShapeRows(
         tuple(symbols),
-        tuple(_labelled(_value(where, v, b, known), called) for where, v, b in values),
-        tuple(_labelled(row, called) for row in loops),
-        tuple(_labelled(row, called) for row in buffers),
+        tuple(_labelled(_value(where, v, b, symbol_values), label_of) for where, v, b in values),
+        tuple(_labelled(row, label_of) for row in loops),
+        tuple(_labelled(row, label_of) for row in buffers),
         last.stage >= Stage.LEGALIZED,
     )
 
@@ -128,39 +130,39 @@ def data(
 Row = TypeVar("Row", ValueRow, UseRow)
 
 
-def _labelled(row: Row, called: Called) -> Row:
-    return replace(row, label=called(row.ops) or row.name)
+def _labelled(row: Row, label_of: LabelOf) -> Row:
+    return replace(row, label=label_of(row.ops) or row.name)
 
 
 def typed(c: Compiled) -> Program:
-    """The program after deduction."""
+    """Return the program after shape inference."""
     done = [s.after for s in c.snapshots if s.after.stage == Stage.TYPED]
     return done[-1] if done else c.program
 
 
-Value = tuple[str, Var, Binding | None]  # the function where it is not the main one, and the maker
+Value = tuple[str, Var, Binding | None]  # prefix of a non-main function, the value, its binding
 
 
 def _values(program: Program) -> list[Value]:
-    found: list[Value] = []
+    values: list[Value] = []
     for function in program.functions:
         where = "" if function is program.main else f"{function.name}."
-        found += [(where, p, None) for p in function.params]
-        found += [(where, v, b) for b in function.body for v in b.vars]
-    return found
+        values += [(where, p, None) for p in function.params]
+        values += [(where, v, b) for b in function.body for v in b.vars]
+    return values
 
 
 def _definitions(program: Program) -> dict[str, str]:
-    """For each symbol the first place that gives it a value."""
-    found: dict[str, str] = {}
+    """Return for each symbol the first place that defines it."""
+    definitions: dict[str, str] = {}
     for where, var, binding in _values(program):
         if binding is not None and not isinstance(binding.expr, MatchCast):
             continue
         for name in defined_by(var.type):
             what = "match_cast" if binding is not None else "parameter"
             axis = _axis(var.type, name)
-            found.setdefault(name, f"{what} {where}{var.name}{axis}")
-    return found
+            definitions.setdefault(name, f"{what} {where}{var.name}{axis}")
+    return definitions
 
 
 def _axis(annotation: Annotation, name: str) -> str:
@@ -174,48 +176,54 @@ def _dims_with(annotation: Annotation, name: str) -> int:
     return sum(name in symbols_of(d) for d in dims_of(annotation) or ())
 
 
-def _value(where: str, var: Var, binding: Binding | None, known: Mapping[str, int]) -> ValueRow:
+def _value(
+    where: str, var: Var, binding: Binding | None, symbol_values: Mapping[str, int]
+) -> ValueRow:
     ops = tuple(sorted(binding.origin)) if binding is not None else ()
     cast = binding is not None and isinstance(binding.expr, MatchCast)
     shape, size = dims_of(var.type), 0
     if isinstance(var.type, Tensor) and var.type.is_known and var.type.dtype != "string":
-        size = evaluate_dim(var.type.bytes, known)
+        size = evaluate_dim(var.type.bytes, symbol_values)
     return ValueRow(
         where + var.name,
         annotation_text(var.type),
-        _known(var.type, cast),
-        "" if shape is None else "×".join(str(evaluate_dim(d, known)) for d in shape) or "scalar",
+        _shape_status(var.type, cast),
+        ""
+        if shape is None
+        else "×".join(str(evaluate_dim(d, symbol_values)) for d in shape) or "scalar",
         size,
         ops,
         tuple(sorted(symbols_in(var.type))),
     )
 
 
-def _known(annotation: Annotation, cast: bool) -> str:
+def _shape_status(annotation: Annotation, cast: bool) -> str:
     match annotation:
         case Tensor() | ShapeType():
             if dims_of(annotation) is not None:
                 return "checked at run time" if cast else "proved"
             return "nothing" if annotation.rank is None else "rank only"
         case TupleType(items):
-            return max((_known(i, cast) for i in items), key=KNOWN.index, default="proved")
+            return max(
+                (_shape_status(i, cast) for i in items), key=SHAPE_STATUSES.index, default="proved"
+            )
     return "nothing"
 
 
 def _loops(program: Program, lowered: bool) -> Iterator[UseRow]:
-    """The kernel calls whose extents speak of a symbol."""
+    """Yield the kernel calls whose extents use a symbol."""
     for function, binding in program.bindings() if lowered else ():
         if not isinstance(binding.expr, KernelCall):
             continue
         where = "" if function is program.main else f"{function.name}."
-        found = symbols_of_dims(extents(binding.expr.kernel).values())
-        if found:
+        symbols = symbols_of_dims(extents(binding.expr.kernel).values())
+        if symbols:
             ops = tuple(sorted(binding.origin))
-            yield UseRow(where + binding.name, loops_text(binding.expr.kernel), found, ops)
+            yield UseRow(where + binding.name, loops_text(binding.expr.kernel), symbols, ops)
 
 
-def _buffers(plan: MemoryPlan, known: Collection[str]) -> Iterator[UseRow]:
+def _buffers(plan: MemoryPlan, symbol_names: Collection[str]) -> Iterator[UseRow]:
     for b in plan.buffers:
-        found = named(b.formula, known)
-        if found and not b.alias_of:
-            yield UseRow(b.name, b.formula, found, tuple(sorted(b.origin)), b.bytes)
+        symbols = symbols_in_text(b.formula, symbol_names)
+        if symbols and not b.alias_of:
+            yield UseRow(b.name, b.formula, symbols, tuple(sorted(b.origin)), b.bytes)

@@ -1,4 +1,4 @@
-"""The drawing and the words of the Shapes room."""
+"""Drawing and text of the Shapes picture."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from explorer.ir.stage import Stage
-from widgets.draw.columns import GAP, ROW, Text, columns, line, shares
+from widgets.draw.columns import GAP, ROW, Text, column_widths, line, share_rows
 from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.slide import NARROW, PX
-from widgets.draw.svg import Svg, fit, label, path, rect, symbol_label, text_width, together
+from widgets.draw.svg import Svg, fit, label, operator_group, path, rect, symbol_label, text_width
 from widgets.draw.table import Cell, Table, count_text, size_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import shapes
-from widgets.relax.shapes import KNOWN, ShapeRows, SymbolRow, UseRow, ValueRow
+from widgets.relax.shapes import SHAPE_STATUSES, ShapeRows, SymbolRow, UseRow, ValueRow
 
 SHOWN = 14
-HEAD, GUTTER, APART = 34.0, 40.0, 1300  # over the rows of a part, between two columns of them
-LEAST = 110.0  # pixels that a name or an annotation needs before others have room
-BAR, LONGEST = 60.0, 260.0  # pixels of a bar of bytes: below the first there is none
-NAMED = 2  # symbols of a sentence
+HEAD, GUTTER, APART = 34.0, 40.0, 1300  # height of a title, gap between columns, width for two
+LEAST = 110.0  # minimum pixels of a name or an annotation
+BAR, LONGEST = 60.0, 260.0  # minimum and maximum pixels of a byte bar
+NAMED = 2  # symbols named in a sentence
 _WORDS = {"rank only": "known by rank only", "nothing": "not known"}
 T = TypeVar("T")
 
 
 def table(rows: ShapeRows) -> Table:
-    """One row a symbol, a value, a kernel's loops, and a buffer."""
+    """Return one row per symbol, value, kernel with loops, and buffer."""
     symbols: list[tuple[Cell, ...]] = [
         (s.name, "symbol", s.bounds, s.defined, f"{s.now}{' (assumed)' * s.assumed}", 0, "")
         for s in rows.symbols
     ]
     values = [
-        (v.label, "value", v.annotation, v.known, v.now, v.bytes, v.name) for v in rows.values
+        (v.label, "value", v.annotation, v.status, v.now, v.bytes, v.name) for v in rows.values
     ]
     loops = [(u.label, "loops", u.text, "", "", 0, u.name) for u in rows.loops]
     buffers = [(u.label, "buffer", u.text, "", "", u.bytes, u.name) for u in rows.buffers]
@@ -43,26 +43,32 @@ def table(rows: ShapeRows) -> Table:
         (*symbols, *values, *loops, *buffers),
         (*(() for _ in symbols), *(row.ops for part in described for row in part)),
         f"{count_text(len(symbols), 'symbol')}, "
-        f"{count_text(len(values), 'value')}: {counted(rows)}",
+        f"{count_text(len(values), 'value')}: {count_statuses(rows)}",
         see(rows),
     )
 
 
 def see(rows: ShapeRows) -> tuple[Sentence, ...]:
-    """The sentences: the symbols and their values, what is known of shapes, and what depends on
-    the symbol that is used most.
+    """Return the key sentences: the symbols, what is known of shapes, and the uses of a symbol.
+
+    The last sentence is about the symbol with the most uses.
     """
-    known = [Mark(f"{n:,}", f"known{KNOWN.index(k)}") for k, n in _known(rows)]
-    kinds = [k for k, _ in _known(rows)]
+    status_marks = [
+        Mark(f"{n:,}", f"known{SHAPE_STATUSES.index(k)}") for k, n in _status_counts(rows)
+    ]
+    kinds = [k for k, _ in _status_counts(rows)]
     shapes_: list[str | Mark] = [f"Of {count_text(len(rows.values), 'shape')} "]
-    if len(known) == 1 < len(rows.values):
-        shapes_, known = ["All "], [replace(known[0], text=f"{known[0].text} shapes")]
-    for n, (mark, kind) in enumerate(zip(known, kinds)):
+    if len(status_marks) == 1 < len(rows.values):
+        shapes_, status_marks = (
+            ["All "],
+            [replace(status_marks[0], text=f"{status_marks[0].text} shapes")],
+        )
+    for n, (mark, kind) in enumerate(zip(status_marks, kinds)):
         verb = "is" if mark.text == "1" else "are"
         shapes_ += [", " if n else "", mark, f" {verb} {_WORDS.get(kind, kind)}"]
-    told: list[Sentence] = [(*shapes_, ".")] if known else []
+    sentences: list[Sentence] = [(*shapes_, ".")] if status_marks else []
     if not rows.symbols:
-        return (("Every extent of this model is a number.",), *told)
+        return (("Every extent of this model is a number.",), *sentences)
     first: list[str | Mark] = [Mark(count_text(len(rows.symbols), "symbol"), "symbol"), ": "]
     for n, s in enumerate(rows.symbols[:NAMED]):
         word = "assumed to be" if s.assumed else "is"
@@ -79,19 +85,21 @@ def see(rows: ShapeRows) -> tuple[Sentence, ...]:
     if len(joined) > 1:
         joined[-2] = " and "
     depend = " depend" + "s" * (len(marks) == 1 and values == 1)
-    return ((*first, "."), *told, (*joined, f"{depend} on {most.name}."))
+    return ((*first, "."), *sentences, (*joined, f"{depend} on {most.name}."))
 
 
-def counted(rows: ShapeRows) -> str:
-    """How much is known of how many values."""
-    counts = {k: sum(v.known == k for v in rows.values) for k in KNOWN}
+def count_statuses(rows: ShapeRows) -> str:
+    """Describe how many values have each status."""
+    counts = {k: sum(v.status == k for v in rows.values) for k in SHAPE_STATUSES}
     return ", ".join(f"{n} {k}" for k, n in counts.items() if n)
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A row of words: `keys` are those that sentences light it by, `symbol` that of a symbol's own
-    row, with what is read out there; `bytes` are drawn as a bar beside the others of its part.
+    """A row of text.
+
+    `keys` are its highlight keys. `symbol` is the name of a symbol's own row and the text read out
+    there. `bytes` are drawn as a bar relative to the other rows of its part.
     """
 
     cells: tuple[Text, ...]
@@ -104,44 +112,45 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows below a title: of `count` those that may be drawn, and what stands beside the title."""
+    """Rows below a title; `count` is the number of rows, `beside` the text after the title."""
 
     title: str
     lines: tuple[_Line, ...]
     count: int
     keys: str
-    beside: tuple[tuple[str, str], ...] = ()  # words with their keys
+    beside: tuple[tuple[str, str], ...] = ()  # text with its highlight keys
     none: str = ""
 
     @property
     def wanted(self) -> int:
-        """How many rows would show all of it."""
+        """The number of rows that would show all of it."""
         return max(1, self.count)
 
 
 def figure(rows: ShapeRows, size: tuple[int, int], selected: str = "") -> Svg:
-    """Symbols, then values, loops and buffers: those around the selected operator. Where there is
-    much width, loops and buffers stand beside the values.
+    """Draw symbols, then values, loops and buffers, near the selected operator.
+
+    On a wide page, loops and buffers are in a second column.
     """
     width, height = size
     parts = _parts(rows, selected, int(height / ROW))
     apart = width >= APART
-    sides = [parts[:2], parts[2:]] if apart else [parts]
-    each = (width - GUTTER * (len(sides) - 1)) / len(sides)
+    column_parts = [parts[:2], parts[2:]] if apart else [parts]
+    each = (width - GUTTER * (len(column_parts) - 1)) / len(column_parts)
     marks = [
         mark
-        for n, side in enumerate(sides)
-        for mark in _column(side, n * (each + GUTTER), each, height)
+        for n, column in enumerate(column_parts)
+        for mark in _column(column, n * (each + GUTTER), each, height)
     ]
-    title = f"Shapes of {count_text(len(rows.values), 'value')}: {counted(rows)}"
+    title = f"Shapes of {count_text(len(rows.values), 'value')}: {count_statuses(rows)}"
     return Svg(width, height, "".join(marks), title, selected, PX)
 
 
 def _parts(rows: ShapeRows, selected: str, most: int) -> tuple[_Part, ...]:
-    """The parts; of many rows `most` around the selected operator."""
+    """Return the parts; of many rows only `most` near the selected operator."""
     numbers = {s.name: n for n, s in enumerate(rows.symbols)}
     values = around(rows.values, [selected in v.ops for v in rows.values], most)
-    found = [
+    parts = [
         _Part(
             "Symbols",
             tuple(_symbol(s, numbers) for s in rows.symbols[:most]),
@@ -154,7 +163,9 @@ def _parts(rows: ShapeRows, selected: str, most: int) -> tuple[_Part, ...]:
             tuple(_value(v, numbers, selected) for v in values),
             len(rows.values),
             f"value {_keys(numbers, numbers)}",
-            tuple((f"{n:,} {k}", f"known{KNOWN.index(k)}") for k, n in _known(rows)),
+            tuple(
+                (f"{n:,} {k}", f"known{SHAPE_STATUSES.index(k)}") for k, n in _status_counts(rows)
+            ),
             none="the program has none",
         ),
     ]
@@ -167,17 +178,17 @@ def _parts(rows: ShapeRows, selected: str, most: int) -> tuple[_Part, ...]:
         keys = f"{key} {_keys(used, numbers)}"
         beside = ((f"{len(uses):,} depend on a symbol", keys),) if uses else ()
         lines = tuple(_use(u, key, numbers, selected) for u in near)
-        found.append(_Part(title, lines, len(uses), keys, beside, none))
-    return tuple(found)
+        parts.append(_Part(title, lines, len(uses), keys, beside, none))
+    return tuple(parts)
 
 
 def _keys(symbols: Iterable[str], numbers: Mapping[str, int]) -> str:
-    """The keys of symbols, whose names may be any text."""
+    """Return the highlight keys of symbols, whose names may be any text."""
     return " ".join(f"sym{numbers[name]}" for name in symbols if name in numbers)
 
 
-def _known(rows: ShapeRows) -> list[tuple[str, int]]:
-    counts = [(k, sum(v.known == k for v in rows.values)) for k in KNOWN]
+def _status_counts(rows: ShapeRows) -> list[tuple[str, int]]:
+    counts = [(k, sum(v.status == k for v in rows.values)) for k in SHAPE_STATUSES]
     return [(k, n) for k, n in counts if n]
 
 
@@ -188,11 +199,11 @@ def _no_loops(rows: ShapeRows) -> str:
 
 
 def _column(parts: Sequence[_Part], x: float, wide: float, height: float) -> Iterator[str]:
-    """Parts from the top down, each with as many rows as there is room for."""
+    """Draw parts from the top down, each with as many rows as there is room for."""
     heads = len(parts)
     while heads > 1 and height - heads * HEAD < heads * 2 * ROW:
         heads -= 1
-    shown = shares([p.wanted for p in parts[:heads]], int((height - heads * HEAD) / ROW))
+    shown = share_rows([p.wanted for p in parts[:heads]], int((height - heads * HEAD) / ROW))
     y = 16.0
     for part, count in zip(parts, shown):
         yield from _part(part, count, x, y, wide)
@@ -200,7 +211,7 @@ def _column(parts: Sequence[_Part], x: float, wide: float, height: float) -> Ite
 
 
 def _part(part: _Part, count: int, x: float, y: float, wide: float) -> Iterator[str]:
-    """A title with its rows; where not all are drawn, the last line says how many are not."""
+    """Draw a title with its rows; if some are omitted, the last line says how many."""
     head, right, end = label(x, y, part.title, "i w"), x + wide, x + wide
     yield lit_by(head, part.keys)
     for words, keys in reversed(part.beside):
@@ -212,23 +223,23 @@ def _part(part: _Part, count: int, x: float, y: float, wide: float) -> Iterator[
     y += HEAD - 6
     if not part.lines:
         yield label(x, y, fit(part.none, wide, PX), title=part.none)
-    lines = around(part.lines, [one.on for one in part.lines], drawn) if drawn else ()
-    cells = _fitting([one.cells for one in lines], wide)
-    room = columns(cells, wide)
+    lines = around(part.lines, [entry.on for entry in part.lines], drawn) if drawn else ()
+    cells = _drop_columns([entry.cells for entry in lines], wide)
+    room = column_widths(cells, wide)
     bar = x + sum(room[:-1]) + GAP * len(room), end - (room[-1] if room else 0) - GAP
-    most = max((one.bytes for one in lines), default=0)
-    for one, row in zip(lines, cells):
+    most = max((entry.bytes for entry in lines), default=0)
+    for entry, row in zip(lines, cells):
         body = path(f"M{x:g} {y - 15.5:g}H{x + wide:g}", "var(--line)")
-        body += rect(x, y - 15, wide, ROW - 1, "none", 'class="ground"', ops=one.ops)
-        if one.symbol[0]:
-            name, said = one.symbol
-            body += symbol_label(x, y, name, said, room=room[0] * 11 / PX)
+        body += rect(x, y - 15, wide, ROW - 1, "none", 'class="ground"', ops=entry.ops)
+        if entry.symbol[0]:
+            name, spoken = entry.symbol
+            body += symbol_label(x, y, name, spoken, room=room[0] * 11 / PX)
             row = (replace(row[0], text=""), *row[1:])
-        body += "".join(line(row, room, x, y, one.ops, end))
-        if one.bytes and bar[1] - bar[0] > BAR:
-            w = max(1.0, min(LONGEST, bar[1] - bar[0]) * one.bytes / most)
-            body += rect(bar[0], y - 9, w, 9, "var(--line2)", title=size_text(one.bytes))
-        yield lit_by(together([body], one.ops), one.keys)
+        body += "".join(line(row, room, x, y, entry.ops, end))
+        if entry.bytes and bar[1] - bar[0] > BAR:
+            w = max(1.0, min(LONGEST, bar[1] - bar[0]) * entry.bytes / most)
+            body += rect(bar[0], y - 9, w, 9, "var(--line2)", title=size_text(entry.bytes))
+        yield lit_by(operator_group([body], entry.ops), entry.keys)
         y += ROW
     if part.lines and drawn < part.count:
         more = f"and {part.count - drawn:,} more"
@@ -236,12 +247,12 @@ def _part(part: _Part, count: int, x: float, y: float, wide: float) -> Iterator[
         yield label(x, y, words, title=words)
 
 
-def _fitting(rows: Sequence[tuple[Text, ...]], wide: float) -> Sequence[tuple[Text, ...]]:
-    """The rows with as many of their last columns as have room, two at the least."""
+def _drop_columns(rows: Sequence[tuple[Text, ...]], wide: float) -> Sequence[tuple[Text, ...]]:
+    """Drop last columns until the rows fit, but keep at least two."""
     while rows and len(rows[0]) > 2:
-        room = columns(rows, wide)
+        room = column_widths(rows, wide)
         if min(room[:2]) >= LEAST or all(
-            max(c.wide for c in column) <= w + 0.5 for column, w in zip(zip(*rows), room)
+            max(c.width for c in column) <= w + 0.5 for column, w in zip(zip(*rows), room)
         ):
             return rows
         rows = [row[:-1] for row in rows]
@@ -249,9 +260,9 @@ def _fitting(rows: Sequence[tuple[Text, ...]], wide: float) -> Sequence[tuple[Te
 
 
 def around(rows: Sequence[T], on: Sequence[bool], shown: int = SHOWN) -> Sequence[T]:
-    """As many rows as are shown: those around the first one that is on, else the first ones.
+    """Return `shown` rows around the first one that is on, else the first rows.
 
-    Rows that are near each other have the same ones around them.
+    Nearby rows have the same window, so the view does not jump.
     """
     at, step = next((i for i, lit in enumerate(on) if lit), 0), max(1, shown // 2)
     first = max(0, min(at // step * step - step // 2, len(rows) - shown))
@@ -259,9 +270,9 @@ def around(rows: Sequence[T], on: Sequence[bool], shown: int = SHOWN) -> Sequenc
 
 
 def _symbol(s: SymbolRow, numbers: Mapping[str, int]) -> _Line:
-    found = ((s.dims, "dim"), (s.loops, "loop"), (s.buffers, "buffer"))
-    uses = ", ".join(count_text(*of) for of in found)
-    said = f"{s.name}: {s.bounds}, defined by {s.defined}, {uses}"
+    counts = ((s.dims, "dim"), (s.loops, "loop"), (s.buffers, "buffer"))
+    uses = ", ".join(count_text(*of) for of in counts)
+    spoken = f"{s.name}: {s.bounds}, defined by {s.defined}, {uses}"
     now = f"{s.now:,} assumed" if s.assumed else f"now {s.now:,}"
     cells = (
         Text(s.name, "mono i w"),
@@ -270,24 +281,24 @@ def _symbol(s: SymbolRow, numbers: Mapping[str, int]) -> _Line:
         Text(s.defined),
         Text(uses, end=True),
     )
-    return _Line(cells, f"symbol {_keys((s.name,), numbers)}", (), (s.name, said))
+    return _Line(cells, f"symbol {_keys((s.name,), numbers)}", (), (s.name, spoken))
 
 
 def _value(v: ValueRow, numbers: Mapping[str, int], selected: str) -> _Line:
     cells = (
-        Text(v.label, "i", title=_called(v)),
+        Text(v.label, "i", title=_title_of(v)),
         Text(v.annotation, "mono", symbols=v.symbols),
         Text(v.now, "i"),
         Text(size_text(v.bytes) if v.bytes else "", end=True),
-        Text(v.known, "bad" if v.known in KNOWN[2:] else "", end=True),
+        Text(v.status, "bad" if v.status in SHAPE_STATUSES[2:] else "", end=True),
     )
-    keys = f"value known{KNOWN.index(v.known)} {_keys(v.symbols, numbers)}"
+    keys = f"value known{SHAPE_STATUSES.index(v.status)} {_keys(v.symbols, numbers)}"
     return _Line(cells, keys, v.ops, bytes=v.bytes, on=selected in v.ops)
 
 
 def _use(u: UseRow, key: str, numbers: Mapping[str, int], selected: str) -> _Line:
     cells = (
-        Text(u.label, "i", title=_called(u)),
+        Text(u.label, "i", title=_title_of(u)),
         Text(u.text, "mono", symbols=u.symbols),
         Text(size_text(u.bytes) if u.bytes else "", "i", end=True),
     )
@@ -295,7 +306,7 @@ def _use(u: UseRow, key: str, numbers: Mapping[str, int], selected: str) -> _Lin
     return _Line(cells, keys, u.ops, bytes=u.bytes, on=selected in u.ops)
 
 
-def _called(row: ValueRow | UseRow) -> str:
+def _title_of(row: ValueRow | UseRow) -> str:
     return row.name if row.label == row.name else f"{row.label}: {row.name} in the program"
 
 
@@ -305,14 +316,14 @@ def _rows(s: OnShow) -> ShapeRows:
 
 def _draw(s: OnShow, op: str) -> Drawn:
     sizes = s.now.sizes
-    rows = s.house.kept("relax", sizes, lambda: _rows(s))
+    rows = s.house.cached("relax", sizes, lambda: _rows(s))
     return rows, figure(rows, s.view.size, op), table(rows)
 
 
 PICTURE = Picture(
     name="relax",
     title="Shapes",
-    words="The shape of every value as it was deduced, and where each symbol comes from.",
+    words="The inferred shape of every value, and the origin of each symbol.",
     stage=Stage.TYPED,
     about="operator",
     draw=_draw,

@@ -1,1 +1,1 @@
-"""Roller's pictures: tiles, their construction, the roofline."""
+"""Pictures of Roller: tiles, their construction, the roofline."""

@@ -1,6 +1,4 @@
-"""The thread blocks of a kernel to choose from on a GPU: each as the tile of the block, and of a
-thread of it.
-"""
+"""Thread blocks of a kernel to choose from on a GPU, each with its block tile and thread tile."""
 
 from __future__ import annotations
 
@@ -23,44 +21,46 @@ from explorer.roller.construct.scale_out import Waves
 from explorer.tile.gpu.rewrites import unpadded
 from explorer.tile.gpu.stage import is_staged
 from widgets.model.knobs import Setting
-from widgets.roller.rolled import Choice, Level
+from widgets.roller.tiled_kernel import Choice, Level
 
-MOST = 6  # thread blocks to choose from, beside those of the wall
+MOST = 6  # thread blocks to choose from, besides those of the wall
 TAKEN = "taken by the wall, which also counts the memory that blocks leave beside them"
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """A block with what it would take alone; `on`: bricks of the wall are such blocks, or, before
-    there is one, Roller chose it.
+class WeighedBlock:
+    """A block with its predicted time alone.
+
+    `on`: the wall uses such blocks or, before there is a wall, Roller chose it.
     """
 
     candidate: Candidate[Block]
     on: bool
 
 
-def thread_blocks(now: Setting, binding: str) -> tuple[Weighed, ...]:
-    """Those of a kernel call, the fastest alone first; none where nothing is printed of it. Before
-    there is a wall they are those that Roller decided on.
+def thread_blocks(now: Setting, binding: str) -> tuple[WeighedBlock, ...]:
+    """Return the blocks of a kernel call, the fastest alone first; none if it has no code.
+
+    Without a wall they are the candidates of Roller's decision.
     """
     c, sizes = now.compiled, dict(now.sizes)
     taken = c.taken_blocks(binding, sizes) if binding else ()
     if taken:
-        return tuple(Weighed(x, x.value in taken) for x in c.weighed_blocks(binding, sizes))
+        return tuple(WeighedBlock(x, x.value in taken) for x in c.weighed_blocks(binding, sizes))
     decision = c.program.decisions.block(binding)
     if decision is None:
         return ()
-    return tuple(Weighed(x, x.value == decision.chosen) for x in decision.candidates)
+    return tuple(WeighedBlock(x, x.value == decision.chosen) for x in decision.candidates)
 
 
 def block_choices(
-    kernel: Kernel, blocks: Sequence[Weighed], device: Device, sizes: Sizes
+    kernel: Kernel, blocks: Sequence[WeighedBlock], device: Device, sizes: Sizes
 ) -> tuple[Choice, ...]:
-    """The first of the blocks, and those that a wall runs."""
+    """Return the first blocks, and those that the wall uses."""
     bound = bound_normal(kernel, sizes)
     shown = [w for n, w in enumerate(blocks) if n < MOST or w.on]
-    found = (_choice(bound, w.candidate, device, w.on) for w in shown)
-    return tuple(c for c in found if c is not None)
+    choices = (_choice(bound, w.candidate, device, w.on) for w in shown)
+    return tuple(c for c in choices if c is not None)
 
 
 def _choice(bound: Kernel, c: Candidate[Block], device: Device, taken: bool) -> Choice | None:
@@ -83,7 +83,7 @@ def _choice(bound: Kernel, c: Candidate[Block], device: Device, taken: bool) -> 
 def _levels(
     bound: Kernel, main: Compute, block: Block, grid: ThreadBlocks, device: Device
 ) -> tuple[Level, ...]:
-    """What a block works on at once, and what one of its threads does."""
+    """Return the tile of a block, and the tile of one of its threads."""
     e, near = of_compute(bound, main, {}), next(m for m in device.levels if m.shared)
     ranges = propagate(bound, dict(block.tile)).axes[bound.computes.index(main)]
     at_once, each = dict(block.shared), dict(block.register)

@@ -1,6 +1,4 @@
-"""The data tiles of one rTile at every memory level: where each lies in its tensor, which memory
-lines it takes part of, and how it is spread over banks or cache sets where it is stored.
-"""
+"""Data tiles of one rTile at every memory level: position in the tensor, lines, banks or sets."""
 
 from __future__ import annotations
 
@@ -14,17 +12,18 @@ from explorer.devices.model import Device
 from explorer.roller.construct.alignment import bank_conflicts, cache_sets, set_conflicts
 from explorer.roller.construct.expression import Access
 from explorer.roller.construct.rtile import RTile, whole_tile
-from widgets.roller.rolled import Choice, Level
+from widgets.roller.tiled_kernel import Choice, Level
 
-MOST_ROWS = 1 << 16  # of a tile whose lines are counted one by one
-NARROW = 16  # trailing dims of fewer elements are drawn as one
+MOST_ROWS = 1 << 16  # rows of a tile whose lines are counted exactly
+NARROW = 16  # shorter trailing dims are merged in the drawing
 
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """The two innermost dims of what the level outside holds of a tensor, or what is drawn as such:
-    `rows` by `columns` elements. The tile begins at `top`, `left`; `others` says how much of the
-    outer dims it takes.
+    """The drawn plane of a tensor: its two innermost dims as held by the level outside.
+
+    It has `rows` by `columns` elements. The tile begins at `top`, `left`; `others` describes how
+    much of the outer dims it takes.
     """
 
     rows: int
@@ -38,9 +37,11 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class DataTile:
-    """The part of one tensor that a tile touches; `lines` of `line_bytes` hold it, `used_bytes` of
-    them are read. `phase` is where in a line the first element lies, `pitch` how far the next row
-    is, in elements. `packed`: it lies in panels of so many columns.
+    """The part of one tensor that a tile touches.
+
+    `lines` of `line_bytes` hold it, `used_bytes` of them are read. `phase` is the position of the
+    first element in its line, `pitch` the distance to the next row, in elements. `packed`: it lies
+    in panels of so many columns.
     """
 
     tensor: str
@@ -59,12 +60,12 @@ class DataTile:
 
     @property
     def useful(self) -> float:
-        """The share of the bytes that are moved which the tile needs."""
+        """The needed share of the bytes that are moved."""
         return self.used_bytes / (self.lines * self.line_bytes) if self.lines else 1.0
 
     @property
     def row_lines(self) -> int:
-        """How many elements a line holds."""
+        """The number of elements that a line holds."""
         return max(1, self.line_bytes // self.item_bytes)
 
 
@@ -72,43 +73,45 @@ class DataTile:
 class Storage:
     """A data tile as it is stored: `rows` of `pitch` elements, `padding` of them unused.
 
-    `place` of an element is the bank, or the cache set, that serves it. A tile of the next level
-    reads `read_columns` elements of `read_rows` rows at once; `degree` is how many different words
-    one bank must serve for that, or how many lines one set must hold; `unpadded` without padding.
+    `place` of an element is the bank or cache set that serves it. A tile of the next level reads
+    `read_columns` elements of `read_rows` rows at once; `degree` is how many different words one
+    bank must serve for that, or how many lines one set must hold; `unpadded` is that number without
+    padding. `associativity` is what a place serves without a conflict: 1 word of a bank, or the
+    lines of a set.
     """
 
     tensor: str
     level: str
     kind: str  # "bank" or "set"
     places: int
-    together: int  # elements that one place serves side by side
+    together: int  # contiguous elements that one place serves
     rows: int
     columns: int
     padding: int
     read_rows: int
     read_columns: int
-    ways: int
+    associativity: int
     degree: int
     unpadded: int
 
     @property
     def pitch(self) -> int:
-        """Elements from one row to the next."""
+        """The number of elements from one row to the next."""
         return self.columns + self.padding
 
     def place(self, row: int, column: int, padding: int) -> int:
-        """Which bank or set serves an element."""
+        """Return the bank or set that serves an element."""
         return (row * (self.columns + padding) + column) // self.together % self.places
 
     @property
     def conflict(self) -> bool:
-        """Whether the padded tile is still served in turns, or does not fit its sets."""
-        return self.degree > self.ways
+        """True if the padded tile is still served in turns, or does not fit its sets."""
+        return self.degree > self.associativity
 
 
 @dataclass(frozen=True, slots=True)
 class LevelPanel:
-    """One memory level: its tile, the limits that it must keep, its data tiles and storage."""
+    """One memory level: its tile, its limits, its data tiles and their storage."""
 
     level: str
     source: str
@@ -119,11 +122,11 @@ class LevelPanel:
 
 
 def level_panels(choice: Choice, device: Device) -> Iterator[LevelPanel]:
-    """Return the levels of a tile, farthest first."""
+    """Yield the levels of a tile, farthest first."""
     e = choice.expression
     outer = whole_tile(e)
     for n, level in enumerate(choice.levels):
-        around = _Around(outer, level, choice.panels, choice.copied and n > 0)
+        around = _TileInLevel(outer, level, choice.panels, choice.copied and n > 0)
         nearer = choice.levels[n + 1].tile if n + 1 < len(choice.levels) else None
         yield LevelPanel(
             level.name,
@@ -137,9 +140,11 @@ def level_panels(choice: Choice, device: Device) -> Iterator[LevelPanel]:
 
 
 @dataclass(frozen=True)
-class _Around:
-    """A level's tile in the one around it, which is a copy of its own (`copied`) or a part of the
-    tensor as it lies in memory; `panels` names operands that lie in packed columns.
+class _TileInLevel:
+    """A level's tile within the tile of the level around it.
+
+    `copied`: the outer tile is a copy of its own, else a part of the tensor in place. `panels`
+    names operands in packed columns.
     """
 
     outer: RTile
@@ -148,6 +153,7 @@ class _Around:
     copied: bool
 
     def data_tiles(self) -> Iterator[DataTile]:
+        """Yield the data tile of each operand, the output last."""
         e = self.level.tile.expression
         pads = self.level.tile.padding or (0,) * len(e.inputs)
         for a, pad in zip((*e.inputs, e.output), (*pads, 0), strict=True):
@@ -174,22 +180,24 @@ class _Around:
         )  # fmt: skip
 
     def _start(self, a: Access, frame: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
-        """Where the second tile along each axis begins, where there is one: the first is aligned
-        to everything.
+        """Return the start of the second tile along each axis, or of the first if it is alone.
+
+        The first tile would hide misalignment: it is aligned to everything.
         """
         sizes = zip(self.outer.shape, self.level.tile.shape, strict=True)
         begin = tuple(s if n >= 2 * s else 0 for n, s in sizes)
         return tuple(
-            0 if whole else max(0, min(sum(step * begin[axis] for axis, step in walk), n - b))
-            for walk, whole, n, b in zip(a.dims, a.whole, frame, box, strict=True)
+            0 if is_whole else max(0, min(sum(step * begin[axis] for axis, step in walk), n - b))
+            for walk, is_whole, n, b in zip(a.dims, a.needs_full, frame, box, strict=True)
         )
 
 
 def _runs(
     shape: Sequence[int], box: Sequence[int], at: Sequence[int]
 ) -> tuple[int, int, np.ndarray]:
-    """The address of the first element, how many elements lie side by side, and where each such run
-    begins, in elements; at most 65,536 of them.
+    """Return the first element's address, the length of each contiguous run, and the runs' starts.
+
+    All are in elements; at most 65,536 runs are returned.
     """
     split = len(shape)
     while split and box[split - 1] == shape[split - 1]:
@@ -205,7 +213,7 @@ def _runs(
 
 
 def _lines(starts: np.ndarray, run: int, item: int, line: int, elements: int) -> tuple[int, int]:
-    """How many lines the runs touch, and how many bytes of them are used."""
+    """Return the lines that the runs touch, and the bytes of them that are used."""
     begin, end = starts * item // line, ((starts + run) * item - 1) // line
     touched = int((end - begin + 1).sum())
     counted = len(starts) * run
@@ -215,7 +223,7 @@ def _lines(starts: np.ndarray, run: int, item: int, line: int, elements: int) ->
 def _plane(
     shape: Sequence[int], frame: Sequence[int], box: Sequence[int], at: Sequence[int]
 ) -> Plane:
-    """What is drawn: the two innermost dims; a small window goes with the dim before it."""
+    """Return the drawn plane: the two innermost dims; a small innermost one is merged."""
     if not shape:
         return Plane(1, 1, 0, 0, 1, 1)
     split = len(shape) - 1
@@ -234,12 +242,12 @@ def _plane(
 
 
 def _stored(level: Level, nearer: RTile, device: Device, choice: Choice) -> Iterator[Storage]:
-    """Each input's data tile in a memory that has banks or sets."""
+    """Yield each input's data tile in a memory that has banks or sets."""
     tile = level.tile
     pads = tile.padding or (0,) * len(tile.expression.inputs)
     inputs = tile.expression.inputs
     for a, box, read, pad in zip(inputs, tile.input_tiles, nearer.input_tiles, pads, strict=True):
-        if prod(box[:-1]) < 2 or any(a.whole) or a.tensor in choice.panels:
+        if prod(box[:-1]) < 2 or any(a.needs_full) or a.tensor in choice.panels:
             continue
         pitch = box[-1] if choice.copied else a.shape[-1]
         yield from _spread(a, level.name, pitch, pad, box, read, device)

@@ -1,4 +1,4 @@
-"""How the panels of the Tiles picture are drawn: operands, the part that goes nearer, the room."""
+"""Drawing of the Tiles picture's panels: operands, the tile that moves nearer, and capacity."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 from explorer.roller.construct.levels import Room
 from widgets.draw.see import lit_by
-from widgets.draw.svg import fit, label, path, rect, text_width, wrapped
+from widgets.draw.svg import fit, label, path, rect, text_width, wrap_text
 from widgets.draw.table import size_text
 from widgets.roller.panel_frames import Frame, Operand
 
-LOW = 116.0  # pixels that the words of a panel in a row need
-PX, BOLD, NARROW = 13, 1.07, 640  # of type; a page of fewer pixels has one panel a row
-GAP, LETTER, LEAST = 8.0, 20.0, 14.0  # between operands; under one; the least side of one
-HEAD, FOOT = 32.0, 52.0  # of a panel: its name; its capacity
-MOST_LINES = 48  # of a grid each way
+LOW = 116.0  # minimum height of a row for all of a panel's text
+PX, BOLD, NARROW = 13, 1.07, 640  # font size; narrower pages have one panel per row
+GAP, LETTER, LEAST = 8.0, 20.0, 14.0  # gap between operands; label height; minimum side
+HEAD, FOOT = 32.0, 52.0  # heights of a panel's name and capacity
+MOST_LINES = 48  # grid lines in each direction
 MINE = 'stroke="var(--ink)" stroke-width="1.5"'
 RESULT = 'stroke="var(--accent)" stroke-width="2.5"'
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where something is drawn."""
+    """A rectangle on the page."""
 
     x: float
     y: float
@@ -31,18 +31,19 @@ class Spot:
 
     @property
     def right(self) -> float:
-        """Its right edge."""
+        """The right edge."""
         return self.x + self.wide
 
     @property
     def bottom(self) -> float:
-        """Its lower edge."""
+        """The lower edge."""
         return self.y + self.high
 
 
 def panels(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list[str]:
-    """The panels beside each other, or below each other where there is little width, with zoom
-    lines from a tile to the panel that shows it alone.
+    """Draw the panels next to each other, or one below the other on a narrow page.
+
+    Zoom lines lead from a tile to the panel that shows it enlarged.
     """
     if wide < NARROW:
         return _below(frames, wide, high, fill)
@@ -57,7 +58,7 @@ def panels(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list
         room = Spot(x, HEAD, each, high - HEAD - FOOT)
         spots = _spots(f, room)
         if before is not None:
-            marks.append(_zoom(before, _whole(f, spots)))
+            marks.append(_zoom(before, _zoom_target(f, spots)))
         marks += [*_operands(f, n, spots, fill), *_capacity(f, n, x, high - 40, each)]
         names += _letters(f, spots, room)
         before = _part(f.operands[-1], spots[-1])
@@ -65,7 +66,7 @@ def panels(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list
 
 
 def _below(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list[str]:
-    """One panel a row: its operands at the left, its words at the right."""
+    """Draw one panel per row: its operands at the left, its text at the right."""
     each, left = high / len(frames), min(180.0, wide * 0.46)
     marks: list[str] = []
     for n, f in enumerate(frames):
@@ -82,75 +83,76 @@ def _below(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list
         bar = y + (50 if each >= LOW else 26)
         marks += _capacity(f, n, x, bar, wide - x - 1, below=each >= LOW - 20)
         if f.moved and each >= 160:
-            told = f"{size_text(f.moved_bytes)} {f.moved} ↓"
-            marks.append(lit_by(label(x, y + 136, told, "i"), f"moved{n}"))
+            moved_text = f"{size_text(f.moved_bytes)} {f.moved} ↓"
+            marks.append(lit_by(label(x, y + 136, moved_text, "i"), f"moved{n}"))
     return marks
 
 
 def _head(f: Frame, n: int, x: float, room: float) -> Iterator[str]:
-    """The name of a memory, what it holds, and what goes on from it."""
+    """Draw the name of a memory, its contents, and the bytes that move on from it."""
     name = text_width(f.name, 16) * BOLD
     yield lit_by(label(x, 18, f.name, "big"), f"lev{n}")
-    told = f"{size_text(f.moved_bytes)} {f.moved} →" if f.moved else ""
-    rest = room - name - 8 - (text_width(told, PX) + 12 if told else 0)
-    if text_width(f.note, PX) <= rest:
+    moved_text = f"{size_text(f.moved_bytes)} {f.moved} →" if f.moved else ""
+    available = room - name - 8 - (text_width(moved_text, PX) + 12 if moved_text else 0)
+    if text_width(f.note, PX) <= available:
         yield label(x + name + 8, 18, f.note)
-    if told and text_width(told, PX) + 12 <= room - name:
-        yield lit_by(label(x + room, 18, told, "i", anchor="end"), f"moved{n}")
+    if moved_text and text_width(moved_text, PX) + 12 <= room - name:
+        yield lit_by(label(x + room, 18, moved_text, "i", anchor="end"), f"moved{n}")
 
 
-def _zoom(tile: Spot, whole: Spot) -> str:
-    lines = f"M{tile.right:.1f} {tile.y:.1f}L{whole.x:.1f} {whole.y:.1f}"
-    lines += f"M{tile.right:.1f} {tile.bottom:.1f}L{whole.x:.1f} {whole.bottom:.1f}"
+def _zoom(tile: Spot, target: Spot) -> str:
+    lines = f"M{tile.right:.1f} {tile.y:.1f}L{target.x:.1f} {target.y:.1f}"
+    lines += f"M{tile.right:.1f} {tile.bottom:.1f}L{target.x:.1f} {target.bottom:.1f}"
     return path(lines, "var(--accent)", 'stroke-width="1.5" stroke-dasharray="2 4"')
 
 
 def _capacity(
     f: Frame, n: int, x: float, y: float, wide: float, *, below: bool | None = None
 ) -> Iterator[str]:
-    """A bar of the room that is taken, in words, and the shape of what takes it: under the words
-    where that is `below`, beside them for None.
+    """Draw a bar of the used capacity, its text, and the shape of the contents.
+
+    The shape is under the text if `below`, next to it for None.
     """
     words, room = room_words(f.room), f.room
     marks = [rect(x, y, wide, 8, "none", 'stroke="var(--edge)"', title=words)]
     if room.capacity:
         share = min(1.0, room.used / room.capacity)
         marks.append(rect(x, y, wide * share, 8, "var(--ink2)", title=words))
-    lines = wrapped(words, wide, PX)
+    lines = wrap_text(words, wide, PX)
     marks += [label(x, y + 24 + 18 * i, line, "i") for i, line in enumerate(lines)]
-    rest = wide - text_width(words, PX) - 12
+    available = wide - text_width(words, PX) - 12
     if below:
         marks.append(label(x, y + 26 + 18 * len(lines), fit(f.shape, wide, PX), "q", title=f.shape))
-    elif below is None and text_width(f.shape, PX) <= rest:
+    elif below is None and text_width(f.shape, PX) <= available:
         marks.append(label(x + wide, y + 24, f.shape, "q", anchor="end"))
     yield lit_by("".join(marks), f"cap{n}")
 
 
 def room_words(room: Room) -> str:
-    """How much of a limit is taken: 48 of 48 KiB."""
-    rest = room.limit.replace("shared bytes of", "bytes of").removeprefix("bytes of ")
+    """Describe how much of a limit is used: 48 of 48 KiB."""
+    unit_text = room.limit.replace("shared bytes of", "bytes of").removeprefix("bytes of ")
     if "bytes" not in room.limit:
         return f"{room.used:,} of {room.capacity:,} {room.limit}"
-    each = f" {rest}" if rest.startswith("a ") else ""
+    each = f" {unit_text}" if unit_text.startswith("a ") else ""
     return f"{pair_text(room.used, room.capacity)}{each}"
 
 
 def pair_text(used: int, capacity: int) -> str:
-    """Two numbers of bytes, their unit once where it is the same."""
+    """Return two numbers of bytes as text, with one unit if both have the same."""
     if not capacity:
         return size_text(used)
-    one, other = size_text(used), size_text(capacity)
-    same = one.rpartition(" ")[2] == other.rpartition(" ")[2]
-    return f"{one.rpartition(' ')[0] if same else one} of {other}"
+    used_text, capacity_text = size_text(used), size_text(capacity)
+    same = used_text.rpartition(" ")[2] == capacity_text.rpartition(" ")[2]
+    return f"{used_text.rpartition(' ')[0] if same else used_text} of {capacity_text}"
 
 
 def _spots(f: Frame, room: Spot) -> tuple[Spot, ...]:
-    """Where the operands of a panel are, the output last."""
+    """Return the positions of a panel's operands, the output last."""
     return _product_spots(f, room) if f.product else _plain_spots(f, room)
 
 
 def _operands(f: Frame, n: int, spots: Sequence[Spot], fill: str) -> Iterator[str]:
-    """The operands of a panel; a sentence lights the output as C, inputs as A and B."""
+    """Draw the operands of a panel; sentences highlight the output as C, the inputs as A and B."""
     for o, spot, letter in zip(f.operands, spots, (*"AB"[: len(spots) - 1], "C"), strict=True):
         out = letter == "C"
         if f.moved:
@@ -161,8 +163,11 @@ def _operands(f: Frame, n: int, spots: Sequence[Spot], fill: str) -> Iterator[st
         yield lit_by(part, f"{letter} tile lev{n}")
 
 
-def _whole(f: Frame, spots: Sequence[Spot]) -> Spot:
-    """What zoom lines lead to: of a product the height of its output, else all operands."""
+def _zoom_target(f: Frame, spots: Sequence[Spot]) -> Spot:
+    """Return the rectangle that zoom lines lead to.
+
+    It has the height of the output for a product, else of all operands.
+    """
     x = min(s.x for s in spots)
     among = spots[-1:] if f.product else spots
     top, bottom = min(s.y for s in among), max(s.bottom for s in among)
@@ -170,7 +175,7 @@ def _whole(f: Frame, spots: Sequence[Spot]) -> Spot:
 
 
 def _product_spots(f: Frame, room: Spot) -> tuple[Spot, Spot, Spot]:
-    """A left of C, B above it: to one scale, or the depth shorter where C would be thin."""
+    """Place A left of C, and B above it, to scale; if C would be thin, with a shorter depth."""
     a, _, c = f.operands
     wide, high = room.wide - LETTER - GAP, room.high - LETTER - GAP
     deep = a.columns
@@ -197,7 +202,7 @@ def _product_spots(f: Frame, room: Spot) -> tuple[Spot, Spot, Spot]:
 
 
 def _cell_room(f: Frame, wide: float, high: float) -> tuple[float, float]:
-    """The room of a register tile: cells that are wider than high."""
+    """Return the size of a register tile, whose cells are wider than high."""
     c = f.operands[-1]
     columns = -(-c.columns // max(1, f.lanes))
     across = min(wide, max(72.0, columns * 76.0))
@@ -205,7 +210,7 @@ def _cell_room(f: Frame, wide: float, high: float) -> tuple[float, float]:
 
 
 def _plain_spots(f: Frame, room: Spot) -> tuple[Spot, ...]:
-    """The inputs at the left, below each other where there is room, the output at the right."""
+    """Place the inputs at the left, stacked if they fit, and the output at the right."""
     inputs, count = f.operands[:-1], max(1, len(f.operands) - 1)
     beside = room.high / count < 48
     columns = (count if beside else 1) + 1 if inputs else 1
@@ -228,7 +233,7 @@ def _plain_spots(f: Frame, room: Spot) -> tuple[Spot, ...]:
 
 
 def _within(o: Operand, room: Spot) -> Spot:
-    """A plane to scale, or thinner than it is, in the middle of its room."""
+    """Return a plane's rectangle, to scale but with a minimum size, centred in its room."""
     scale = min(room.wide / o.columns, room.high / o.rows)
     wide = max(min(o.columns * scale, room.wide), min(28.0, room.wide))
     high = max(min(o.rows * scale, room.high), min(24.0, room.high))
@@ -238,7 +243,7 @@ def _within(o: Operand, room: Spot) -> Spot:
 
 
 def _letters(f: Frame, spots: Sequence[Spot], room: Spot) -> Iterator[str]:
-    """What the operands are called."""
+    """Draw the names of the operands."""
     if f.product:
         a, b, c = spots
         under = min(c.bottom + 16, room.bottom)
@@ -261,7 +266,7 @@ def _letters(f: Frame, spots: Sequence[Spot], room: Spot) -> Iterator[str]:
 
 
 def _grid(o: Operand, spot: Spot) -> Iterator[str]:
-    """A tensor cut into tiles."""
+    """Draw a tensor cut into tiles."""
     yield rect(spot.x, spot.y, spot.wide, spot.high, "var(--app)", 'stroke="var(--edge)"')
     lines = ""
     down, across = -(-o.rows // max(1, o.tall)), -(-o.columns // max(1, o.wide))
@@ -280,7 +285,7 @@ def _grid(o: Operand, spot: Spot) -> Iterator[str]:
 
 
 def _part(o: Operand, spot: Spot) -> Spot:
-    """Where the part is that goes nearer; never so small that it is not seen."""
+    """Return the rectangle of the tile that moves nearer, with a visible minimum size."""
     fx, fy = spot.wide / o.columns, spot.high / o.rows
     wide, high = max(3.0, min(o.wide, o.columns) * fx), max(3.0, min(o.tall, o.rows) * fy)
     left = 0 if o.wide >= o.columns else o.left
@@ -290,15 +295,15 @@ def _part(o: Operand, spot: Spot) -> Spot:
 
 
 def _marked(o: Operand, spot: Spot, mine: Spot, out: bool, fill: str) -> Iterator[str]:
-    """The part that goes nearer; of an operand that goes in steps, the step outlined in it."""
-    said = f"{o.tall}×{o.wide} of {o.rows}×{o.columns} of {o.tensor}"
+    """Draw the tile that moves nearer; a reduced operand has its step outlined."""
+    tip = f"{o.tall}×{o.wide} of {o.rows}×{o.columns} of {o.tensor}"
     ground, edge = ("var(--soft)", RESULT) if out else (fill, MINE)
     if not o.step:
-        yield rect(mine.x, mine.y, mine.wide, mine.high, ground, edge, title=said)
+        yield rect(mine.x, mine.y, mine.wide, mine.high, ground, edge, title=tip)
         return
     plain = 'stroke="var(--ink2)"'
-    yield rect(mine.x, mine.y, mine.wide, mine.high, ground, plain, title=said)
-    if o.letter == "A":  # the depth goes along its columns
+    yield rect(mine.x, mine.y, mine.wide, mine.high, ground, plain, title=tip)
+    if o.letter == "A":  # the reduced axis runs along its columns
         at, wide = spot.wide * o.left / o.columns, spot.wide * o.step / o.columns
         x, wide = mine.x + min(at, spot.wide - max(3.0, wide)), max(3.0, wide)
         yield rect(x, mine.y, wide, mine.high, "none", 'stroke="var(--ink)" stroke-width="2"')
@@ -309,7 +314,7 @@ def _marked(o: Operand, spot: Spot, mine: Spot, out: bool, fill: str) -> Iterato
 
 
 def _cells(o: Operand, spot: Spot, lanes: int, out: bool, fill: str) -> Iterator[str]:
-    """What the nearest memory holds: registers as cells, the output's with their numbers."""
+    """Draw the registers of the nearest memory as cells, numbered in the output."""
     ground, edge = (
         ("var(--soft)", 'stroke="var(--accent)" stroke-width="2"')
         if out
@@ -317,8 +322,8 @@ def _cells(o: Operand, spot: Spot, lanes: int, out: bool, fill: str) -> Iterator
     )
     down, across = o.rows, -(-o.columns // max(1, lanes))
     if not lanes or spot.high / down < 6 or spot.wide / across < 6:
-        said = f"{o.rows}×{o.columns} of {o.tensor}"
-        yield rect(spot.x, spot.y, spot.wide, spot.high, ground, edge, title=said)
+        tip = f"{o.rows}×{o.columns} of {o.tensor}"
+        yield rect(spot.x, spot.y, spot.wide, spot.high, ground, edge, title=tip)
         return
     wide, high = spot.wide / across, spot.high / down
     inset = 2.0 if min(wide, high) > 12 else 1.0

@@ -1,4 +1,4 @@
-"""The memory lines of every tile: which elements lie in one line, and what is moved in vain."""
+"""The memory lines of every tile: the elements in each line, and the bytes moved in vain."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from explorer.ir.stage import Stage
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrapped
+from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrap_text
 from widgets.draw.table import Table, count_text
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
-from widgets.model.picture import Drawn, Picture, nothing
+from widgets.model.picture import Drawn, Picture, placeholder
 from widgets.roller import tile_panels_picture
 from widgets.roller.data_tiles import DataTile, LevelPanel
 from widgets.roller.tile_panels import PanelRows
-from widgets.roller.view import TILES, rolled
+from widgets.roller.view import TILES, tiled_kernel
 
 PX, BOLD, NARROW = 13, 1.07, 640
 MOST_TENSORS, LEAST_CELL, MOST_CELL, GAP, FOOT = 3, 9.0, 18.0, 24.0, 26.0
-WHOLE = 0.995  # of what is moved: as much as all
+NEARLY_ALL = 0.995  # share from which all moved bytes count as needed
 INKS = ("var(--t3)", "var(--tint)")
 LEGEND = (
     ("var(--t3)", "a memory line"),
@@ -27,28 +27,30 @@ LEGEND = (
 
 
 def table(rows: PanelRows) -> Table:
-    """The rows of the tiles, with what lines say."""
-    found = tile_panels_picture.table(rows)
-    return Table(found.columns, found.rows, found.ops, found.caption, see(rows))
+    """Return the rows of the tiles with their lines."""
+    tiles = tile_panels_picture.table(rows)
+    return Table(tiles.columns, tiles.rows, tiles.ops, tiles.caption, see(rows))
 
 
 def see(rows: PanelRows) -> tuple[Sentence, ...]:
-    """The tensor that moves the most in vain, and the one that moves the most lines."""
+    """Return the key sentences: the tensor that moves most in vain, and the one with most lines."""
     tiles = [t for p in _levels(rows) for t in p.tiles]
     if not tiles:
         return ()
     worst, most = min(tiles, key=lambda t: t.useful), max(tiles, key=lambda t: t.lines)
     lines = Mark(count_text(most.lines, "line"), f"lines:{most.tensor}")
-    found: list[Sentence] = [("All that is moved is needed.",)]
-    if worst.useful < WHOLE:
+    sentences: list[Sentence] = [("All that is moved is needed.",)]
+    if worst.useful < NEARLY_ALL:
         share = Mark(_percent(worst), f"lines:{worst.tensor}")
-        found = [(f"{worst.tensor} needs ", share, " of what it moves.")]
-    found.append((f"{most.tensor} takes the most, ", lines, f" of {most.line_bytes} bytes a tile."))
-    return tuple(found)
+        sentences = [(f"{worst.tensor} needs ", share, " of what it moves.")]
+    sentences.append(
+        (f"{most.tensor} takes the most, ", lines, f" of {most.line_bytes} bytes a tile.")
+    )
+    return tuple(sentences)
 
 
 def _levels(rows: PanelRows) -> list[LevelPanel]:
-    """The memories that are read in lines: all but registers."""
+    """Return the memories that are read in lines: all but registers."""
     return [p for p in rows.levels if p.level != "registers"]
 
 
@@ -57,9 +59,7 @@ def _percent(t: DataTile) -> str:
 
 
 def figure(rows: PanelRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
-    """A band a memory level with its tensors beside each other, below each other where there is
-    little width.
-    """
+    """Draw a band per memory level with its tensors, one below the other on a narrow page."""
     wide, high = size
     marks = [*_bands(_levels(rows), wide, high - FOOT), *_legend(wide, high - 8)]
     return Svg(wide, high, "".join(marks), f"Memory lines: {rows.kernel}", px=PX)
@@ -89,26 +89,26 @@ def _bands(levels: Sequence[LevelPanel], wide: float, high: float) -> Iterator[s
 
 
 def _shown(panel: LevelPanel) -> list[DataTile]:
-    """The largest inputs in their order, then the output."""
+    """Return the largest inputs in their order, then the output."""
     inputs = sorted(panel.tiles[:-1], key=lambda t: -t.used_bytes)[: MOST_TENSORS - 1]
     return [*sorted(inputs, key=panel.tiles.index), panel.tiles[-1]]
 
 
 def _tensor(t: DataTile, at: tuple[float, float], room: float, tall: float) -> Iterator[str]:
-    """A tensor's first rows, element by element, by the line that each lies in."""
+    """Draw a tensor's first rows, each element coloured by its memory line."""
     x, y = at
     size = f"{_by(t.box)} of {_by(t.shape)}"
     name = fit(t.tensor, room * 0.5 / BOLD, PX)
     head = text_width(name, PX) * BOLD + 8
     yield label(x, y + 13, name, "w i", title=t.tensor)
     yield label(x + head, y + 13, fit(size, room - head, PX), title=size)
-    lines = wrapped(words(t), room / BOLD, PX)
+    lines = wrap_text(words(t), room / BOLD, PX)
     under = 17 * len(lines) + 6
     rows = max(1, min(t.plane.tall, int((tall - 24 - under) / 7)))
     cell = min(MOST_CELL, max(5.0, (tall - 24 - under) / rows))
     yield from _lines(t, (x, y + 20), room, (cell, rows))
     for n, line in enumerate(lines):
-        style = "i" if t.useful >= WHOLE or len(lines) > 1 else "w i"
+        style = "i" if t.useful >= NEARLY_ALL or len(lines) > 1 else "w i"
         yield label(x, y + 34 + rows * cell + 17 * n, line, style)
 
 
@@ -117,7 +117,7 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def words(t: DataTile) -> str:
-    """How many lines a tile takes, and how much of them it needs."""
+    """Describe how many lines a tile takes, and the share of them that it needs."""
     if t.packed:
         return f"packed by {t.packed}: {count_text(t.lines, 'line')}, all needed"
     return f"{count_text(t.lines, 'line')} of {t.line_bytes} B, {_percent(t)} needed"
@@ -132,7 +132,7 @@ def _lines(
     wide = min(t.packed or t.plane.wide, t.plane.wide)
     pitch, phase = (each, 0) if bare else (t.pitch, t.phase)
     lead = min(phase, most // 2)
-    drawn = min(most, lead + -(-(wide + each) // each) * each)  # with what is moved behind them
+    drawn = min(most, lead + -(-(wide + each) // each) * each)  # with the last line's unneeded end
     across = min(MOST_CELL, max(LEAST_CELL, room / drawn))
     columns = min(wide, most - lead)
     for r in range(rows):
@@ -158,8 +158,9 @@ def _row(
     *,
     bare: bool,
 ) -> Iterator[str]:
-    """One row: `phase` elements of its first line come before it. `span`: the elements of the row,
-    those drawn before it, and the most that are drawn.
+    """Draw one row, whose first line begins `phase` elements before it.
+
+    `span`: the elements of the row, the elements drawn before it, and the most that are drawn.
     """
     (x, y), (cell, high), (wide, lead, most) = at, size, span
     begin = x + lead * cell
@@ -192,17 +193,17 @@ def _legend(wide: float, y: float) -> Iterator[str]:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    found = rolled(s, op)
-    if found is None:
-        return nothing("Roller has tiled nothing.")
-    rows = tile_panels_picture.panel_rows(s, found)
+    kernel_tiles = tiled_kernel(s, op)
+    if kernel_tiles is None:
+        return placeholder("Roller has tiled nothing.")
+    rows = tile_panels_picture.panel_rows(s, kernel_tiles)
     return rows, figure(rows, s.view.size), table(rows)
 
 
 PICTURE = Picture(
     name="memory_lines",
     title="Memory lines",
-    words="Which elements of every tile lie in one memory line, and what is moved in vain.",
+    words="Which elements of every tile lie in one memory line, and which bytes are moved in vain.",
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",

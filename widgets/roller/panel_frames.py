@@ -1,4 +1,4 @@
-"""The panels of the Tiles picture: what each memory holds, and which part of it goes nearer."""
+"""Panels of the Tiles picture: the contents of each memory, and the tile that moves nearer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from explorer.roller.construct.expression import Access, Expression
 from explorer.roller.construct.levels import Room
 from explorer.roller.construct.rtile import RTile, whole_tile
 from widgets.roller.data_tiles import DataTile, LevelPanel
-from widgets.roller.rolled import Choice, Level
+from widgets.roller.tiled_kernel import Choice, Level
 
-MOST_INPUTS = 2  # that are drawn of a kernel that is no matrix product: the largest
+MOST_INPUTS = 2  # the largest are drawn, unless it is a matrix product
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor as a memory holds it: `rows` by `columns` elements, of which `tall` by `wide` from
-    `top`, `left` go nearer; of a reduced axis `step` elements at a time, 0 for all of them.
+    """A tensor as a memory holds it: `rows` by `columns` elements.
+
+    The tile of `tall` by `wide` elements from `top`, `left` moves nearer; a reduced axis moves
+    `step` elements at a time, 0 for all of them.
     """
 
     letter: str
@@ -36,9 +38,10 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One panel: a memory, its operands with the output last, the room that they take, and how many
-    bytes of the inputs go on to the next panel. `product`: the first operand stands left of the
-    output, the second above. `lanes`: elements of the output that one register holds.
+    """One panel: a memory, its operands with the output last, and the capacity that they use.
+
+    `moved_bytes` of the inputs move on to the next panel. `product`: the first operand stands left
+    of the output, the second above. `lanes`: elements of the output that one register holds.
     """
 
     level: str
@@ -53,15 +56,16 @@ class Frame:
 
     @property
     def name(self) -> str:
-        """The memory as a heading."""
+        """The memory's name as a heading."""
         words = self.level.removeprefix("a ")
         return words[:1].upper() + words[1:]
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The axes of a matrix product: of the left operand's rows, of the right one's columns, and the
-    reduced ones; `left` and `right` are positions of inputs.
+    """The axes of a matrix product: the left operand's rows, the right one's columns, the depth.
+
+    `left` and `right` are positions of inputs.
     """
 
     rows: tuple[int, ...]
@@ -71,7 +75,7 @@ class Product:
     right: int
 
     def sizes(self, shape: Sequence[int]) -> tuple[int, int, int]:
-        """Rows, columns and depth of a tile of these sizes."""
+        """Return rows, columns and depth of a tile of these sizes."""
         rows, columns = (shape[a[-1]] if a else 1 for a in (self.rows, self.columns))
         return rows, columns, prod(shape[a] for a in self.depth)
 
@@ -96,19 +100,19 @@ def product_of(e: Expression) -> Product | None:
 
 
 def _is_plain(a: Access) -> bool:
-    return not any(a.whole) and all(
+    return not any(a.needs_full) and all(
         len(walk) <= 1 and all(step == 1 for _, step in walk) for walk in a.dims
     )
 
 
 def frames(choice: Choice, panels: Sequence[LevelPanel], device: Device) -> tuple[Frame, ...]:
-    """The panels of a tile, the farthest memory first."""
+    """Return the panels of a tile, the farthest memory first."""
     return tuple(_frames(choice, panels, device))
 
 
 def _frames(choice: Choice, panels: Sequence[LevelPanel], device: Device) -> Iterator[Frame]:
     e, product = choice.expression, product_of(choice.expression)
-    held, name = whole_tile(e), choice.levels[0].source
+    outer, name = whole_tile(e), choice.levels[0].source
     capacity = next((m.capacity_bytes for m in device.levels if m.name == name), None)
     every = sum(a.item_bytes * prod(a.shape) for a in (*e.inputs, e.output))
     room, note, lanes = Room(f"bytes of {name}", every, capacity or 0), "whole operands", 0
@@ -116,15 +120,15 @@ def _frames(choice: Choice, panels: Sequence[LevelPanel], device: Device) -> Ite
         tile, last = level.tile, n + 1 == len(choice.levels)
         moved = sum(t.used_bytes for t in panel.tiles if not t.written)
         yield Frame(
-            name, note, _operands(product, held, tile, panel), room, _shape(product, held),
-            product is not None, moved, _each(held, tile), lanes,
+            name, note, _operands(product, outer, tile, panel), room, _shape(product, outer),
+            product is not None, moved, _each(outer, tile), lanes,
         )  # fmt: skip
-        name, held, room = level.name, tile, _first_used(level)
+        name, outer, room = level.name, tile, _first_used(level)
         note = _note(choice, last)
         lanes = _lanes(choice, device) if last and name == "registers" else 0
-    bare = tuple(_bare(o) for o in _operands(product, held, held, panels[-1]))
+    bare = tuple(_bare(o) for o in _operands(product, outer, outer, panels[-1]))
     yield Frame(
-        name, note, bare, room, _shape(product, held, lanes), product is not None, lanes=lanes
+        name, note, bare, room, _shape(product, outer, lanes), product is not None, lanes=lanes
     )
 
 
@@ -139,17 +143,17 @@ def _lanes(choice: Choice, device: Device) -> int:
 
 
 def _first_used(level: Level) -> Room:
-    """The limit that is told of a level: the first that the tile takes any of."""
+    """Return the first limit of a level that the tile uses any of."""
     return next((r for r in level.rooms if r.used), level.rooms[0])
 
 
-def _each(held: RTile, tile: RTile) -> str:
-    first = held.expression.spatial
-    return "a tile" if held.shape[first:] == tile.shape[first:] else "a step"
+def _each(outer: RTile, tile: RTile) -> str:
+    first = outer.expression.spatial
+    return "a tile" if outer.shape[first:] == tile.shape[first:] else "a step"
 
 
 def _shape(product: Product | None, tile: RTile, lanes: int = 0) -> str:
-    """The output's part of a tile in words, and how deep the reduction is."""
+    """Describe the output's part of a tile, and the depth of the reduction."""
     box = [n for n in tile.output_tile if n > 1] or [1]
     size = "×".join(map(str, box)) if len(box) > 1 else f"{box[0]:,}"
     if lanes > 1:
@@ -161,10 +165,10 @@ def _shape(product: Product | None, tile: RTile, lanes: int = 0) -> str:
 
 
 def _operands(
-    product: Product | None, held: RTile, tile: RTile, panel: LevelPanel
+    product: Product | None, outer: RTile, tile: RTile, panel: LevelPanel
 ) -> tuple[Operand, ...]:
     if product is not None:
-        return _of_product(product, held, tile)
+        return _of_product(product, outer, tile)
     inputs = sorted(panel.tiles[:-1], key=lambda t: -t.used_bytes)[:MOST_INPUTS]
     inputs.sort(key=panel.tiles.index)
     return tuple(_of_plane(t) for t in (*inputs, panel.tiles[-1]))
@@ -177,9 +181,9 @@ def _of_plane(t: DataTile) -> Operand:
     )
 
 
-def _of_product(product: Product, held: RTile, tile: RTile) -> tuple[Operand, ...]:
-    e = held.expression
-    (rows, columns, depth), (tall, wide, step) = map(product.sizes, (held.shape, tile.shape))
+def _of_product(product: Product, outer: RTile, tile: RTile) -> tuple[Operand, ...]:
+    e = outer.expression
+    (rows, columns, depth), (tall, wide, step) = map(product.sizes, (outer.shape, tile.shape))
     top, left = tall if rows >= 2 * tall else 0, wide if columns >= 2 * wide else 0
     begin = step if depth >= 2 * step else 0
     part = step if step < depth else 0
@@ -192,5 +196,5 @@ def _of_product(product: Product, held: RTile, tile: RTile) -> tuple[Operand, ..
 
 
 def _bare(o: Operand) -> Operand:
-    """An operand of which nothing goes nearer, as the nearest memory holds it."""
+    """Return an operand of the nearest memory, of which nothing moves on."""
     return Operand(o.letter, o.tensor, o.tall or o.rows, o.wide or o.columns)

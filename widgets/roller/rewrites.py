@@ -1,5 +1,6 @@
-"""The rewrites of one kernel's tile program: the plain program, then what each rewrite changed, up
-to the program that is printed.
+"""The rewrites of one kernel's tile program: the plain program, then the change of each rewrite.
+
+The last one is the program that is printed as code.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from textwrap import wrap
 
-from explorer.cost.bound import bind_kernel
+from explorer.cost.bind_kernel import bind_kernel
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.stage import Stage
@@ -26,125 +27,132 @@ from explorer.stepping.rule import Rule, rule_of
 from explorer.tile.gpu.rewrites import REWRITES as BLOCKS
 from explorer.tile.rewrites import REWRITES, steps
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import BOLD, LINE, NARROW, PX, cut_to, list_row, only, scrubbed
-from widgets.draw.svg import Svg, label, rect, stepped, text_width, wrapped
+from widgets.draw.slide import BOLD, LINE, NARROW, PX, cut_to, list_row, scrub_mark, step_only
+from widgets.draw.svg import Svg, label, rect, step_group, text_width, wrap_text
 from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture, nothing
+from widgets.model.picture import Drawn, Picture, placeholder
 from widgets.roller import view
-from widgets.roller.rolled import Rolled
+from widgets.roller.tiled_kernel import TiledKernel
 from widgets.roller.view import TILES
 
-LISTED, GUTTER = 260.0, 24.0  # pixels of the list at most, and between it and the lines
-PITCH, LEAST = 30.0, 20.0  # from one rewrite of the list to the next
-CODE, INDENT = 18.0, 22.0  # a line of the program, and what is left of it
-ROOMY = 330.0  # pixels of height from which a rewrite says what it does
-AROUND = (1000, 12, 6, 3, 2, 1)  # lines before and behind a change: the most that have room
-SAID = 4  # lines of what a rewrite says of itself
+LISTED, GUTTER = 260.0, 24.0  # maximum width of the list; gap to the lines
+PITCH, LEAST = 30.0, 20.0  # maximum and minimum pitch of the list
+CODE, INDENT = 18.0, 22.0  # height of a program line; its left margin
+ROOMY = 330.0  # pixels of height needed for descriptions
+AROUND = (1000, 12, 6, 3, 2, 1)  # context lines around a change, tried in order
+MOST_DESCRIPTION = 4  # lines of a rewrite's description
 Lines = tuple[tuple[str, str], ...]
-FURTHER = " " * 8  # what stands before the rest of a long line
+FURTHER = " " * 8  # extra indent of a continuation line
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteRows:
-    """Each step by name with its lines: " " stays, "+" is new, "-" went. `said` is why there are
-    none; `predicted` says of which device's blocks they are.
+    """Each step by name with its lines: " " is unchanged, "+" added, "-" removed.
+
+    `reason` tells why there are no steps; `predicted` names the device if it is not this one.
     """
 
     kernel: str
     steps: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     ops: tuple[str, ...]
-    said: str = ""
+    reason: str = ""
     predicted: str = ""
 
 
-def data(rolled: Rolled) -> RewriteRows:
-    """The steps of the tile on show."""
+def data(rolled: TiledKernel) -> RewriteRows:
+    """Return the steps of the current tile."""
     device = rolled.device
     predicted = PREDICTED.format(device.name) if device.kind != "cpu" else ""
     try:
-        found = steps_of(rolled)
+        programs = steps_of(rolled)
     except (BadOption, CheckFailed) as problem:
         return RewriteRows(rolled.title, (), rolled.ops, problem.sentence, predicted)
     before: tuple[str, ...] = ()
     rows = []
-    for name, program in found:
+    for name, program in programs:
         after = print_tile_program(program)
         rows.append((name, tuple(_difference(before, after))))
         before = after
     return RewriteRows(rolled.title, tuple(rows), rolled.ops, predicted=predicted)
 
 
-def steps_of(rolled: Rolled) -> tuple[tuple[str, TileProgram], ...]:
-    """Of the tiling on show; of a GPU, of the thread block, or of one made of a result of the
-    construction as it stands.
+def steps_of(rolled: TiledKernel) -> tuple[tuple[str, TileProgram], ...]:
+    """Return the rewrite steps of the current tiling, or of the current thread block on a GPU.
+
+    A construction's result is first turned into a thread block.
     """
     kernel, chosen, d = rolled.kernel, rolled.chosen, rolled.device
     if d.kind != "cpu":
         if chosen is None:
             why = why_no_blocks(kernel, d, rolled.sizes) or "no tile of it fits"
-            raise BadOption(f"no thread blocks are made of {kernel.name} on {d.name}: {why}")
+            raise BadOption(f"{kernel.name} has no thread blocks on {d.name}: {why}")
         if chosen.block is not None:
             bound = bound_normal(kernel, rolled.sizes)
             return thread_block_steps(bound, d, rolled.env, {}, chosen.block)
-        # a tile of a construction has the axes of the kernel as it stands
+        # a constructed tile has the axes of the kernel before normalisation
         bound, number = bind_kernel(kernel, rolled.sizes), rolled.rank - rolled.blocks
         block = constructed_block(bound, d, rolled.construction, number)
         return thread_block_steps(bound, d, rolled.env, {}, block)
     if chosen is None or chosen.tiling is None:
-        raise BadOption(f"{d.name}: no code is printed for a machine that is not here")
+        raise BadOption(f"no code is generated for {d.name}: it is not the device compiled for")
     return steps(normalise(kernel), chosen.tiling, rolled.env, d)
 
 
 def _difference(old: tuple[str, ...], new: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The new lines, and between them the old ones that went; all stay in the plain program."""
+    """Return the new lines, with removed old lines between them.
+
+    The plain program, which has no predecessor, is unchanged.
+    """
     if not old:
         return [(" ", line) for line in new]
-    found: list[tuple[str, str]] = []
+    lines: list[tuple[str, str]] = []
     for tag, a0, a1, b0, b1 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal":
-            found += [("-", line) for line in old[a0:a1]]
-        found += [(" " if tag == "equal" else "+", line) for line in new[b0:b1]]
-    return found
+            lines += [("-", line) for line in old[a0:a1]]
+        lines += [(" " if tag == "equal" else "+", line) for line in new[b0:b1]]
+    return lines
 
 
 def changed(lines: tuple[tuple[str, str], ...]) -> bool:
-    """Whether a rewrite did anything."""
+    """Return True if a rewrite changed anything."""
     return any(mark != " " for mark, _ in lines)
 
 
 def table(rows: RewriteRows) -> Table:
-    """One row a line; of rewrites that changed something, and of the plain program."""
-    found = tuple(
+    """Return one row per line of the plain program, and per line that a rewrite changed."""
+    cells = tuple(
         (name, mark.strip(), line, rule.place if (rule := rule_of_step(name)) else "")
         for n, (name, lines) in enumerate(rows.steps)
         for mark, line in lines
         if n == 0 or mark != " "
     )
     columns = ("step", "", "line", "written at")
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
+    return Table(columns, cells, tuple(rows.ops for _ in cells), caption(rows), see(rows))
 
 
 def caption(rows: RewriteRows) -> str:
-    """Which rewrites changed the program."""
+    """Describe which rewrites changed the program."""
     if not rows.steps:
-        return f"{rows.kernel}: {rows.said}"
+        return f"{rows.kernel}: {rows.reason}"
     did = [name for name, lines in rows.steps[1:] if changed(lines)]
-    told = f"{rows.kernel}: {len(rows.steps) - 1} rewrites, changed by {', '.join(did) or 'none'}"
-    return f"{told}; {rows.predicted}" if rows.predicted else told
+    summary = (
+        f"{rows.kernel}: {len(rows.steps) - 1} rewrites, changed by {', '.join(did) or 'none'}"
+    )
+    return f"{summary}; {rows.predicted}" if rows.predicted else summary
 
 
 def see(rows: RewriteRows) -> tuple[Sentence, ...]:
-    """The sentences: how many rewrites changed the program and which most, and how long it is."""
+    """Return the key sentences: the rewrites that changed the program, and its length."""
     if not rows.steps:
         return ()
     sizes = [sum(mark != " " for mark, _ in lines) for _, lines in rows.steps]
     did = [n for n in range(1, len(sizes)) if sizes[n]]
-    told: list[Sentence] = []
+    sentences: list[Sentence] = []
     if did:
         most = max(did, key=sizes.__getitem__)
         verb = "changes" if len(did) == 1 else "change"
-        told.append(
+        sentences.append(
             (
                 Mark(f"{len(did)} of {count_text(len(sizes) - 1, 'rewrite')}", "did"),
                 f" {verb} this kernel's program; ",
@@ -153,49 +161,55 @@ def see(rows: RewriteRows) -> tuple[Sentence, ...]:
             )
         )
     else:
-        told.append((f"None of {count_text(len(sizes) - 1, 'rewrite')} changes this program.",))
+        sentences.append(
+            (f"None of {count_text(len(sizes) - 1, 'rewrite')} changes this program.",)
+        )
     last = len(sizes) - 1
     lengths = [sum(mark != "-" for mark, _ in rows.steps[n][1]) for n in (0, last)]
     first = Mark(count_text(lengths[0], "line"), "rewrite0")
     become = " becomes " if lengths[0] == 1 else " become "
-    told.append((first, become, Mark(f"{lengths[1]:,}", f"rewrite{last}"), "."))
+    sentences.append((first, become, Mark(f"{lengths[1]:,}", f"rewrite{last}"), "."))
     if rows.predicted:
-        told.append((f"{rows.predicted[0].upper()}{rows.predicted[1:]}.",))
-    return tuple(told)
+        sentences.append((f"{rows.predicted[0].upper()}{rows.predicted[1:]}.",))
+    return tuple(sentences)
 
 
 def figure(rows: RewriteRows, size: tuple[int, int], at: int = -1) -> Svg:
-    """The rewrites as a list, and of the one that is gone to the lines that it took away and made;
-    where there is little room, these alone. `at` is shown first, else the last that changed any.
+    """Draw the rewrites as a list, and the removed and added lines of the one at the scrubber.
+
+    With little room, only the lines are drawn. `at` is shown first, else the last rewrite that
+    changed anything.
     """
     width, height = size
     if not rows.steps:
-        words = wrapped(rows.said, width, PX)
+        words = wrap_text(rows.reason, width, PX)
         marks = [label(0, 16 + LINE * n, text, "i") for n, text in enumerate(words)]
         return Svg(width, height, "".join(marks), caption(rows), px=PX)
     listed = width >= NARROW and len(rows.steps) * LEAST <= height
     x = (min(LISTED, width * 0.34) + GUTTER) if listed else 0.0
     changes = [n for n, (_, lines) in enumerate(rows.steps) if n and changed(lines)]
     first = at if at >= 0 else changes[-1] if changes else 0
-    marks = [scrubbed("rewrite", first)]
+    marks = [scrub_mark("rewrite", first)]
     for number, (name, lines) in enumerate(rows.steps):
-        body = only("".join(_program(rows, number, (x, width - x, height))), shown=number == first)
+        body = step_only(
+            "".join(_program(rows, number, (x, width - x, height))), shown=number == first
+        )
         if listed:
             body = _listed(rows, number, x - GUTTER, height, on=number == first) + body
         did = " did" if number and changed(lines) else ""
-        said = f"{name}: {_said(number, lines)}"
-        marks.append(stepped(lit_by(body, f"rewrite{number}{did}"), number, said, name))
+        spoken = f"{name}: {_describe_change(number, lines)}"
+        marks.append(step_group(lit_by(body, f"rewrite{number}{did}"), number, spoken, name))
     return Svg(width, height, "".join(marks), caption(rows), px=PX)
 
 
-def _said(number: int, lines: Lines) -> str:
+def _describe_change(number: int, lines: Lines) -> str:
     if number == 0:
         return f"the plain program, {count_text(len(lines), 'line')}"
     return _counts(lines) if changed(lines) else "nothing to do"
 
 
 def _listed(rows: RewriteRows, number: int, wide: float, height: float, *, on: bool) -> str:
-    """A row of the list: the rewrite, and how many lines it made and took away."""
+    """Draw a row of the list: the rewrite, and how many lines it added and removed."""
     name, lines = rows.steps[number]
     pitch = min(PITCH, height / len(rows.steps))
     new, gone = _changes(lines)
@@ -205,12 +219,12 @@ def _listed(rows: RewriteRows, number: int, wide: float, height: float, *, on: b
 
 
 def _program(rows: RewriteRows, number: int, place: tuple[float, float, float]) -> Iterator[str]:
-    """What a rewrite is called, where it is written and what it says, then its lines."""
+    """Draw a rewrite's name, source location and description, then its lines."""
     x, wide, height = place
     name, lines = rows.steps[number]
     rule = rule_of_step(name)
     y = 16.0
-    head = f"{name}: {_said(number, lines)}"
+    head = f"{name}: {_describe_change(number, lines)}"
     yield label(x, y, cut_to(head, wide, bold=True), "i w", title=head)
     if rule is not None and height >= ROOMY:
         room = wide - text_width(head, PX) * BOLD - 24
@@ -219,17 +233,17 @@ def _program(rows: RewriteRows, number: int, place: tuple[float, float, float]) 
         else:
             y += LINE
             yield label(x, y, cut_to(rule.place, wide), title=rule.place)
-        says = wrapped(rule.short, wide - 16, PX) if rule.short else []
-        for n, words in enumerate(says[:SAID]):
+        says = wrap_text(rule.short, wide - 16, PX) if rule.short else []
+        for n, words in enumerate(says[:MOST_DESCRIPTION]):
             y += LINE
-            more = " …" if n == SAID - 1 < len(says) - 1 else ""
+            more = " …" if n == MOST_DESCRIPTION - 1 < len(says) - 1 else ""
             yield label(x, y, cut_to(words, wide - 16) + more, title=rule.says)
     y += 10
     room = int((height - y) / CODE)
     around = (len(lines),) if number == 0 else AROUND
-    ways = (_broken(_shown(lines, context), wide) for context in around)
+    layouts = (_broken(_shown(lines, context), wide) for context in around)
     pieces: list[tuple[str, bool, str]] = []
-    for pieces in ways:
+    for pieces in layouts:
         if len(pieces) <= room:
             break
     for mark, begins, piece in pieces if len(pieces) <= room else pieces[: room - 1]:
@@ -240,17 +254,17 @@ def _program(rows: RewriteRows, number: int, place: tuple[float, float, float]) 
         yield label(x + INDENT, y + 13, piece, "mono q" if mark == "…" else "mono i")
         y += CODE
     if len(pieces) > room:
-        rest = max(1, sum(begins for _, begins, _ in pieces[max(0, room - 1) :]))
-        yield label(x + INDENT, y + 13, f"and {count_text(rest, 'more line')}", "")
+        remaining = max(1, sum(begins for _, begins, _ in pieces[max(0, room - 1) :]))
+        yield label(x + INDENT, y + 13, f"and {count_text(remaining, 'more line')}", "")
 
 
 def _broken(lines: Iterable[tuple[str, str]], wide: float) -> list[tuple[str, bool, str]]:
-    """Lines in pieces that fit: of each its mark, whether it begins the line, and its text."""
+    """Break lines into pieces that fit: the mark, True for a line's first piece, and the text."""
     return [(mark, n == 0, p) for mark, line in lines for n, p in enumerate(_pieces(line, wide))]
 
 
 def _shown(lines: Lines, context: int) -> Iterator[tuple[str, str]]:
-    """The lines of a rewrite with so many of those around; what is left out is counted."""
+    """Yield the changed lines with `context` lines around them; gaps are counted."""
     changes = [i for i, (mark, _) in enumerate(lines) if mark != " "]
     if not changes and context < len(lines):
         return
@@ -269,9 +283,9 @@ def _shown(lines: Lines, context: int) -> Iterator[tuple[str, str]]:
 
 
 def rule_of_step(name: str) -> Rule | None:
-    """Where the rewrite of that name is written, of a CPU's programs or of a thread block's."""
-    known = {**dict(BLOCKS), **dict(REWRITES)}
-    return rule_of(known[name]) if name in known else None
+    """Return the rewrite rule of that name, for CPUs or for thread blocks."""
+    rules = {**dict(BLOCKS), **dict(REWRITES)}
+    return rule_of(rules[name]) if name in rules else None
 
 
 def _changes(lines: Lines) -> tuple[int, int]:
@@ -284,19 +298,19 @@ def _counts(lines: Lines) -> str:
 
 
 def _pieces(line: str, wide: float) -> list[str]:
-    """A long line as a few that fit, broken at spaces; those behind the first stand further in."""
+    """Break a long line at spaces into pieces that fit; continuation lines are indented."""
     indent = line[: len(line) - len(line.lstrip())]
     columns = max(16, int((wide - INDENT - 8) / (text_width("m" * 100, PX, mono=True) / 100)))
     further = (indent + FURTHER)[: columns // 2]
-    found = wrap(line, columns, subsequent_indent=further, drop_whitespace=False)
-    return [piece.replace(" ", "\u00a0") for piece in found]
+    pieces = wrap(line, columns, subsequent_indent=further, drop_whitespace=False)
+    return [piece.replace(" ", "\u00a0") for piece in pieces]
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    found = view.rolled(s, op)
-    if found is None:
-        return nothing("Roller has tiled nothing.")
-    rows = data(found)
+    kernel_tiles = view.tiled_kernel(s, op)
+    if kernel_tiles is None:
+        return placeholder("Roller has tiled nothing.")
+    rows = data(kernel_tiles)
     return rows, figure(rows, s.view.size), table(rows)
 
 

@@ -1,5 +1,6 @@
-"""The roofline of one kernel on one device: a roof a memory level and the peak, and every tile to
-choose from as a point, modelled and measured.
+"""The roofline of one kernel on one device: a roof per memory level, the peak, and the tiles.
+
+Each tile choice is a point, predicted and measured.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from math import exp, log
 
 from explorer.devices.model import Device
 from widgets.draw.table import time_text
-from widgets.roller.rolled import Choice, Rolled
+from widgets.roller.tiled_kernel import Choice, TiledKernel
 
 COMPUTE = "compute"
 
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """What a memory lets through, in GB/s, to so many units together."""
+    """The bandwidth of a memory level for `units` units together, in GB/s."""
 
     level: str
     units: int
@@ -26,8 +27,10 @@ class Roof:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One tile: `intensity` is operations for each byte from the level that bounds it lowest,
-    `bound` what that level lets through. Speeds are in GFLOP/s; `measured` is 0 where no clock ran.
+    """One tile on the roofline.
+
+    `intensity` is operations per byte from the level that bounds it lowest, and `bound` is the
+    speed that this level allows. Speeds are in GFLOP/s; `measured` is 0 without a measurement.
     """
 
     tile: str
@@ -42,7 +45,7 @@ class Point:
 
     @property
     def error(self) -> float:
-        """Modelled over measured time; 0 where nothing was measured."""
+        """Predicted over measured time, 0 without a measurement."""
         return self.modelled_us / self.measured_us if self.measured_us else 0.0
 
 
@@ -66,7 +69,7 @@ class RooflineRows:
 
     @property
     def all_units(self) -> tuple[int, float]:
-        """How many units there are, and their peak in GFLOP/s."""
+        """The number of units, and their peak in GFLOP/s."""
         return max(self.peaks, default=(1, 0.0))
 
     def binds(self, p: Point) -> str:
@@ -75,18 +78,18 @@ class RooflineRows:
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """Modelled over measured time of each tile that was measured."""
+        """Predicted over measured time of each measured tile."""
         return tuple(p.error for p in self.points if p.error > 0)
 
     @property
     def error(self) -> float:
-        """Their geometric mean, 0 where there is none."""
-        found = self.errors
-        return exp(sum(map(log, found)) / len(found)) if found else 0.0
+        """The geometric mean of the errors, 0 if there is none."""
+        errors = self.errors
+        return exp(sum(map(log, errors)) / len(errors)) if errors else 0.0
 
 
-def data(rolled: Rolled) -> RooflineRows:
-    """The roofline of one kernel."""
+def data(rolled: TiledKernel) -> RooflineRows:
+    """Return the roofline of one kernel."""
     device = rolled.device
     counts = tuple(dict.fromkeys((1, max(1, device.units))))
     peak = max((_peak(c, device) for c in rolled.choices), default=device.reached_gflops_per_unit)
@@ -105,14 +108,15 @@ def data(rolled: Rolled) -> RooflineRows:
 
 
 def _peak(c: Choice, device: Device) -> float:
-    """GFLOP/s that a unit reaches with such a tile: thread blocks may multiply on matrix units."""
+    """Return the peak GFLOP/s of a unit with a tile, on matrix units if the block uses them."""
     matrix = c.block is not None and bool(c.block.matrix)
     return device.unit_matrix_gflops if matrix else device.reached_gflops_per_unit
 
 
 def roofs(device: Device, units: int) -> Iterator[Roof]:
-    """The bandwidth of every level for so many units that load at the same time: what all have
-    where all do, else so many times that of one.
+    """Yield the bandwidth of every level for `units` units that load at the same time.
+
+    If all units load it is the shared bandwidth, else a multiple of that of one unit.
     """
     for m in device.levels:
         every = units == device.units
@@ -129,7 +133,7 @@ def _point(c: Choice, device: Device) -> Point:
         source = level.source if level.source in speed else nearest
         most = speed.get(source, peak) * level.tile.intensity
         bounds.append((most, source, level.tile.intensity))
-    bound, source, intensity = min(bounds)  # the nearest to the peak where none is below it
+    bound, source, intensity = min(bounds)  # the lowest roof at this tile
     us = c.measured.median_us if c.measured else 0.0
     return Point(
         c.label,
@@ -145,7 +149,7 @@ def _point(c: Choice, device: Device) -> Point:
 
 
 def point_words(p: Point, n: int) -> str:
-    """The tile of a rank in a sentence."""
+    """Describe the tile of a rank in a sentence."""
     measured = f", measured {time_text(p.measured_us)}" if p.measured_us else ""
     return (
         f"{n + 1}: {p.tile}; {p.intensity:.3g} operations a byte from {p.level}; predicted "

@@ -1,4 +1,4 @@
-"""The words of the roofline."""
+"""Text of the roofline."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from widgets.roller.view import TILES, of_tile
 
 
 def table(rows: RooflineRows) -> Table:
-    """One row a tile."""
+    """Return one row per tile."""
     columns = (
         "rank", "tile", "bound by", "operations a byte", "bound GFLOP/s", "predicted GFLOP/s",
         "measured GFLOP/s", "predicted µs", "measured µs", "n", "predicted over measured",
     )  # fmt: skip
-    found = tuple(
+    cells = tuple(
         (
             n + 1,
             p.tile,
@@ -33,24 +33,24 @@ def table(rows: RooflineRows) -> Table:
         )
         for n, p in enumerate(rows.points)
     )
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
+    return Table(columns, cells, tuple(rows.ops for _ in cells), caption(rows), see(rows))
 
 
 def see(rows: RooflineRows) -> tuple[Sentence, ...]:
-    """The sentences: what bounds the current tile and how far its ridge is, what it reaches of
-    that, and how the other tiles compare or how far off the model is.
-    """
+    """Return the key sentences: the bound of the current tile, its speed, and the model's error."""
     p = next(iter(rows.points[rows.rank : rows.rank + 1]), None)
     if p is None:
         return ()
     units, peak = rows.all_units
     speed = {r.level: r.gb_per_s for r in rows.roofs if r.units == units and r.gb_per_s > 0}
-    found, bound = list[Sentence](), rows.binds(p)
+    sentences, bound = list[Sentence](), rows.binds(p)
     if p.level in speed:
         each = Mark(f"{p.intensity:.3g} operations a byte", "current")
         ridge = Mark(f"{peak / speed[p.level]:.3g}", f"roof:{rows.levels.index(p.level)} all")
         of = "" if bound != COMPUTE else f" from {p.level}"
-        found.append((f"{rows.kernel} is bound by {bound}: ", each, f"{of}, ridge at ", ridge, "."))
+        sentences.append(
+            (f"{rows.kernel} is bound by {bound}: ", each, f"{of}, ridge at ", ridge, ".")
+        )
     reached = Mark(speed_text(p.modelled), "current")
     clock: Sentence = ()
     if p.measured > 0:
@@ -59,20 +59,22 @@ def see(rows: RooflineRows) -> tuple[Sentence, ...]:
     if p.modelled > 1.01 * p.bound:
         roof = f", above the {speed_text(p.bound)} of {bound}"
         most = f"{roof}: nearer memory serves what is read again."
-    found.append(("Predicted: ", reached, *clock, most))
+    sentences.append(("Predicted: ", reached, *clock, most))
     if rows.errors:
         timed = Mark(count_text(len(rows.errors), "tile"), "measured")
-        found.append(("Predicted over measured time of ", timed, f": {rows.error:.2f} on average."))
+        sentences.append(
+            ("Predicted over measured time of ", timed, f": {rows.error:.2f} on average.")
+        )
     elif len(rows.points) > 1:
         speeds = [x.modelled for x in rows.points]
         tiles = Mark(count_text(len(speeds), "tile"), "predicted")
         ends = f" reach {speed_text(min(speeds))} to {speed_text(max(speeds))}."
-        found.append(("All ", tiles, ends))
-    return tuple(found)
+        sentences.append(("All ", tiles, ends))
+    return tuple(sentences)
 
 
 def caption(rows: RooflineRows) -> str:
-    """Peak, and how far the model was off where the clock ran."""
+    """Describe the peak, and the error of the model where there are measurements."""
     peaks = ", ".join(f"{speed_text(p)} of {units_text(u, rows.device)}" for u, p in rows.peaks)
     text = (
         f"{rows.kernel} on {rows.device}: {peaks}; {count_text(len(rows.points), 'tile')} predicted"
@@ -87,7 +89,7 @@ def caption(rows: RooflineRows) -> str:
 PICTURE = Picture(
     name="roofline",
     title="Roofline",
-    words="What each tile to choose from can reach under the device's compute and bandwidth.",
+    words="The speed that each tile can reach under the device's compute and bandwidth.",
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",

@@ -1,4 +1,4 @@
-"""Scale-out: copies of one unit's tile over all units, in waves; what the last one leaves idle."""
+"""Scale-out: copies of one unit's tile over all units, in waves, and the idle tail."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table, count_text
 from widgets.model.brick_wall import units_text
 from widgets.model.picture import Picture
-from widgets.roller.rolled import Rolled
+from widgets.roller.tiled_kernel import TiledKernel
 from widgets.roller.view import TILES, of_tile
 
 LEFT, RIGHT, FIRST, WIDTH = 12.0, 628.0, 64.0, 640.0
-HEAD, TAIL = 9, 2  # waves that are drawn where there are more
+HEAD, TAIL = 9, 2  # first and last waves drawn of many
 ROW = 13.0
-MOST_UNITS = 160  # more are drawn as one bar
+MOST_UNITS = 160  # larger waves are drawn as one bar
 
 
 @dataclass(frozen=True, slots=True)
 class WaveRows:
-    """The waves of each tile to choose from; `rank` is the one on show."""
+    """The waves of each tile choice; `rank` is the current one."""
 
     kernel: str
     device: str
@@ -34,64 +34,64 @@ class WaveRows:
     ops: tuple[str, ...]
 
 
-def data(rolled: Rolled) -> WaveRows:
-    """The waves of one kernel's tiles on one device."""
-    known = rolled.choices
+def data(rolled: TiledKernel) -> WaveRows:
+    """Return the waves of one kernel's tiles on one device."""
+    choices = rolled.choices
     return WaveRows(
         rolled.title,
         rolled.device.name,
-        tuple(c.label for c in known),
-        tuple(c.waves for c in known),
-        tuple(c.note for c in known),
+        tuple(c.label for c in choices),
+        tuple(c.waves for c in choices),
+        tuple(c.note for c in choices),
         rolled.rank,
         rolled.ops,
     )
 
 
 def table(rows: WaveRows) -> Table:
-    """One row a tile."""
+    """Return one row per tile."""
     columns = ("tile", "copies", "cores or SMs", "beside", "waves", "in the last", "idle", "note")
-    found = tuple(
-        (tile, w.grid, w.units, w.beside, w.waves, w.last, f"{1 - w.efficiency:.1%}", note)
+    cells = tuple(
+        (tile, w.grid, w.units, w.per_unit, w.waves, w.last, f"{1 - w.efficiency:.1%}", note)
         for tile, w, note in zip(rows.tiles, rows.waves, rows.notes, strict=True)
     )
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
+    return Table(columns, cells, tuple(rows.ops for _ in cells), caption(rows), see(rows))
 
 
 def see(rows: WaveRows) -> tuple[Sentence, ...]:
-    """The sentences: how the current tile fills the units, and which tile leaves least idle."""
+    """Return the key sentences: how the current tile fills the units, and the least idle tile."""
     if not rows.waves:
         return ()
     w = rows.waves[rows.rank]
     copies = Mark(count_text(w.grid, "copy").replace("copys", "copies"), f"tile:{rows.rank}")
     units = units_text(w.units, rows.device)
     last = Mark(f"the last fills {w.last:,} of {w.places:,}", "last")
-    made: Sentence = ("The current tile makes ", copies, f" on {units}: ")
-    found: list[Sentence] = [(*made, f"{count_text(w.waves, 'wave')}, ", last, " places.")]
+    lead: Sentence = ("The current tile makes ", copies, f" on {units}: ")
+    sentences: list[Sentence] = [(*lead, f"{count_text(w.waves, 'wave')}, ", last, " places.")]
     idle = [1 - x.efficiency for x in rows.waves]
     least = idle.index(min(idle))
     mine, tiles = idle[rows.rank], f"the {count_text(len(idle), 'tile')}"
     if max(idle) == 0:
         who = Mark(f"Each of {tiles}" if len(idle) > 1 else "It", "used")
-        return (*found, (who, " leaves nothing idle."))
+        return (*sentences, (who, " leaves nothing idle."))
     if mine == 0:
         most = idle.index(max(idle))
         worst = Mark(f"tile {most + 1}", f"tile:{most}")
-        return (*found, ("It leaves nothing idle, ", worst, f" {idle[most]:.1%} of the time."))
+        return (*sentences, ("It leaves nothing idle, ", worst, f" {idle[most]:.1%} of the time."))
     share = Mark(f"{mine:.1%}", f"idle tile:{rows.rank}")
-    found.append((share, f" of the time of {units} is idle."))
+    sentences.append((share, f" of the time of {units} is idle."))
     if mine > idle[least]:
         better = Mark(f"tile {least + 1}", f"tile:{least}")
-        found.append(("Least idle is ", better, f": {idle[least]:.1%}."))
-    return tuple(found)
+        sentences.append(("Least idle is ", better, f": {idle[least]:.1%}."))
+    return tuple(sentences)
 
 
 def caption(rows: WaveRows) -> str:
-    """How the tile on show fills the units."""
+    """Describe how the current tile fills the units."""
     if not rows.waves:
         return f"{rows.kernel} on {rows.device}: no tile fits"
     w = rows.waves[rows.rank]
-    beside = f", {w.beside} beside each other" if w.beside > 1 else ""
+    beside = f", {w.per_unit} beside each other" if w.per_unit > 1 else ""
     idle = f"{1 - w.efficiency:.1%} of their time is idle"
     units = units_text(w.units, rows.device)
     waves = f"{w.waves:,} wave{'' if w.waves == 1 else 's'}"
@@ -102,14 +102,12 @@ def caption(rows: WaveRows) -> str:
 
 
 def figure(rows: WaveRows) -> Svg:
-    """Below the chart the waves of the tile on show: units from left to right, waves from top to
-    bottom.
-    """
+    """Draw the waves of the current tile: units from left to right, waves from top to bottom."""
     if not rows.waves:
         marks = [label(LEFT, 22, "No tile fits.", "i w")]
         return Svg(WIDTH, 40, "".join(marks), f"Scale-out: {caption(rows)}")
     w = rows.waves[rows.rank]
-    beside = f", {w.beside} copies beside each other" if w.beside > 1 else ""
+    beside = f", {w.per_unit} copies beside each other" if w.per_unit > 1 else ""
     marks = [label(LEFT, 22, f"Waves of the current tile{beside}", "i w", title=caption(rows))]
     marks.append(label(LEFT, 54, "wave", "q"))
     marks.append(
@@ -143,16 +141,16 @@ def _shown(waves: int) -> list[int]:
 
 
 def _wave(w: Waves, number: int, y: float) -> Iterator[str]:
-    """One wave: filled places, and idle ones hatched."""
+    """Draw one wave: filled places, and idle ones hatched."""
     count = w.copies(number)
     each = min(48.0, (RIGHT - FIRST) / w.places)
     filled, all_ = count * each, w.places * each
-    said = f"wave {number + 1}: {count:,} of {w.places:,} places"
+    tip = f"wave {number + 1}: {count:,} of {w.places:,} places"
     yield label(FIRST - 10, y + 10.5, f"{number + 1:,}", "i", anchor="end")
-    yield rect(FIRST, y, filled, ROW, "var(--t3)", title=said)
+    yield rect(FIRST, y, filled, ROW, "var(--t3)", title=tip)
     if count < w.places:
         edge = 'stroke="var(--edge)"'
-        yield rect(FIRST + filled, y, all_ - filled, ROW, "url(#p-g-imbalance)", edge, title=said)
+        yield rect(FIRST + filled, y, all_ - filled, ROW, "url(#p-g-imbalance)", edge, title=tip)
     if w.places <= MOST_UNITS:
         lines = "".join(f"M{FIRST + i * each:.1f} {y}v{ROW}" for i in range(1, count))
         yield path(lines or "M0 0", "var(--pane)", 'stroke-width="1"')
@@ -162,7 +160,7 @@ def _wave(w: Waves, number: int, y: float) -> Iterator[str]:
 
 
 def words(rows: WaveRows, n: int) -> str:
-    """A tile's copies and waves."""
+    """Describe a tile's copies and waves."""
     w, note = rows.waves[n], rows.notes[n]
     last = f"the last fills {w.last:,} of {w.places:,}: {1 - w.efficiency:.1%} idle"
     return f"{rows.tiles[n]}: {w.grid:,} copies in {w.waves:,} waves, {last}" + (
@@ -173,7 +171,7 @@ def words(rows: WaveRows, n: int) -> str:
 PICTURE = Picture(
     name="waves",
     title="Waves",
-    words="Copies of one tile over all cores or SMs, in waves, and what the last one leaves idle.",
+    words="Copies of one tile over all cores or SMs, in waves, and the idle part of the last wave.",
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",

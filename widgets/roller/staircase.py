@@ -1,5 +1,6 @@
-"""Roller's construction as it went: each tile that was looked at, the axis that was enlarged and
-why, and the times whose crossing ends a level.
+"""Roller's construction step by step: each visited tile, the enlarged axis, and the times.
+
+A level ends where loading becomes faster than computing.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from dataclasses import dataclass
 
 from explorer.roller.construct.steps import Construction, Step
 from widgets.draw.table import time_text
-from widgets.roller.rolled import Choice, Rolled, axis_words, tile_words
+from widgets.roller.tiled_kernel import Choice, TiledKernel, axis_words, tile_words
 
 SKIPPED = "enough found"
 
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One tile of the construction. `share` is how much it takes of the tightest of its limits;
-    `ratio` is loading over computing, both of one unit for the whole reduction. `rank` counts the
-    results from 0, -1 for none; `leads` to one: it is on the way to a result.
+    """One tile of the construction.
+
+    `share` is how much it uses of the tightest of its limits; `ratio` is loading over computing
+    time, both of one unit for the whole reduction. `rank` counts the results from 0, -1 for none;
+    `leads`: it is on the path to a result.
     """
 
     number: int
@@ -41,13 +44,13 @@ class StepRow:
 
     @property
     def ratio(self) -> float:
-        """Loading over computing; the level is left where it is below 1."""
+        """Loading over computing time; the search leaves the level where it is below 1."""
         return self.memory_us / self.compute_us if self.compute_us > 0 else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class StaircaseRows:
-    """A construction: the steps of the rounds that found something, and what came out."""
+    """A construction: the steps of the rounds that found results, and the results."""
 
     kernel: str
     device: str
@@ -60,50 +63,51 @@ class StaircaseRows:
     steps: tuple[StepRow, ...]
     skipped: int
     rounds: tuple[tuple[float, int, int], ...]
-    ways: tuple[str, ...]
+    paths: tuple[str, ...]
     choices: tuple[Choice, ...]
     rank: int
-    built: int  # results of the construction; `choices` may be others, weighed by the whole model
+    built: int  # number of results; `choices` may be other tiles, ranked by the whole model
     ops: tuple[str, ...]
 
     @property
-    def way(self) -> tuple[int, str]:
-        """A result of the construction, from 1, and how it was found: the one on show, else the
-        first; of a tile that was weighed by the whole model too.
+    def shown_path(self) -> tuple[int, str]:
+        """The number of a construction result, from 1, and the path to it.
+
+        It is the current result, else the first; also for a tile chosen by the whole model.
         """
         number = max(0, self.on_show)
-        return number + 1, self.ways[number] if number < len(self.ways) else ""
+        return number + 1, self.paths[number] if number < len(self.paths) else ""
 
     @property
     def blocks(self) -> int:
-        """How many of the choices, the first ones, are thread blocks and no results."""
+        """The number of choices that are thread blocks, which come first."""
         return sum(c.block is not None for c in self.choices)
 
     @property
     def on_show(self) -> int:
-        """The result that is the tile on show, from 0; -1 where that is none of them."""
+        """The position of the current tile among the results, -1 if it is no result."""
         return -1 if self.own or self.rank < self.blocks else self.rank - self.blocks
 
     def number(self, rank: int) -> str:
-        """What a result is called: by its place among the choices, a letter where it is none."""
+        """Return the display number of a result among the choices, a letter if it is none."""
         return chr(ord("a") + rank % 26) if self.own else str(rank + self.blocks + 1)
 
     @property
     def visited(self) -> int:
-        """States of all rounds."""
+        """The number of states of all rounds."""
         return sum(states for _, states, _ in self.rounds)
 
 
-def data(rolled: Rolled) -> StaircaseRows:
-    """The construction of one kernel on one device."""
+def data(rolled: TiledKernel) -> StaircaseRows:
+    """Return the construction of one kernel on one device."""
     c = rolled.construction
-    told = {r.eps for r in c.rounds if r.found} or {c.rounds[-1].eps if c.rounds else 0.0}
-    looked = [s for s in c.steps if s.eps in told]
-    ends = _ends(c, looked)
-    leading = {p.number for s in looked if s.number in ends for p in c.path(s)}
+    shown_rounds = {r.eps for r in c.rounds if r.results} or {c.rounds[-1].eps if c.rounds else 0.0}
+    shown_steps = [s for s in c.steps if s.eps in shown_rounds]
+    ends = _ends(c, shown_steps)
+    leading = {p.number for s in shown_steps if s.number in ends for p in c.path(s)}
     shown = tuple(
         _row(c, s, ends.get(s.number, -1), s.number in leading)
-        for s in looked
+        for s in shown_steps
         if s.verdict != SKIPPED
     )
     first = {rank: c.steps[number] for number, rank in sorted(ends.items(), reverse=True)}
@@ -117,9 +121,9 @@ def data(rolled: Rolled) -> StaircaseRows:
         tuple(group for group in c.fused if len(group) > 1),
         tuple(level.name for level in c.levels),
         shown,
-        len(looked) - len(shown),
-        tuple((r.eps, r.visited, r.found) for r in c.rounds),
-        tuple(_way(c, first[n]) if n in first else "" for n in range(len(c.results))),
+        len(shown_steps) - len(shown),
+        tuple((r.eps, r.visited, r.results) for r in c.rounds),
+        tuple(_describe_path(c, first[n]) if n in first else "" for n in range(len(c.results))),
         rolled.choices,
         rolled.rank,
         len(c.results),
@@ -132,20 +136,20 @@ def _shapes(tiles: tuple[object, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def _ends(c: Construction, steps: Sequence[Step]) -> dict[int, int]:
-    """The rank of the result that a step ends in; each once, where it was found first."""
+    """Return the rank of the result that each step ends in; each result once, at its first step."""
     ranks: dict[tuple[tuple[int, ...], ...], int] = {}
     for rank, p in enumerate(c.results):
         ranks.setdefault(_shapes(p.shrunk_from or p.tiles), rank)
-    found: dict[int, int] = {}
+    rank_of_step: dict[int, int] = {}
     for s in steps:
         rank = ranks.pop(_ending(c, s), -1)
         if rank >= 0:
-            found[s.number] = rank
-    return found
+            rank_of_step[s.number] = rank
+    return rank_of_step
 
 
 def _ending(c: Construction, s: Step) -> tuple[tuple[int, ...], ...]:
-    """The tiles of all levels at a step of the farthest level, farthest first; () elsewhere."""
+    """Return the tiles of all levels at a final step, farthest first; () for other steps."""
     if s.level or s.verdict not in ("result", "border"):
         return ()
     last = {p.level: p.tile.shape for p in c.path(s)}
@@ -170,8 +174,8 @@ def _change(c: Construction, s: Step) -> str:
     return f"{axis_words(s.axis)} {s.before[at]} → {s.tile.shape[at]}"
 
 
-def _way(c: Construction, end: Step) -> str:
-    """The path to a result in words."""
+def _describe_path(c: Construction, end: Step) -> str:
+    """Describe the path to a result."""
     parts: list[str] = []
     for s in c.path(end):
         if s.before is None:
@@ -182,7 +186,7 @@ def _way(c: Construction, end: Step) -> str:
 
 
 def sentence(r: StepRow, score: str) -> str:
-    """A step in words: what was enlarged and why, what it costs, and what followed."""
+    """Describe a step: the enlarged axis and its score, the times, and the outcome."""
     unit = "operations a byte" if score == "artifact" else "bytes saved a byte of memory"
     eps = f", eps {r.eps:g}" if r.eps else ""
     why = f" (score {r.score:.3g} {unit})" if r.axis and r.change != "the first tile" else ""

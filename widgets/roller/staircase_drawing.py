@@ -1,4 +1,4 @@
-"""The construction as a staircase: the room that each tile takes, and what bounds it."""
+"""The construction as a staircase: the capacity that each tile uses, and its bound."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from widgets.draw.see import lit_by
 from widgets.draw.svg import cross, fit, label, path, rect, text_width
 from widgets.roller.staircase import StaircaseRows, StepRow, sentence
 
-PX, AXIS, STATE = 13, 60.0, 17.0  # of type; room for ticks; the least of a state
-HIGHEST = 4.0  # times computing: what loads longer is cut
+PX, AXIS, STATE = 13, 60.0, 17.0  # font size; width of ticks; minimum width of a state
+HIGHEST = 4.0  # limit of the axis, in computing times
 KINDS = ("grows on", "compute bound", "does not fit", "result")
 
 
-def became(s: StepRow) -> str:
-    """What followed from a tile."""
+def outcome(s: StepRow) -> str:
+    """Return the outcome of a tile's step."""
     if s.rank >= 0:
         return "result"
     if s.verdict.startswith(("does not fit", "eps")):
@@ -25,14 +25,14 @@ def became(s: StepRow) -> str:
 
 
 def states(rows: StaircaseRows, wide: float) -> list[StepRow]:
-    """As many as there is room for: those that lead to results first, then the others in order."""
+    """Return the steps that fit: those that lead to results first, in order."""
     most = max(2, int((wide - AXIS) / STATE))
     ranked = sorted(rows.steps, key=lambda s: (not s.leads, s.number))[:most]
     return sorted(ranked, key=lambda s: s.number)
 
 
 def construction(rows: StaircaseRows, wide: float, high: float) -> Iterator[str]:
-    """Above, the room that each tile takes; below, loading over computing."""
+    """Draw the used capacity of each tile above, and loading over computing time below."""
     steps = states(rows, wide)
     yield label(0, 16, "Staircase", "big")
     yield from _legend(steps, wide)
@@ -53,8 +53,8 @@ def construction(rows: StaircaseRows, wide: float, high: float) -> Iterator[str]
 
 
 def _axis_title(rows: StaircaseRows, steps: Sequence[StepRow], room: float) -> str:
-    rest = len(rows.steps) - len(steps)
-    more = f"; {rest} more in the table" if rest else ""
+    hidden = len(rows.steps) - len(steps)
+    more = f"; {hidden} more in the table" if hidden else ""
     long = "tiles in the order of the search, by the axis that was enlarged"
     for title in (long + more, f"tiles, by the axis enlarged{more}", "tiles, by the axis enlarged"):
         if text_width(title, PX) <= room:
@@ -63,9 +63,9 @@ def _axis_title(rows: StaircaseRows, steps: Sequence[StepRow], room: float) -> s
 
 
 def _legend(steps: Sequence[StepRow], wide: float) -> Iterator[str]:
-    """What the marks mean, of those that are drawn."""
+    """Draw the meaning of the marks that occur."""
     x, y = 0.0, 36.0
-    drawn = {became(s) for s in steps}
+    drawn = {outcome(s) for s in steps}
     for kind in (k for k in KINDS if k in drawn):
         room = 22 + text_width(kind, PX) + 16
         if x and x + room > wide:
@@ -89,16 +89,16 @@ def _mark(kind: str, x: float, y: float, number: str, *, accent: bool) -> str:
             'stroke-width="1.5"/>'
         )
     ink = "var(--accent)" if accent else "var(--ink)"
-    side = 8.0 if number else 5.0
+    half = 8.0 if number else 5.0
     edge = 'stroke="var(--pane)"'
-    box = rect(x - side, y - side, 2 * side, 2 * side, ink, edge)
+    box = rect(x - half, y - half, 2 * half, 2 * half, ink, edge)
     return box + (label(x, y + 4.5, number, "inv w", anchor="middle") if number else "")
 
 
 def _levels(
     steps: Sequence[StepRow], xs: dict[int, float], each: float, span: tuple[float, float]
 ) -> Iterator[str]:
-    """A ground behind the states of every other run of one level, and the level's name."""
+    """Draw a background behind every other run of one level, and the level's name."""
     top, foot = span
     runs = [(name, list(run)) for name, run in groupby(steps, key=lambda s: s.level_name)]
     named: set[str] = set()
@@ -137,10 +137,10 @@ def _rooms(
         yield label(AXIS - 6, y(share) + 4.5, _percent(share), "i", anchor="end")
     yield path(f"M{AXIS} {y(1):.1f}H{wide:g}", "var(--bad)", 'stroke-dasharray="6 4"')
     by = {s.number: s for s in rows.steps}
-    way = {s.number for s in _way(by, steps, rows.on_show)}
+    path_numbers = {s.number for s in _path_to_result(by, steps, rows.on_show)}
     for ink in ("edge", "ink2", "accent"):
         for s in steps:
-            mine = "accent" if s.number in way else "ink2" if s.leads else "edge"
+            mine = "accent" if s.number in path_numbers else "ink2" if s.leads else "edge"
             parent = by.get(s.parent)
             if mine != ink or parent is None or parent.number not in xs:
                 continue
@@ -149,7 +149,7 @@ def _rooms(
             extra += "" if s.leads else ' stroke-dasharray="2 3"'
             yield lit_by(path(f"{line}V{y(s.share):.1f}", f"var(--{ink})", extra), "way")
     for s in steps:
-        kind, number = became(s), rows.number(s.rank) if s.rank >= 0 else ""
+        kind, number = outcome(s), rows.number(s.rank) if s.rank >= 0 else ""
         on = number != "" and s.rank == rows.on_show
         mark = _mark(kind, xs[s.number], y(s.share), number, accent=on)
         title = f"<title>{_escaped(sentence(s, rows.score))}</title>"
@@ -157,8 +157,10 @@ def _rooms(
         yield lit_by(title + mark, f"state {kind.split()[0]}", take)
 
 
-def _way(by: dict[int, StepRow], steps: Sequence[StepRow], chosen: int) -> Iterator[StepRow]:
-    """The states on the way to a result."""
+def _path_to_result(
+    by: dict[int, StepRow], steps: Sequence[StepRow], chosen: int
+) -> Iterator[StepRow]:
+    """Yield the states on the path to a result."""
     at = next((s for s in steps if s.rank == chosen >= 0), None)
     while at is not None:
         yield at
@@ -180,7 +182,7 @@ def _times(
     span: tuple[float, float],
     wide: float,
 ) -> Iterator[str]:
-    """Loading over computing: a level is left where it is below 1."""
+    """Draw loading over computing time; the search leaves a level where it is below 1."""
     top, foot = span
     most = max(1.25, min(HIGHEST, max(s.ratio for s in steps)))
 
@@ -192,8 +194,8 @@ def _times(
         bound = s.ratio >= 1
         ink = "var(--ink2)" if bound else "var(--pane)"
         x, tall = xs[s.number] - each * 0.36, foot - y(s.ratio)
-        said = f"{s.tile}: loading takes {s.ratio:.2g} times as long as computing"
-        bar = rect(x, foot - tall, each * 0.72, tall, ink, 'stroke="var(--ink2)"', title=said)
+        tip = f"{s.tile}: loading takes {s.ratio:.2g} times as long as computing"
+        bar = rect(x, foot - tall, each * 0.72, tall, ink, 'stroke="var(--ink2)"', title=tip)
         yield lit_by(bar, "memory" if bound else "compute")
     step = 1 if (foot - top) / most >= 18 else 4
     for ratio in (0, 1, 2, 3, 4):
@@ -206,7 +208,7 @@ def _times(
 def _names(
     steps: Sequence[StepRow], xs: dict[int, float], each: float, foot: float, wide: float
 ) -> Iterator[str]:
-    """The axis that was enlarged, under each state that has room for it."""
+    """Draw the axis that was enlarged under each state, if it fits."""
     end = 0.0
     for s in steps:
         name = "start" if s.change == "the first tile" else s.axis

@@ -1,4 +1,4 @@
-"""The construction staircase: its drawing with the tiles to choose from, and its words."""
+"""Drawing and text of the construction staircase, with the tiles to choose from."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from widgets.draw.see import Mark, Sentence
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table, count_text
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
-from widgets.model.picture import Drawn, Picture, nothing
+from widgets.model.picture import Drawn, Picture, placeholder
 from widgets.roller.choices_picture import choices
 from widgets.roller.staircase import StaircaseRows, data
 from widgets.roller.staircase_drawing import construction
-from widgets.roller.view import TILES, rolled
+from widgets.roller.view import TILES, tiled_kernel
 
-BESIDE = 660  # a page of fewer pixels has the list below
-MOST = 48  # states that the chart has room for
+BESIDE = 660  # narrower pages have the list below
+MOST = 48  # states that the chart shows
 
 
 def table(rows: StaircaseRows) -> Table:
-    """One row a step that was looked at, in the rounds that found something."""
+    """Return one row per visited step, in the rounds that found results."""
     columns = (
         "step", "from", "level", "tile", "change", "score", "compute µs", "memory µs",
         "takes", "verdict", "why", "result",
     )  # fmt: skip
-    found = tuple(
+    cells = tuple(
         (
             s.number,
             "" if s.parent < 0 else s.parent,
@@ -40,16 +40,16 @@ def table(rows: StaircaseRows) -> Table:
         )
         for s in rows.steps
     )
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
+    return Table(columns, cells, tuple(rows.ops for _ in cells), caption(rows), see(rows))
 
 
 def caption(rows: StaircaseRows) -> str:
-    """How much was looked at, and under which rules."""
+    """Describe how many states were visited, and the policy and score used."""
     eps = ", ".join(f"eps {e:g}: {n} results of {v} states" for e, v, n in rows.rounds[-1:])
     before = rows.rounds[:-1]
     if before:
-        found = sum(n for _, _, n in before)
-        eps = f"{found} results with eps up to {before[-1][0]:g}, {eps}"
+        earlier = sum(n for _, _, n in before)
+        eps = f"{earlier} results with eps up to {before[-1][0]:g}, {eps}"
     fused = "; fused axes " + ", ".join("·".join(g) for g in rows.fused) if rows.fused else ""
     return (
         f"{rows.kernel} on {rows.device}: {rows.visited:,} states, no kernel was run; "
@@ -58,9 +58,7 @@ def caption(rows: StaircaseRows) -> str:
 
 
 def figure(rows: StaircaseRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
-    """The construction at the left, or on top where there is little width, and the tiles to choose
-    from.
-    """
+    """Draw the construction at the left, or on top on a narrow page, and the tile choices."""
     wide, high = size
     if wide < BESIDE:
         low = high * 0.42 if high >= 420 else 0.0
@@ -74,34 +72,36 @@ def figure(rows: StaircaseRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
 
 
 def see(rows: StaircaseRows) -> tuple[Sentence, ...]:
-    """How much was looked at, what came out, and what ended the way to the tile on show."""
-    found: list[Sentence] = [
+    """Return the key sentences: the tiles visited, the results, and the current one's bound."""
+    sentences: list[Sentence] = [
         (Mark(count_text(rows.visited, "tile"), "state"), " were looked at; no kernel was run.")
     ]
     if rows.built:
         out = count_text(rows.built, "result")
-        found.append((Mark(out, "state result"), " came out, ", f"best by the {rows.score} score."))
+        sentences.append(
+            (Mark(out, "state result"), " came out, ", f"best by the {rows.score} score.")
+        )
     last = next((s for s in rows.steps if s.rank == max(0, rows.on_show)), None)
     if last is not None:
         how = "compute" if last.ratio < 1 else "memory"
         ratio = Mark(f"{last.ratio:.2g}×", how)
-        told = f"Result {rows.number(last.rank)} loads for "
-        found.append((told, ratio, f" as long as it computes: {how} bound."))
-    return tuple(found)
+        lead = f"Result {rows.number(last.rank)} loads for "
+        sentences.append((lead, ratio, f" as long as it computes: {how} bound."))
+    return tuple(sentences)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    found = rolled(s, op)
-    if found is None:
-        return nothing("Roller has tiled nothing.")
-    rows = data(found)
+    kernel_tiles = tiled_kernel(s, op)
+    if kernel_tiles is None:
+        return placeholder("Roller has tiled nothing.")
+    rows = data(kernel_tiles)
     return rows, figure(rows, s.view.size), table(rows)
 
 
 PICTURE = Picture(
     name="staircase",
     title="Staircase",
-    words="How Roller enlarged the tile step by step, and which rule ended each way.",
+    words="How Roller enlarged the tile step by step, and which rule ended each path.",
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",

@@ -1,4 +1,4 @@
-"""The tile on show as the Tiles picture draws it: its memories, its banks, and the other tiles."""
+"""Data of the Tiles picture: the current tile's memories, its banks, and the other tiles."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from widgets.roller import bank_map
 from widgets.roller.bank_map import BankRows
 from widgets.roller.data_tiles import LevelPanel, level_panels
 from widgets.roller.panel_frames import Frame, frames
-from widgets.roller.rolled import Rolled
+from widgets.roller.tiled_kernel import TiledKernel
 from widgets.roller.traffic import Bar, traffic
 
 
 @dataclass(frozen=True, slots=True)
 class PanelRows:
-    """The panels of the tile on show, farthest level first."""
+    """The panels of the current tile, farthest level first."""
 
     kernel: str
     device: str
@@ -31,8 +31,8 @@ class PanelRows:
     banks: BankRows | None = None
 
 
-def data(rolled: Rolled) -> PanelRows:
-    """The panels of one kernel on one device."""
+def data(rolled: TiledKernel) -> PanelRows:
+    """Return the panels of one kernel on one device."""
     choice, device = rolled.chosen, rolled.device
     panels = tuple(level_panels(choice, device)) if choice else ()
     e = choice.expression if choice else rolled.construction.expression

@@ -1,4 +1,4 @@
-"""The drawing and the words of Roller's tiles: a panel a memory, its banks, and the traffic."""
+"""Drawing and text of Roller's tiles: a panel per memory, its banks, and the traffic."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Iterator, Sequence
 from explorer.ir.stage import Stage
 from explorer.roller.construct.levels import Room
 from widgets.draw.see import Mark, Sentence
-from widgets.draw.svg import Svg, label, path, wrapped
+from widgets.draw.svg import Svg, label, path, wrap_text
 from widgets.draw.table import Table
 from widgets.draw.theme import family_token
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
-from widgets.model.picture import Drawn, Picture, nothing
+from widgets.model.picture import Drawn, Picture, placeholder
 from widgets.roller.frame_drawing import NARROW, PX, pair_text, panels, room_words
 from widgets.roller.panel_frames import Frame
-from widgets.roller.rolled import Rolled, axis_words
-from widgets.roller.storage_picture import banks, banks_width, most_telling, sentence, worst_ask
+from widgets.roller.storage_picture import banks, banks_width, most_telling, sentence, worst_access
 from widgets.roller.tile_panels import PanelRows, data
+from widgets.roller.tiled_kernel import TiledKernel, axis_words
 from widgets.roller.traffic import staircase
-from widgets.roller.view import TILES, rolled
+from widgets.roller.view import TILES, tiled_kernel
 
-LEAST_BELOW = 172.0  # pixels that banks and the staircase need
+LEAST_BELOW = 172.0  # minimum height of the banks and the staircase
 
 
 def table(rows: PanelRows) -> Table:
-    """One row a tensor and memory level."""
+    """Return one row per tensor and memory level."""
     columns = (
         "level", "fed by", "tile", "tensor", "shape", "data tile", "line bytes", "lines moved",
         "bytes needed", "needed of moved", "packed by", "padding", "capacity",
         "at once from one bank or set", "without padding",
     )  # fmt: skip
-    found = []
+    cells = []
     for p in rows.levels:
         stored = {s.tensor: s for s in p.stored}
         for t in p.tiles:
             s = stored.get(t.tensor) if not t.written else None
-            found.append(
+            cells.append(
                 (
                     p.level,
                     p.source,
@@ -50,22 +50,22 @@ def table(rows: PanelRows) -> Table:
                     t.packed or "",
                     t.padding,
                     "; ".join(room_words(Room(*room)) for room in p.rooms),
-                    f"{s.degree} ({s.kind}s, {s.ways} at a time)" if s else "",
+                    f"{s.degree} ({s.kind}s, {s.associativity} at a time)" if s else "",
                     s.unpadded if s else "",
                 )
             )
-    return Table(columns, tuple(found), tuple(rows.ops for _ in found), caption(rows), see(rows))
+    return Table(columns, tuple(cells), tuple(rows.ops for _ in cells), caption(rows), see(rows))
 
 
 def caption(rows: PanelRows) -> str:
-    """Which tile of which kernel on which device this is."""
+    """Describe which tile of which kernel on which device is shown."""
     which = f"tile {rows.rank + 1} of {rows.of}" if rows.of else "no tile"
     note = f"; {rows.note}" if rows.note else ""
     return f"{rows.kernel} on {rows.device}, {axes_words(rows.extents)}: {which}{note}"
 
 
 def axes_words(axes: Sequence[tuple[str, int]]) -> str:
-    """Sizes by axis."""
+    """Return sizes by axis as text."""
     return " ".join(f"{axis_words(axis)}={size}" for axis, size in axes)
 
 
@@ -74,11 +74,11 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def figure(rows: PanelRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
-    """The memories from left to right; below, the banks and the traffic of every tile."""
+    """Draw the memories from left to right; below, the banks and the traffic of every tile."""
     wide, high = size
     title = f"Tiles: {caption(rows)}"
     if not rows.frames:
-        lines = wrapped("No tile of this kernel fits this device.", wide - 16, PX)
+        lines = wrap_text("No tile of this kernel fits this device.", wide - 16, PX)
         marks = [label(8, 24 + 20 * n, line, "i") for n, line in enumerate(lines)]
         return Svg(wide, high, "".join(marks), title, px=PX)
     low = min(max(LEAST_BELOW, high * 0.44), high - 200.0) if wide >= NARROW else 0.0
@@ -92,7 +92,7 @@ def figure(rows: PanelRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
 
 def _below(rows: PanelRows, wide: float, y: float, low: float) -> Iterator[str]:
     yield path(f"M0 {y + 8:g}H{wide:g}", "var(--line2)")
-    storage, ask = most_telling(rows.levels), worst_ask(rows.banks)
+    storage, ask = most_telling(rows.levels), worst_access(rows.banks)
     left = banks_width(storage, ask, wide)
     yield from banks(storage, ask, _no_banks(rows), y + 20, left - 16, low - 24)
     at = (left + 8, y + 20)
@@ -101,35 +101,37 @@ def _below(rows: PanelRows, wide: float, y: float, low: float) -> Iterator[str]:
 
 
 def _no_banks(rows: PanelRows) -> str:
-    """Why no banks are drawn."""
+    """Return the reason why no banks are drawn."""
     if rows.kind == "gpu":
         return "Threads read their operands for themselves: nothing lies in shared memory."
     return "No operand is read from several rows at once, so no two lines meet in one cache set."
 
 
 def see(rows: PanelRows) -> tuple[Sentence, ...]:
-    """The tile, the room that its operands take, and what banks or registers say."""
+    """Return the key sentences: the tile, the capacity that its operands use, and the banks."""
     if not rows.frames:
         return (("No tile of this kernel fits this device.",),)
     first, inner = rows.frames[0], rows.frames[1]
     out = first.operands[-1]
     size = inner.shape.removeprefix("C ").split(", k ")[0]
     of = out.letter if first.product else out.tensor
-    found: list[Sentence] = [(Mark(_a_tile(size), "C tile"), f" of {of} is computed at a time.")]
-    found.append(_filled(inner))
-    said = sentence(most_telling(rows.levels), worst_ask(rows.banks))
-    if said is not None:
-        found.append(said)
+    sentences: list[Sentence] = [
+        (Mark(_a_tile(size), "C tile"), f" of {of} is computed at a time.")
+    ]
+    sentences.append(_filled(inner))
+    bank_sentence = sentence(most_telling(rows.levels), worst_access(rows.banks))
+    if bank_sentence is not None:
+        sentences.append(bank_sentence)
     elif len(rows.frames) > 2:
         last = rows.frames[-1]
-        found.append(
+        sentences.append(
             ("One step takes ", Mark(room_words(last.room), f"cap{len(rows.frames) - 1}"), ".")
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _a_tile(size: str) -> str:
-    """A tile of the output by its size, with the article that the number takes."""
+    """Return an output tile's size with the article that fits the number."""
     if "×" not in size:
         return f"A tile of {size} element{'s' * (size != '1')}"
     return f"{'An' if size.startswith(('8', '11×', '18×')) else 'A'} {size} tile"
@@ -141,29 +143,29 @@ def _filled(f: Frame) -> Sentence:
     if "bytes" not in room.limit:
         return "It takes ", Mark(room_words(room), lights), "."
     where = f" of {f.level}" if not room.limit.endswith("a block") else " of shared memory"
-    told = Mark(pair_text(room.used, room.capacity), lights)
-    return "Its operands fill ", told, f"{where}."
+    used = Mark(pair_text(room.used, room.capacity), lights)
+    return "Its operands fill ", used, f"{where}."
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    found = rolled(s, op)
-    if found is None:
-        return nothing("Roller has tiled nothing.")
-    rows = panel_rows(s, found)
+    kernel_tiles = tiled_kernel(s, op)
+    if kernel_tiles is None:
+        return placeholder("Roller has tiled nothing.")
+    rows = panel_rows(s, kernel_tiles)
     return rows, figure(rows, s.view.size), table(rows)
 
 
-def panel_rows(s: OnShow, found: Rolled) -> PanelRows:
-    """The rows of a tile, made once: those of a thread block need its code."""
-    key = repr(("tiles", found.binding, found.device.name, found.rank))
-    return s.house.kept(key, s.now.sizes, lambda: data(found))
+def panel_rows(s: OnShow, kernel_tiles: TiledKernel) -> PanelRows:
+    """Return the memoized rows of a tile; those of a thread block need its code."""
+    key = repr(("tiles", kernel_tiles.binding, kernel_tiles.device.name, kernel_tiles.rank))
+    return s.house.cached(key, s.now.sizes, lambda: data(kernel_tiles))
 
 
 PICTURE = Picture(
     name="roller",
     title="Roller's layouts through the memories",
     short="Tiles",
-    words="The tile of every operand in each memory, its banks, and what every tile moves.",
+    words="The tile of every operand in each memory, its banks, and the bytes each tile moves.",
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",

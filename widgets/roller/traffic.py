@@ -1,4 +1,4 @@
-"""How many bytes a whole operator moves by its tile: what is read for every tile, and written."""
+"""Memory traffic of a whole operator by its tile: bytes read for every tile, and bytes written."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from explorer.roller.construct.rtile import whole_tile
 from widgets.draw.see import lit_by
 from widgets.draw.svg import fit, label, rect, text_width
 from widgets.draw.table import size_text
-from widgets.roller.rolled import Choice
+from widgets.roller.tiled_kernel import Choice
 
 PX, BOLD, GAP, MOST_WIDE = 13, 1.07, 4.0, 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The bytes that a tile of the output moves; `ranks` are the choices that have that tile."""
+    """The bytes moved with one output tile; `ranks` are the choices that have that tile."""
 
     tile: str
     moved_bytes: int
@@ -25,14 +25,14 @@ class Bar:
 
 def traffic(choices: Sequence[Choice]) -> tuple[Bar, ...]:
     """Return the tiles by the bytes that they move, the most first, smaller ones before larger."""
-    found: dict[tuple[int, str, int], list[int]] = {}
+    ranks_by_tile: dict[tuple[int, str, int], list[int]] = {}
     for rank, choice in enumerate(choices):
         tile = choice.levels[0].tile
         moved = tile.traffic_bytes * whole_tile(tile.expression).count(tile)
         size = "×".join(str(n) for n in tile.output_tile if n > 1) or "1"
-        found.setdefault((-moved, size, tile.points), []).append(rank)
-    order = sorted(found, key=lambda key: (key[0], key[2], key[1]))
-    return tuple(Bar(key[1], -key[0], tuple(found[key])) for key in order)
+        ranks_by_tile.setdefault((-moved, size, tile.points), []).append(rank)
+    order = sorted(ranks_by_tile, key=lambda key: (key[0], key[2], key[1]))
+    return tuple(Bar(key[1], -key[0], tuple(ranks_by_tile[key])) for key in order)
 
 
 def order(bars: Sequence[Bar]) -> list[int]:
@@ -43,8 +43,9 @@ def order(bars: Sequence[Bar]) -> list[int]:
 def staircase(
     bars: Sequence[Bar], rank: int, source: str, at: tuple[float, float], wide: float, high: float
 ) -> Iterator[str]:
-    """The lower right part of the Tiles picture: a bar a tile, the present one in accent, larger
-    ones dashed.
+    """Draw a bar per tile at the lower right of the Tiles picture.
+
+    The current tile is in the accent colour, larger ones are dashed.
     """
     x, y = at
     most = max((bar.moved_bytes for bar in bars), default=0)
@@ -55,7 +56,9 @@ def staircase(
     now = next((n for n, bar in enumerate(bars) if rank in bar.ranks), 0)
     shown = _shown(bars, now, wide, unit)
     each = min(MOST_WIDE, wide / len(shown))
-    told = all(text_width(f"{_in(b.moved_bytes, unit)} {unit}", PX) * BOLD < each for b in bars)
+    with_units = all(
+        text_width(f"{_in(b.moved_bytes, unit)} {unit}", PX) * BOLD < each for b in bars
+    )
     top, floor = y + 48, y + high - 28
     for place, n in enumerate(shown):
         bar, left = bars[n], x + place * each
@@ -64,24 +67,24 @@ def staircase(
         edge = f'stroke="var(--{"accent" if n == now else "edge"})"'
         edge += ' stroke-dasharray="3 3"' if n > now else ""
         middle, style = left + (each - GAP) / 2, "a" if n == now else "i"
-        said = f"tile {bar.tile}: {size_text(bar.moved_bytes)} moved"
-        value = _in(bar.moved_bytes, unit) + f" {unit}" * told
-        marks = rect(left, floor - tall, each - GAP, tall, ink, edge, title=said)
+        tip = f"tile {bar.tile}: {size_text(bar.moved_bytes)} moved"
+        value = _in(bar.moved_bytes, unit) + f" {unit}" * with_units
+        marks = rect(left, floor - tall, each - GAP, tall, ink, edge, title=tip)
         marks += label(middle, floor - tall - 6, value, style, anchor="middle")
         marks += label(middle, floor + 18, bar.tile, style, anchor="middle")
         chosen = rank if n == now else bar.ranks[0]
-        words = f'aria-label="{said}" data-rank="{chosen}" tabindex="0" role="button"'
+        words = f'aria-label="{tip}" data-rank="{chosen}" tabindex="0" role="button"'
         yield lit_by(marks, "bar now" if n == now else "bar", words)
 
 
 def _in(count: int, unit: str) -> str:
-    """A number of bytes in a unit."""
+    """Return a number of bytes in a unit."""
     value = count / {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}[unit]
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _shown(bars: Sequence[Bar], now: int, wide: float, unit: str) -> list[int]:
-    """As many bars as there is room for, the present one and both ends among them."""
+    """Return the bars that fit, with the current one and both ends among them."""
     words = [*(b.tile for b in bars), *(_in(b.moved_bytes, unit) for b in bars)]
     least = max(text_width(w, PX) for w in words) * BOLD + 8
     most = max(1, int(wide / least))

@@ -1,6 +1,4 @@
-"""Which kernel, which device and which of its tiles Roller's pictures are about, from what is on
-show.
-"""
+"""The kernel, device and tile that Roller's pictures show."""
 
 from __future__ import annotations
 
@@ -21,32 +19,32 @@ from explorer.roller.construct.expression import expression_of
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Draw, Drawn, Family, nothing
-from widgets.roller.block_choices import TAKEN, Weighed, block_choices, thread_blocks
-from widgets.roller.rolled import Choice, Rolled, constructed, weighed
+from widgets.model.picture import Draw, Drawn, Family, placeholder
+from widgets.roller.block_choices import TAKEN, WeighedBlock, block_choices, thread_blocks
+from widgets.roller.tiled_kernel import Choice, TiledKernel, constructed, weighed
 from widgets.roller.traffic import order, traffic
 
-SHEETS = ("v100",)  # devices that a saved page shows a kernel or a group on
+SHEETS = ("v100",)  # devices that a saved page includes
 R = TypeVar("R")
 
 
-def rolled(s: OnShow, op: str) -> Rolled | None:
-    """The kernel that computes a source operator, else the one with the most work, on the device of
-    the view; None where Roller has tiled nothing.
+def tiled_kernel(s: OnShow, op: str) -> TiledKernel | None:
+    """Return the kernel that computes a source operator, else the one with the most work.
 
-    Raises BadOption for a device or a tile that there is not.
+    It is tiled for the device of the view. Return None if Roller has tiled nothing. Raises
+    BadOption for an unknown device or tile.
     """
-    found = _call(s, op)
-    if found is None:
+    call = _call(s, op)
+    if call is None:
         return None
-    binding, kernel, decision = found
+    binding, kernel, decision = call
     sizes, view = dict(s.now.sizes), s.view
     sizes = {**s.now.compiled.program.env.hints, **sizes}
     own = view.device in ("", s.now.compiled.device.name)
     device: Device = s.now.compiled.device if own else device_of(view.device)
     name = binding.name
     key = ("construction", name, device.name)
-    c = s.house.kept(repr(key), s.now.sizes, lambda: construct(kernel, device, sizes))
+    c = s.house.cached(repr(key), s.now.sizes, lambda: construct(kernel, device, sizes))
     runs = own and device.kind == "cpu"
     blocks = _blocks(s, name, kernel, device, own=own)
     if isinstance(decision, TilingDecision) and runs:
@@ -58,9 +56,9 @@ def rolled(s: OnShow, op: str) -> Rolled | None:
     rank = view.rank if view.rank >= 0 else first
     if rank >= max(1, len(choices)):
         raise BadOption(
-            f"{name} has {len(choices)} tiles to choose from, none is number {rank + 1}"
+            f"{name} has no tile number {rank + 1}: it has {len(choices)} tiles to choose from"
         )
-    return Rolled(
+    return TiledKernel(
         name,
         kernel,
         device,
@@ -80,9 +78,10 @@ def rolled(s: OnShow, op: str) -> Rolled | None:
 
 def _blocks(
     s: OnShow, name: str, kernel: Kernel, device: Device, *, own: bool
-) -> tuple[Weighed, ...]:
-    """The thread blocks of a kernel on a GPU: of the one that was compiled for those of its wall,
-    of another those that would be weighed for it.
+) -> tuple[WeighedBlock, ...]:
+    """Return the thread blocks of a kernel on a GPU, none on a CPU.
+
+    They are those of the wall for the device compiled for, else the candidates for that device.
     """
     if device.kind != "gpu":
         return ()
@@ -90,15 +89,15 @@ def _blocks(
         return thread_blocks(s.now, name)
     sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
 
-    def weighed_there() -> tuple[Weighed, ...]:
-        found = block_candidates(kernel, device, sizes)
-        return tuple(Weighed(x, on=not n) for n, x in enumerate(found))
+    def weighed_there() -> tuple[WeighedBlock, ...]:
+        candidates = block_candidates(kernel, device, sizes)
+        return tuple(WeighedBlock(x, on=not n) for n, x in enumerate(candidates))
 
-    return s.house.kept(repr(("blocks", name, device.name)), s.now.sizes, weighed_there)
+    return s.house.cached(repr(("blocks", name, device.name)), s.now.sizes, weighed_there)
 
 
 def device_of(name: str) -> Device:
-    """This machine, or a data sheet by name; raises NoSuchDevice."""
+    """Return this machine, or a data sheet by name; raises NoSuchDevice."""
     from explorer.measure.this_machine.this_cpu import this_cpu
 
     return this_cpu() if name == "this-cpu" else data_sheet(name)
@@ -118,7 +117,7 @@ def _tiled(s: OnShow) -> list[Tiled]:
 
 
 def _call(s: OnShow, op: str) -> Tiled | None:
-    """The tiled kernel of an operator, else that with the most work."""
+    """Return the tiled kernel of an operator, else the one with the most work."""
     tiled = _tiled(s)
     mine = next((t for t in tiled if op and op in t[0].origin), None)
     if mine is not None or not tiled:
@@ -128,7 +127,7 @@ def _call(s: OnShow, op: str) -> Tiled | None:
 
 
 def heaviest_calls(s: OnShow, count: int) -> tuple[str, ...]:
-    """The tiled calls with the most operations, by name."""
+    """Return the names of the tiled calls with the most operations."""
     sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
 
     def ranked() -> tuple[str, ...]:
@@ -138,12 +137,12 @@ def heaviest_calls(s: OnShow, count: int) -> tuple[str, ...]:
             work[binding.name] = e.points * e.operations
         return tuple(sorted(work, key=lambda name: -work[name]))
 
-    return s.house.kept("heaviest", s.now.sizes, ranked)[:count]
+    return s.house.cached("heaviest", s.now.sizes, ranked)[:count]
 
 
 def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
-    """What may be chosen in the pictures: devices and tiles, with the ones on show."""
-    rows = rolled(s, op)
+    """Return the choices of the pictures, devices and tiles, with their current values."""
+    rows = tiled_kernel(s, op)
     if rows is None:
         return {}
     names = dict.fromkeys(("this-cpu", rows.device.name, *device_names()))
@@ -157,29 +156,29 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     }
 
 
-def _tile_words(c: Choice, rows: Rolled) -> str:
-    """A tile to choose; beside thread blocks it is told which were constructed alone."""
+def _tile_words(c: Choice, rows: TiledKernel) -> str:
+    """Return a tile's label; among thread blocks, one that was only constructed says so."""
     return f"{c.label}, as constructed" if rows.blocks and c.block is None else c.label
 
 
 def _about(s: OnShow, op: str) -> tuple[str, ...]:
-    found = rolled(s, op)
-    return found.ops if found else ()
+    shown_kernel = tiled_kernel(s, op)
+    return shown_kernel.ops if shown_kernel else ()
 
 
 TILES = Family("tiles", _controls, _about, heaviest_calls, SHEETS)
 
 
 def of_tile(
-    data: Callable[[Rolled], R], figure: Callable[[R], Svg] | None, table: Callable[[R], Table]
+    data: Callable[[TiledKernel], R], figure: Callable[[R], Svg] | None, table: Callable[[R], Table]
 ) -> Draw:
-    """A picture about what Roller made of one kernel; without a drawing where it is a chart."""
+    """Return the draw function of a picture about a tiled kernel, a chart without `figure`."""
 
     def draw(s: OnShow, op: str) -> Drawn:
-        found = rolled(s, op)
-        if found is None:
-            return nothing("Roller has tiled nothing.")
-        rows = data(found)
+        shown_kernel = tiled_kernel(s, op)
+        if shown_kernel is None:
+            return placeholder("Roller has tiled nothing.")
+        rows = data(shown_kernel)
         return rows, figure(rows) if figure else None, table(rows)
 
     return draw

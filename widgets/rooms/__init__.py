@@ -1,1 +1,1 @@
-"""The rooms of the house: which there are, and what each shows."""
+"""The rooms of the house: the list of pictures, and their content."""

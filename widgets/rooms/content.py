@@ -1,5 +1,6 @@
-"""What each picture needs of a compilation to show anything: conditions that draw nothing, and
-sentences that say when the picture appears.
+"""Conditions under which each picture has something to show, and sentences for when it appears.
+
+Evaluating a condition draws nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from widgets.training.backward import STEP
 
 
 class Content(NamedTuple):
-    """`when` goes on after "Appears"; `holds` is True if the picture has something to show, or may
-    after a run or a button of its own.
+    """The condition of a picture.
+
+    `when` continues "Appears …". `holds` returns True if the picture has something to show, or may
+    have after a run or a button of its own.
     """
 
     when: str
@@ -33,10 +36,10 @@ def _reached(stage: Stage) -> Content:
 
 
 def _has_loop(s: OnShow) -> bool:
-    def found() -> bool:
+    def search() -> bool:
         return any(isinstance(b.expr, Loop) for _, b in s.now.compiled.program.bindings())
 
-    return s.house.kept("has a loop", (), found)
+    return s.house.cached("has a loop", (), search)
 
 
 def _goes_round(s: OnShow) -> bool:
@@ -46,11 +49,11 @@ def _goes_round(s: OnShow) -> bool:
 
 
 def _has_gradient(s: OnShow) -> bool:
-    def found() -> bool:
+    def search() -> bool:
         steps = (x for x in s.now.compiled.snapshots if x.name == STEP)
         return any(isinstance(b.expr, Gradient) for x in steps for _, b in x.before.bindings())
 
-    return s.house.kept("has a gradient", (), found)
+    return s.house.cached("has a gradient", (), search)
 
 
 def _has_bricks(s: OnShow) -> bool:
@@ -73,7 +76,7 @@ def _has_tiles(s: OnShow) -> bool:
 
 
 def _has_kernels(s: OnShow) -> bool:
-    return s.house.kept("has kernels", (), lambda: bool(s.now.compiled.program.kernel_calls))
+    return s.house.cached("has kernels", (), lambda: bool(s.now.compiled.program.kernel_calls))
 
 
 def _has_calls(s: OnShow) -> bool:
@@ -97,7 +100,7 @@ GROUPS = Content("for a program with kernels that Welder groups", _has_groups)
 WALL = Content("for a program with tasks, once it is scheduled", _has_bricks)
 CODE = Content("for a program with a kernel, once its code is generated", _has_code)
 GRADIENT = Content("for a program with a gradient", _has_gradient)
-NEEDS: dict[str, Content] = {  # by picture; the others show something of every program
+NEEDS: dict[str, Content] = {  # by picture; the others have content for every program
     "calls": Content("for a program that calls kernels or functions", _has_calls),
     "grinder": _reached(Stage.TASKED),
     "iterations": Content("for a program with a loop, after a run that goes round it", _goes_round),

@@ -23,14 +23,14 @@ from widgets.charts import (
     tile_curve,
     waves,
 )
-from widgets.charts.steps import left_out as left_out_chart
+from widgets.charts.steps import ablation as left_out_chart
 from widgets.charts.what_if import hardware
 from widgets.draw import plots
-from widgets.draw.see import of_caption, see_part
+from widgets.draw.see import caption_sentences, see_part
 from widgets.draw.slide import PX
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
-from widgets.draw.table_drawing import drawn_table
+from widgets.draw.table_drawing import draw_table
 from widgets.grinder import crossing_picture, iterations_picture, task_tree
 from widgets.memory import memory_picture, peaks_picture
 from widgets.model.glossary import meanings
@@ -75,9 +75,9 @@ from widgets.roller import (
 )
 from widgets.roller.layout import tile_layout
 from widgets.timed import (
+    ablation,
     inside_kernel,
     kernel_table_picture,
-    left_out,
     search_picture,
     sizes_picture,
 )
@@ -99,7 +99,7 @@ PICTURES: tuple[Picture, ...] = (
     side_by_side.PICTURE,
     matches_picture.PICTURE,
     switchboard.PICTURE,
-    left_out.PICTURE,
+    ablation.PICTURE,
     options_picture.PICTURE,
     hardware_picture.PICTURE,
     shapes_picture.PICTURE,
@@ -165,80 +165,85 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
 }
 
 
-def named(name: str) -> Picture:
-    """The picture of a name, else of a title; raises BadOption where there is none."""
+def find_picture(name: str) -> Picture:
+    """Return the picture of a name, else of a title; raises BadOption if there is none."""
     called = {p.short.lower(): p for p in PICTURES} | {p.title.lower(): p for p in PICTURES}
     called |= {p.name: p for p in PICTURES}
     if name.lower() in called:
         return called[name.lower()]
     near = did_you_mean(name, called)
-    known = ", ".join(p.name for p in PICTURES)
-    raise BadOption(f"there is no view {name[:40]!r}{near}", where=name[:40], expected=known)
+    picture_names = ", ".join(p.name for p in PICTURES)
+    raise BadOption(
+        f"there is no view {name[:40]!r}{near}", where=name[:40], expected=picture_names
+    )
 
 
-def beside(picture: Picture) -> tuple[Picture, ...]:
-    """The pictures that stand under the same tab, in order; of those of all stages, the ones under
-    one title are together.
+def pictures_beside(picture: Picture) -> tuple[Picture, ...]:
+    """Return the pictures under the same tab, in order.
+
+    Pictures of every stage are grouped by title.
     """
     if picture.every:
         return tuple(p for p in PICTURES if p.every == picture.every)
-    return of_stage(picture.stage)
+    return pictures_of_stage(picture.stage)
 
 
-def of_stage(stage: Stage | None) -> tuple[Picture, ...]:
-    """The pictures under a stage's tab alone, in order; those under none for None."""
+def pictures_of_stage(stage: Stage | None) -> tuple[Picture, ...]:
+    """Return the pictures under a stage's tab, in order; for None those under no tab."""
     return tuple(p for p in PICTURES if p.stage == stage)
 
 
 def choices() -> tuple[str, ...]:
-    """The names of those that the house shows under its stages."""
+    """Return the names of the pictures that the house shows under its stages."""
     return tuple(p.name for p in PICTURES if p.stage is not None or p.every)
 
 
 def picture(name: str, on_show: OnShow, op: str = "") -> tuple[Svg, Table]:
-    """A picture's drawing, or its words where it is all chart, and its words."""
-    _, figure, table = named(name).draw(on_show, op)
-    return figure or drawn_table(table), table
+    """Return a picture's drawing, or its table drawn if it is all chart, and its table."""
+    _, figure, table = find_picture(name).draw(on_show, op)
+    return figure or draw_table(table), table
 
 
-def charted(name: str) -> Picture:
-    """The picture of a name that has a chart; raises BadOption, naming those that have."""
+def find_chart_picture(name: str) -> Picture:
+    """Return the picture of a name that has a chart; raises BadOption, naming those that have."""
     if name not in CHARTS:
-        known = ", ".join(CHARTS)
+        chart_names = ", ".join(CHARTS)
         near = did_you_mean(name, CHARTS)
-        said = f"{name[:40]!r} is no view with a chart{near}; there are those of {known}"
-        raise BadOption(said, where=name[:40], expected=known)
-    return named(name)
+        problem = f"{name[:40]!r} is no view with a chart{near}; there are those of {chart_names}"
+        raise BadOption(problem, where=name[:40], expected=chart_names)
+    return find_picture(name)
 
 
 def chart(picture: Picture, on_show: OnShow, op: str, theme: str) -> Any:
-    """A picture's plotly figure; raises BadOption where there is nothing to show."""
+    """Return a picture's plotly figure; raises BadOption if there is nothing to show."""
     rows, _, table = picture.draw(on_show, op)
     if rows == ():
         raise BadOption(f"there is no chart {picture.name!r} to draw: {table.caption}")
-    return CHARTS[picture.name](rows, titled(table.caption), theme)
+    return CHARTS[picture.name](rows, figure_title(table.caption), theme)
 
 
-def titled(caption: str) -> str:
-    """A caption as a figure's title: its first part, and the rest smaller."""
-    head, _, rest = escape(caption, quote=False).partition("; ")
-    return f'{head}<br><span style="font-size:12px">{rest}</span>'
+def figure_title(caption: str) -> str:
+    """Return a caption as a figure's title: its first part, then the others in smaller type."""
+    head, _, tail = escape(caption, quote=False).partition("; ")
+    return f'{head}<br><span style="font-size:12px">{tail}</span>'
 
 
 def for_page(picture: Picture, drawn: Drawn) -> dict[str, Any]:
-    """What a page draws of a picture: its `svg`, "" where it is all chart, and the sentences that
-    it is to `see`; its chart's `figure` and what that `said`, where it has one and no drawing that
-    is made for the page's pixels.
+    """Return what a page draws of a picture.
+
+    Its `svg`, "" if it is all chart, and the sentences to `see`. Its chart's `figure` and what that
+    `said`, if it has one and no drawing made for the page's pixels.
     """
     rows, svg, table = drawn
-    see = table.see or of_caption(table.caption)
-    found: dict[str, Any] = {"svg": svg.text() if svg else "", "see": see_part(see)}
+    see = table.see or caption_sentences(table.caption)
+    part: dict[str, Any] = {"svg": svg.text() if svg else "", "see": see_part(see)}
     if picture.name in CHARTS and rows != () and (svg is None or svg.px != PX):
         figure = plots.for_page(CHARTS[picture.name](rows, "", "page"))
-        found |= {"figure": figure, "said": table.caption}
-    return found
+        part |= {"figure": figure, "said": table.caption}
+    return part
 
 
 def page_parts() -> dict[str, Part]:
-    """What a page is told that is the same for every model."""
-    return {**fixed_parts(), "pictures": [p.told() for p in PICTURES], "glossary": meanings()}
+    """Return the parts of a page that are the same for every model."""
+    pictures = [p.page_fields() for p in PICTURES]
+    return {**fixed_parts(), "pictures": pictures, "glossary": meanings()}

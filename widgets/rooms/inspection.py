@@ -1,6 +1,4 @@
-"""Everything that was decided about one source operator, in words and rows: the thread and the
-inspector.
-"""
+"""The thread and the inspector: every decision about one source operator, in words and rows."""
 
 from __future__ import annotations
 
@@ -27,15 +25,15 @@ from widgets.model.brick_wall import WallRows
 from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
 from widgets.model.on_show import OnShow, Walls
-from widgets.roller.block_choices import Weighed, thread_blocks
-from widgets.roller.rolled import timed_words
-from widgets.rooms import why_nots
-from widgets.rooms.why_nots import Act
+from widgets.roller.block_choices import WeighedBlock, thread_blocks
+from widgets.roller.tiled_kernel import timed_words
+from widgets.rooms import fusion_actions
+from widgets.rooms.fusion_actions import Act
 from widgets.welder import tile_graph
 from widgets.welder.pipeline import Scene, Value
 from widgets.welder.tile_graph import Group
-from widgets.welder.view import before_welding, plainly
-from widgets.welder.welded import level_name
+from widgets.welder.view import before_welding, group_in_use
+from widgets.welder.welded_group import level_name
 
 T = TypeVar("T", Binding, BufferPlacement)
 SHOWN = 8  # candidates, and so many refused ones
@@ -43,7 +41,7 @@ DIRECT = "direct"
 
 
 def data(s: OnShow, op: str) -> dict[str, Any]:
-    """The stations of the thread and the inspector's sections for one source operator."""
+    """Return the thread's stations and the inspector's sections for one source operator."""
     house, now, walls, plan = s.house, s.now, s.walls, s.plan
     operator = house.operators[house.order[op]]
     binding = _binding(house, operator)
@@ -51,13 +49,15 @@ def data(s: OnShow, op: str) -> dict[str, Any]:
     decision, algorithm = decisions.tiling(call), decisions.algorithm(call)
     blocks = thread_blocks(now, call)
     tile = (
-        _thread_blocks(blocks, algorithm, _who(now, call))
+        _thread_blocks(blocks, algorithm, _chooser(now, call))
         if blocks
         else _tile(house, now, operator, binding, decision, algorithm, walls)
     )
     return {
         "type": outline.type_text(binding.vars[0].type) if binding else "",
-        "stations": _stations(house, operator, binding, _sizes(blocks, decision), walls, plan),
+        "stations": _thread_stations(
+            house, operator, binding, _sizes(blocks, decision), walls, plan
+        ),
         "tile": tile,
         "fusion": _fusion(s, op),
         "placement": _placement(operator, walls),
@@ -70,13 +70,13 @@ def data(s: OnShow, op: str) -> dict[str, Any]:
 def _binding(house: House, operator: Operator) -> Binding | None:
     if not operator.calls:
         return None
-    made = house.kept(
+    bindings = house.cached(
         "bindings", (), lambda: {b.vars[0].name: b for _, b in house.compiled.program.bindings()}
     )
-    return made.get(operator.calls[0])
+    return bindings.get(operator.calls[0])
 
 
-def _stations(
+def _thread_stations(
     house: House,
     operator: Operator,
     binding: Binding | None,
@@ -84,29 +84,29 @@ def _stations(
     walls: Walls,
     plan: Any,
 ) -> list[tuple[str, str, bool, str]]:
-    found = [("source", operator.op, False, f"{operator.name} in the file")]
+    stations = [("source", operator.op, False, f"{operator.name} in the file")]
     if binding is None:
-        return [*found, ("no kernel", operator.dropped, False, "")]
+        return [*stations, ("no kernel", operator.dropped, False, "")]
     members, names = len(binding.origin), house.other_names(binding.name)
     if members > 1:
-        found.append(("fused", count_text(members, "operator"), True, names))
+        stations.append(("fused", count_text(members, "operator"), True, names))
     if tile:
-        found.append(("tile", tile, False, ""))
+        stations.append(("tile", tile, False, ""))
     if isinstance(binding.expr, KernelCall):
-        found.append(("kernel", house.label(binding.name), False, names))
+        stations.append(("kernel", house.label(binding.name), False, names))
     bricks = _bricks(walls.planned, operator.calls)
     if bricks:
         tasks = sum(last - first + 1 for _, first, last in bricks)
-        found.append(("tasks", count_text(tasks, "task"), False, ""))
+        stations.append(("tasks", count_text(tasks, "task"), False, ""))
     buffer = _buffers(house, plan).named.get(binding.vars[0].name) if plan else None
     if buffer is not None:
         at = f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}"
-        found.append(("buffer", at, True, ""))
-    return found
+        stations.append(("buffer", at, True, ""))
+    return stations
 
 
-def _sizes(blocks: Sequence[Weighed], decision: TilingDecision | None) -> str:
-    """The tile in use by its sizes: of the wall's thread blocks, else of Roller's decision."""
+def _sizes(blocks: Sequence[WeighedBlock], decision: TilingDecision | None) -> str:
+    """Return the sizes of the tile in use: of the wall's thread blocks, else of Roller's tile."""
     block = next((w.candidate.value for w in blocks if w.on), None)
     if block is not None:
         return short_tile(block)
@@ -114,10 +114,11 @@ def _sizes(blocks: Sequence[Weighed], decision: TilingDecision | None) -> str:
 
 
 def _thread_blocks(
-    blocks: Sequence[Weighed], algorithm: AlgorithmDecision | None, who: str
+    blocks: Sequence[WeighedBlock], algorithm: AlgorithmDecision | None, who: str
 ) -> dict[str, Any]:
-    """On a data sheet: those that were weighed, with those of the wall, which holds others beside
-    them and need not take the one that is done first alone.
+    """Return the weighed thread blocks of a data sheet's GPU, those of the wall first.
+
+    The wall runs other blocks beside them, so it need not take the one that is fastest alone.
     """
     base = next((w.candidate.cost_us for w in blocks if w.on), 0.0)
     shown = [(n, w) for n, w in enumerate(blocks) if w.on or n < SHOWN]
@@ -129,7 +130,7 @@ def _thread_blocks(
             "terms": [list(t) for t in w.candidate.terms],
             "refused": "",
             "on": w.on,
-            "index": 1 + n,  # behind the knob's first value, which leaves it to the wall
+            "index": 1 + n,  # the knob's first value leaves the choice to the wall
             "note": "chosen"
             if w.on
             else percent(w.candidate.cost_us / base - 1 if base else 0, "+"),
@@ -137,21 +138,21 @@ def _thread_blocks(
         for n, w in shown
     ]
     chosen = " and ".join(w.candidate.label for w in blocks if w.on)
-    told = (
+    sentences = (
         _algorithm(algorithm),
         f"{who} thread blocks of {chosen}, out of {len(blocks)} that were priced in full.",
         _not_fastest(blocks, base),
     )
     return {
-        "sentence": " ".join(filter(None, told)),
+        "sentence": " ".join(filter(None, sentences)),
         "candidates": rows,
         "axes": "thread block",
         "terms": list(dict.fromkeys(n for w in blocks for n, _ in w.candidate.terms)),
     }
 
 
-def _not_fastest(blocks: Sequence[Weighed], base_us: float) -> str:
-    """Why the wall takes thread blocks that others would be faster than alone."""
+def _not_fastest(blocks: Sequence[WeighedBlock], base_us: float) -> str:
+    """Explain why the wall takes thread blocks that are not the fastest alone."""
     fastest = min((w.candidate for w in blocks), key=lambda c: c.cost_us)
     if not fastest.cost_us < base_us:
         return ""
@@ -162,15 +163,15 @@ def _not_fastest(blocks: Sequence[Weighed], base_us: float) -> str:
     )
 
 
-def _who(now: Setting, call: str) -> str:
-    """Who said which thread blocks a call has."""
+def _chooser(now: Setting, call: str) -> str:
+    """Return who chose the thread blocks of a call."""
     if call in dict(now.compiled.options.roller.blocks):
         return "You set"
     return "Roller took" if now.compiled.program.stage < Stage.PLANNED else "The wall took"
 
 
 def short_tile(tiling: Tiling | Block) -> str:
-    """A tile by its sizes only."""
+    """Return a tile by its sizes only."""
     return "×".join(str(n) for _, n in tiling.tile) or "everything"
 
 
@@ -188,7 +189,7 @@ def _section(
     rows: Sequence[Sequence[Any]] = (),
     acts: Sequence[Sequence[Act]] = (),
 ) -> dict[str, Any]:
-    """`acts`: what can be done about each of the last rows."""
+    """Return a section of the inspector; `acts` are the buttons of each of the last rows."""
     first = len(rows) - len(acts)
     return {
         "sentence": sentence,
@@ -228,34 +229,34 @@ def _tile(
         for c in refused[:SHOWN]
     ]
     measured = _measured(walls, operator.calls)
-    rule = _what_decided(house, now, binding, chosen, legal)
-    told = (_algorithm(algorithm), _tile_sentence(decision, rule, len(refused), measured))
+    rule = _explain_choice(house, now, binding, chosen, legal)
+    sentences = (_algorithm(algorithm), _tile_sentence(decision, rule, len(refused), measured))
     return {
-        "sentence": " ".join(filter(None, told)),
+        "sentence": " ".join(filter(None, sentences)),
         "candidates": rows,
         "axes": "tile, registers",
         "terms": list(dict.fromkeys(n for c in legal for n, _ in c.terms)),
     }
 
 
-def _algorithm(found: AlgorithmDecision | None) -> str:
-    """How a convolution is done, against the next best way; "" for any other operator."""
-    if found is None:
+def _algorithm(decision: AlgorithmDecision | None) -> str:
+    """Describe a convolution's algorithm and the next best; "" for any other operator."""
+    if decision is None:
         return ""
-    first, *others = found.candidates
+    first, *others = decision.candidates
     other = next((c for c in others if c.terms and isfinite(_modelled(c))), None)
-    text = f"The convolution is done by {found.chosen}"
+    text = f"The convolution is done by {decision.chosen}"
     if first.label == DIRECT:
         text = "The convolution is done directly"
     if other is None:
         return f"{text}."
-    way = "directly" if other.label == DIRECT else f"by {other.label}"
+    manner = "directly" if other.label == DIRECT else f"by {other.label}"
     times = time_text(_modelled(first)), time_text(_modelled(other))
-    return f"{text}, {times[0]} by the model; {way} it would take {times[1]}."
+    return f"{text}, {times[0]} by the model; {manner} it would take {times[1]}."
 
 
 def _modelled(c: Candidate[str | None]) -> float:
-    """Its time by the model, also where an option refused it."""
+    """Return a candidate's modelled time, also if an option refused it."""
     return sum(us for _, us in c.terms)
 
 
@@ -275,7 +276,7 @@ def _candidate(
 
 
 def _timed(c: Candidate[Tiling], decision: TilingDecision) -> str:
-    """What a candidate took where it was timed, and the model's rank of it."""
+    """Return a candidate's measured time and its rank in the model, if it was timed."""
     for m in decision.measured:
         if m.tiling == c.value:
             return f", {timed_words(m)}"
@@ -283,27 +284,27 @@ def _timed(c: Candidate[Tiling], decision: TilingDecision) -> str:
 
 
 def percent(share: float, sign: str = "") -> str:
-    """A share in percent, with a decimal where it is below one."""
+    """Return a share in percent, with one decimal below one percent."""
     share = 0.0 if abs(share) < 0.0005 else share
     return f"{share:{sign}.{1 if 0 < abs(share) < 0.00995 else 0}%}"
 
 
-def _what_decided(
+def _explain_choice(
     house: House,
     now: Setting,
     binding: Binding,
     chosen: Candidate[Tiling] | None,
     legal: Sequence[Candidate[Tiling]],
 ) -> str:
-    """What made a tile the first of the legal ones that were kept."""
-    kept, fastest = count_text(len(legal), "legal tile"), min(legal, key=lambda c: c.cost_us)
+    """Explain why a tile came first among the legal ones."""
+    count, fastest = count_text(len(legal), "legal tile"), min(legal, key=lambda c: c.cost_us)
     if chosen is None or chosen.cost_us <= fastest.cost_us:
-        return f", the fastest by its model of {kept} it kept"
+        return f", the fastest by its model of {count} it kept"
     sizes = {**house.compiled.program.env.hints, **dict(now.sizes)}
     kernel, device = binding.kernel_call.kernel, house.compiled.device
     why = why_first(chosen, fastest, kernel, device, sizes)
     longer = percent(chosen.cost_us / fastest.cost_us - 1)
-    rule = f", predicted {longer} longer than the fastest of {kept} it kept"
+    rule = f", predicted {longer} longer than the fastest of {count} it kept"
     return f"{rule}, but {why}" if why else rule
 
 
@@ -337,7 +338,7 @@ def _measured(walls: Walls, calls: Sequence[str]) -> float | None:
 
 def _fusion(s: OnShow, op: str) -> dict[str, Any]:
     house, now = s.house, s.now
-    group = house.kept("group of", now.sizes, lambda: _groups(house, now)).get(op)
+    group = house.cached("group of", now.sizes, lambda: _groups(house, now)).get(op)
     if group is None:
         return _section("Welder decided nothing about this operator.")
     saved = group.bytes_before - group.bytes_after
@@ -346,24 +347,22 @@ def _fusion(s: OnShow, op: str) -> dict[str, Any]:
         if len(group.members) > 1
         else "This kernel stands alone."
     )
-    rows = house.kept(f"handed on in {group.name}", now.sizes, lambda: _handed(s, group.name))
-    told = [x for x in group.steps if x.refused or not group.handovers]
+    rows = house.cached(f"handed on in {group.name}", now.sizes, lambda: _handovers(s, group.name))
+    explained = [x for x in group.steps if x.refused or not group.handovers]
     weighed = [
-        (in_words(x.label, house.values), in_words(x.refused, house.values) or _taken(x))
-        for x in told
+        (in_words(x.label, house.values), in_words(x.refused, house.values) or _taken_text(x))
+        for x in explained
     ]
     can = isinstance(now.compiled, Compilation)
-    acts = [why_nots.acts(x, now.compiled.device) if can else () for x in told]
+    acts = [fusion_actions.fusion_actions(x, now.compiled.device) if can else () for x in explained]
     return _section(sentence, (), [*rows, *weighed], acts)
 
 
-def _handed(s: OnShow, group: str) -> list[tuple[str, str]]:
-    """Where each value inside a group is handed on, and how much at once: as the fused pipeline
-    has it.
-    """
+def _handovers(s: OnShow, group: str) -> list[tuple[str, str]]:
+    """Return the level and the granularity at which each value inside a group is handed on."""
     graph = s.now.compiled.program.decisions.tile_graph
     mine = next((g for g in graph.groups if g.name == group), None) if graph else None
-    w = plainly(s, mine) if mine is not None and len(mine.members) > 1 else None
+    w = group_in_use(s, mine) if mine is not None and len(mine.members) > 1 else None
     if w is None:
         return []
     sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
@@ -384,12 +383,12 @@ def _at_once(v: Value) -> str:
 
 
 def _groups(house: House, now: Setting) -> dict[str, Group]:
-    """The first group of each source operator."""
+    """Return the first group of each source operator."""
     groups = tile_graph.groups(house, now.sizes)
     return {op: g for g in reversed(groups) for op in g.ops}
 
 
-def _taken(step: Candidate[bool]) -> str:
+def _taken_text(step: Candidate[bool]) -> str:
     return "taken: " + ", ".join(f"{name} {time_text(us)}" for name, us in step.terms)
 
 
@@ -406,7 +405,7 @@ def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
         ranges = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in mine[:6])
         more = " …" if len(mine) > 6 else ""
         rows.append((f"w{unit}", count_text(tasks, "task"), ranges + more))
-    kind = "predicted" if ran is None else f"predicted and {ran.said}"
+    kind = "predicted" if ran is None else f"predicted and {ran.title}"
     return _section(
         f"Rammer placed it as {count_text(len(planned), 'chunk')}, {kind}.",
         ("unit", "tasks", "which"),
@@ -416,8 +415,8 @@ def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
 
 def _shape(house: House, now: Setting, op: str) -> dict[str, Any]:
     main = house.compiled.model.program.main
-    read = house.kept("imported", (), lambda: _by_operator(main.body))
-    typed = house.kept("annotations", (), lambda: _annotations(house))
+    read = house.cached("imported", (), lambda: _by_operator(main.body))
+    typed = house.cached("annotations", (), lambda: _annotations(house))
     rows = [
         (v.name, typed.get(v.name) or outline.type_text(v.type) or "unknown before deduction")
         for b in read.get(op, ())
@@ -432,7 +431,7 @@ def _shape(house: House, now: Setting, op: str) -> dict[str, Any]:
 
 
 def _annotations(house: House) -> dict[str, str]:
-    """The annotation of each value, as text."""
+    """Return the annotation of each value, as text."""
     return {
         v.name: outline.type_text(v.type)
         for step in house.compiled.snapshots[:2]
@@ -442,18 +441,18 @@ def _annotations(house: House) -> dict[str, str]:
 
 
 def _by_operator(parts: Iterable[T]) -> dict[str, list[T]]:
-    """The bindings, or buffers, that come from each source operator, in order."""
-    found: dict[str, list[T]] = {}
+    """Return the bindings or buffers that come from each source operator, in order."""
+    by_op: dict[str, list[T]] = {}
     for part in parts:
         for op in part.origin:
-            found.setdefault(op, []).append(part)
-    return found
+            by_op.setdefault(op, []).append(part)
+    return by_op
 
 
 def _memory(house: House, op: str, plan: Any) -> dict[str, Any]:
-    found = _buffers(house, plan) if plan else None
-    mine = found.of.get(op) if found else None
-    if found is None or not mine:
+    buffers = _buffers(house, plan) if plan else None
+    mine = buffers.of.get(op) if buffers else None
+    if buffers is None or not mine:
         return _section("No buffer is its own: it writes an output, or lives in registers.")
     rows = [
         (
@@ -465,7 +464,7 @@ def _memory(house: House, op: str, plan: Any) -> dict[str, Any]:
         for b in mine
     ]
     return _section(
-        found.caption,
+        buffers.caption,
         ("buffer", "bytes", "place", "lives"),
         rows,
     )
@@ -473,7 +472,7 @@ def _memory(house: House, op: str, plan: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Buffers:
-    """The buffers of a memory plan by name and by source operator, and what is said of them all."""
+    """The buffers of a memory plan by name and by source operator, with a common caption."""
 
     plan: MemoryPlan
     named: dict[str, BufferPlacement]
@@ -487,7 +486,7 @@ def _buffers(house: House, plan: MemoryPlan) -> _Buffers:
         named = {b.name: b for b in plan.buffers}
         return _Buffers(plan, named, _by_operator(plan.buffers), f"{caption}.")
 
-    return house.kept("buffers", id(plan), read)
+    return house.cached("buffers", id(plan), read)
 
 
 def _rewrites(house: House, op: str) -> dict[str, Any]:
@@ -509,7 +508,8 @@ def _rewrites(house: House, op: str) -> dict[str, Any]:
 
 
 def _bindings(house: House, program: Program, op: str) -> list[Binding]:
-    """The bindings of a step's program that come from an operator."""
+    """Return the bindings of a step's program that come from an operator."""
     every = partial(_by_operator, (b for _, b in program.bindings()))
-    found = house.kept("by operator", id(program), every)  # steps hold it as long as the house
-    return found.get(op, [])
+    # The id stays valid: steps hold the program as long as the house.
+    by_op = house.cached("by operator", id(program), every)
+    return by_op.get(op, [])

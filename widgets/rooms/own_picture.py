@@ -1,4 +1,4 @@
-"""A picture of one's own: a function from a compilation to rows, shown as bars."""
+"""Pictures of the user's own: functions from a compilation to rows, shown as bars."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
-from explorer.ops.reference.cancellation import while_wanted
-from explorer.passes.pipeline.own_pass import said
+from explorer.ops.reference.cancellation import cancelling_user_code
+from explorer.passes.pipeline.user_pass import describe_error
 from explorer.sandbox.line import at_line
 from widgets.draw.svg import Svg, fit, label, rect
 from widgets.draw.table import Table
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture, nothing
+from widgets.model.picture import Drawn, Picture, placeholder
 from widgets.rooms import gallery
 
 Rows = Callable[[Any], Iterable[tuple[str, float]]]
@@ -26,45 +26,46 @@ _own: dict[str, Picture] = {}
 def picture(
     name: str, *, title: str, unit: str, words: str = "", stage: Stage = Stage.TASKED
 ) -> Callable[[Rows], Rows]:
-    """Register a picture: `rows(compilation)` gives names and numbers of a `unit`, a bar each. It
-    has its tab under a stage, its table, its link and its place in reports; registered again, it
-    takes the place of the first.
+    """Register a picture: `rows(compilation)` returns names and numbers of a `unit`, a bar each.
 
-    Raises BadOption where the name is none, or that of a picture that ships.
+    It has its tab under a stage, its table, its link and its place in reports. Registered again, it
+    replaces the first. Raises BadOption for an invalid name, or that of a built-in picture.
     """
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
-        raise BadOption(f"a picture's name is a word, found {str(name)[:40]!r}", where="picture")
+        raise BadOption(
+            f"a picture's name must be an identifier, found {str(name)[:40]!r}", where="picture"
+        )
     if name not in _own and any(p.name == name for p in gallery.PICTURES):
         raise BadOption(f"there is a picture {name!r} already: give yours another name", where=name)
 
     def register(rows: Rows) -> Rows:
         def draw(s: OnShow, op: str) -> Drawn:
-            return _drawn(name, title, unit, _asked(name, rows, s.now.compiled))
+            return _drawn(name, title, unit, _call_rows(name, rows, s.now.compiled))
 
-        made = Picture(name, title, words or f"{title}, in {unit}.", draw, stage)
-        gallery.PICTURES = (*(p for p in gallery.PICTURES if p.name != name), made)
-        _own[name] = made
+        own = Picture(name, title, words or f"{title}, in {unit}.", draw, stage)
+        gallery.PICTURES = (*(p for p in gallery.PICTURES if p.name != name), own)
+        _own[name] = own
         return rows
 
     return register
 
 
 def forget_picture(name: str) -> None:
-    """The picture is gone; BadOption where it is none of one's own."""
+    """Remove a picture; raises BadOption if it is not one of the user's own."""
     if name not in _own:
-        known = ", ".join(_own) or "none"
-        raise BadOption(f"no picture of your own is named {name!r}", where=name, expected=known)
+        own_names = ", ".join(_own) or "none"
+        raise BadOption(f"no picture of your own is named {name!r}", where=name, expected=own_names)
     del _own[name]
     gallery.PICTURES = tuple(p for p in gallery.PICTURES if p.name != name)
 
 
-def _asked(name: str, rows: Rows, compiled: Any) -> tuple[tuple[str, float], ...]:
-    with while_wanted(f"the picture {name!r}"):
+def _call_rows(name: str, rows: Rows, compiled: Any) -> tuple[tuple[str, float], ...]:
+    with cancelling_user_code(f"the picture {name!r}"):
         try:
             return tuple((str(what), float(number)) for what, number in rows(compiled))
         except (Exception, SystemExit) as problem:  # a user's code may raise anything
             raise BadOption(
-                f"the picture {name!r} failed: {said(problem)}{at_line(problem)}",
+                f"the picture {name!r} failed: {describe_error(problem)}{at_line(problem)}",
                 where=name,
                 expected="pairs of a name and a number",
             ) from problem
@@ -72,7 +73,7 @@ def _asked(name: str, rows: Rows, compiled: Any) -> tuple[tuple[str, float], ...
 
 def _drawn(name: str, title: str, unit: str, rows: tuple[tuple[str, float], ...]) -> Drawn:
     if not rows:
-        return nothing(f"{title}: nothing to show")
+        return placeholder(f"{title}: nothing to show")
     most = max((abs(number) for _, number in rows), default=0.0) or 1.0
     marks = [label(LEFT, 16, f"{unit}, from 0 to {most:g}", "i")]
     for n, (what, number) in enumerate(rows[:MOST_ROWS]):

@@ -1,1 +1,1 @@
-"""A compilation under a reader's hands: knobs, moves, timings, answers. No Jupyter here."""
+"""Interactive state of one compilation: knobs, moves, timings, answers. No Jupyter here."""

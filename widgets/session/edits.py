@@ -1,4 +1,4 @@
-"""Kernels whose source a reader edits: the text, what it began from, and what came of trying it."""
+"""Kernels whose source a reader edits: the text, its original, and the result of its trial."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from explorer.codegen.build import KernelCode
 from explorer.compilation.kernels import CompiledKernel
 from explorer.errors import BadOption
 from explorer.ir.kernel import Kernel
-from explorer.tuning.edited_kernel import Tried, tried
+from explorer.tuning.edited_kernel import KernelTrial, run_edited_kernel
 from widgets.draw.table import count_text, time_text
 from widgets.model.house import House
 from widgets.model.knobs import Setting
@@ -28,40 +28,41 @@ NOT_IN_USE = (
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A source as it was edited; `base` names the source that it began from."""
+    """An edited source; `base` is the hash of the source that it started from."""
 
     source: str
     base: str
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
-    """The edits by kernel call; `dropped` are those that were taken back and can be had again."""
+class KernelEdits:
+    """The edits by kernel call; `dropped` holds discarded edits that can be restored."""
 
     edits: Mapping[str, Edit] = field(default_factory=dict)
     dropped: Mapping[str, Edit] = field(default_factory=dict)
 
-    def kept(self) -> tuple[tuple[str, str, str], ...]:
-        """As a saved state has them."""
+    def to_rows(self) -> tuple[tuple[str, str, str], ...]:
+        """Return the edits as rows of a saved state."""
         return tuple((name, e.base, e.source) for name, e in sorted(self.edits.items()))
 
-    def with_edit(self, name: str, edit: Edit) -> Edited:
-        """With another text for a kernel."""
+    def with_edit(self, name: str, edit: Edit) -> KernelEdits:
+        """Return the edits with another text for a kernel."""
         return replace(self, edits={**self.edits, name: edit})
 
-    def with_saved(self, rows: tuple[tuple[str, str, str], ...]) -> Edited:
-        """With those of a saved state: texts, of which none is run by itself. Others stay, and what
-        stood in the place of one can be had again.
+    def with_saved(self, rows: tuple[tuple[str, str, str], ...]) -> KernelEdits:
+        """Add the edits of a saved state; none of them is run automatically.
+
+        Other edits stay, and an edit that is replaced can be restored.
         """
         saved = {name: Edit(source, base) for name, base, source in rows}
         gone = {n: e for n, e in self.edits.items() if n in saved and saved[n] != e}
-        return Edited({**self.edits, **saved}, {**self.dropped, **gone})
+        return KernelEdits({**self.edits, **saved}, {**self.dropped, **gone})
 
-    def without(self, name: str) -> Edited:
-        """The kernel as it is compiled; what was edited can be had again."""
-        rest = {n: e for n, e in self.edits.items() if n != name}
+    def without(self, name: str) -> KernelEdits:
+        """Return the edits without a kernel's; it can be restored."""
+        remaining = {n: e for n, e in self.edits.items() if n != name}
         gone = {name: self.edits[name]} if name in self.edits else {}
-        return Edited(rest, {**self.dropped, **gone})
+        return KernelEdits(remaining, {**self.dropped, **gone})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,41 +77,39 @@ class Subject:
 
     @property
     def base(self) -> str:
-        """The name of its source."""
-        return name_of(self.code.source)
+        """The hash of its source."""
+        return source_hash(self.code.source)
 
 
-def name_of(source: str) -> str:
-    """What a source is known by."""
+def source_hash(source: str) -> str:
+    """Return the hash that identifies a source."""
     return blake2b(source.encode(), digest_size=8).hexdigest()
 
 
-class Trials:
-    """One session's trials of edited kernels, and the kernels that edits began from."""
+class EditTrials:
+    """One session's trials of edited kernels, and the kernels that edits started from."""
 
     def __init__(self, refused: str = "") -> None:
-        """`refused`: why no edit may be tried."""
+        """Create an empty record; `refused` is the reason why no edit may be tried."""
         self.refused = refused
         self.bases: dict[str, KernelCode] = {}
-        self.said: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self.outcomes: dict[tuple[str, str, str], dict[str, Any]] = {}
 
     def subject(self, now: Setting, house: House, call: int) -> Subject:
-        """The kernel of a call; raises BadOption where it has no code that can be run here."""
+        """Return the kernel of a call; raises BadOption if it has no code that can run here."""
         name = item(house.calls, call, "call").name
-        found = next((k for k in now.compiled.kernels if k.name == name), None)
-        if not isinstance(found, CompiledKernel) or not now.compiled.device.is_this_cpu:
-            said = f"{house.label(name)} has no code that can be edited and run here"
-            raise BadOption(said, where=name, try_="compile for this-cpu, through to code")
+        code = next((k for k in now.compiled.kernels if k.name == name), None)
+        if not isinstance(code, CompiledKernel) or not now.compiled.device.is_this_cpu:
+            problem = f"{house.label(name)} has no code that can be edited and run here"
+            raise BadOption(problem, where=name, try_="compile for this-cpu, through to code")
         program = now.compiled.program
         binding = next(b for b in program.kernel_calls if b.name == name)
         sizes = {**program.env.hints, **dict(now.sizes)}
         label = house.label(name)
-        return Subject(name, label, found.code, binding.kernel_call.kernel, sizes)
+        return Subject(name, label, code.code, binding.kernel_call.kernel, sizes)
 
-    def told(self, s: Subject, edited: Edited) -> dict[str, Any]:
-        """The text of a kernel as it is edited, what of it is other than in the one in use, and
-        what came of trying it.
-        """
+    def edit_part(self, s: Subject, edited: KernelEdits) -> dict[str, Any]:
+        """Return a kernel's edited text, its difference from the one in use, and its result."""
         edit = edited.edits.get(s.name)
         if edit and edit.base == s.base:
             self.bases[edit.base] = s.code
@@ -120,12 +119,12 @@ class Trials:
             "source": source,
             "changed": _differences(s.code.source, source),
             "conflict": self._conflict(s, edit) if edit else "",
-            "said": self.said.get((s.name, edit.base, source)) if edit else None,
+            "said": self.outcomes.get((s.name, edit.base, source)) if edit else None,
             "dropped": s.name in edited.dropped,
         }
 
     def _conflict(self, s: Subject, edit: Edit) -> str:
-        """That the kernel has changed since the edit began, "" where it has not."""
+        """Return a warning if the kernel has changed since the edit started, else ""."""
         if edit.base == s.base:
             return ""
         base = self.bases.get(edit.base)
@@ -137,8 +136,8 @@ class Trials:
             "changed. It is tried in the place of the kernel that it began from."
         )
 
-    def kept(self, s: Subject, edited: Edited, source: str) -> Edited:
-        """With a text for a kernel; an edit goes on from what it began from."""
+    def with_source(self, s: Subject, edited: KernelEdits, source: str) -> KernelEdits:
+        """Return the edits with a new text for a kernel; an existing edit keeps its base."""
         if len(source) > LONGEST_SOURCE:
             raise BadOption(f"a source has at most {LONGEST_SOURCE:,} characters", where=s.name)
         before = edited.edits.get(s.name)
@@ -149,9 +148,10 @@ class Trials:
             self.bases[base] = s.code
         return edited.with_edit(s.name, Edit(source, base))
 
-    def start(self, s: Subject, edited: Edited, jobs: Jobs) -> dict[str, Any]:
-        """Begin to try an edit, beside; raises BadOption where the kernel that it began from is
-        gone, and where none may be tried.
+    def start(self, s: Subject, edited: KernelEdits, jobs: Jobs) -> dict[str, Any]:
+        """Begin to try an edit in the background.
+
+        Raises BadOption if the kernel that it started from is gone, or if none may be tried.
         """
         if self.refused:
             raise BadOption(self.refused, where=s.name)
@@ -162,18 +162,18 @@ class Trials:
 
         def work(job: Job) -> dict[str, Any]:
             job.what = "compiled and run in a process of its own"
-            found = words(tried(s.label, code, s.kernel, s.sizes, edit.source))
-            self.said[s.name, edit.base, edit.source] = found
-            return found
+            outcome = trial_words(run_edited_kernel(s.label, code, s.kernel, s.sizes, edit.source))
+            self.outcomes[s.name, edit.base, edit.source] = outcome
+            return outcome
 
         return {"job": jobs.start(1, work)}
 
 
-def words(found: Tried) -> dict[str, Any]:
-    """What came of a trial, in a sentence."""
-    timed = found.against_ours
+def trial_words(trial: KernelTrial) -> dict[str, Any]:
+    """Return the result of a trial as a sentence."""
+    timed = trial.against_ours
     if timed is None:
-        text = found.problem[0].upper() + found.problem[1:]
+        text = trial.problem[0].upper() + trial.problem[1:]
         return {"text": f"{text}.", "bad": True}
     wide = ", wide" if timed.wide else ""
     ratio, low, high = timed.times
@@ -184,7 +184,7 @@ def words(found: Tried) -> dict[str, Any]:
 
 
 def _differences(ours: str, source: str) -> int:
-    """How many lines are new, changed or gone."""
+    """Return the number of lines that are new, changed or gone."""
     matcher = SequenceMatcher(None, ours.split("\n"), source.split("\n"), autojunk=False)
     changes = (c for c in matcher.get_opcodes() if c[0] != "equal")
     return sum(max(a1 - a0, b1 - b0) for _, a0, a1, b0, b1 in changes)

@@ -1,4 +1,4 @@
-"""Whether the parts of a question that came from outside are what its answer takes."""
+"""Validation of the arguments of questions that come from outside."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 
 
 def check_question(kind: str, takes: Callable[..., Any], args: Mapping[str, Any]) -> None:
-    """BadOption unless `takes` has these parameters, each of its type."""
+    """Raise BadOption unless `takes` has these parameters, each of its type."""
     try:
         bound = signature(takes).bind(**args)
     except TypeError as problem:
@@ -44,7 +44,7 @@ def _is(wanted: type, value: object) -> bool:
 
 
 def item(items: Sequence[Item], place: object, what: str) -> Item:
-    """One of `items` by its position, which came from outside; BadOption where there is none."""
+    """Return the item at a position from outside; raises BadOption if there is none."""
     at = position(place)
     if at >= len(items):
         raise BadOption(f"there is no {what} {at}: there are {len(items)}")
@@ -52,7 +52,7 @@ def item(items: Sequence[Item], place: object, what: str) -> Item:
 
 
 def position(value: object) -> int:
-    """A position that came from outside; raises BadOption where it is none."""
+    """Return a position from outside as an int; raises BadOption if it is invalid."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise BadOption(f"a position is a whole number from 0, not {value!r}")
     return value

@@ -1,6 +1,4 @@
-"""A compilation under a reader's hands: knobs turned, walls measured, steps undone, questions
-answered. No Jupyter here.
-"""
+"""Interactive session of one compilation: knobs, walls, steps, questions. No Jupyter here."""
 
 from __future__ import annotations
 
@@ -10,43 +8,43 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
+from explorer.driver import StepError
 from explorer.errors import BadOption, Cancelled, IronworksError, fault
 from explorer.garbage import rare_collections
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.stage import Stage
-from explorer.making import Ended
 from explorer.measure.compare import Comparison
 from explorer.measure.recorded_run import RecordedRun
 from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.runtime.control.way_times import Timed
-from explorer.tuning.what_if import compare
+from explorer.runtime.control.schedule_times import TimedSchedule
+from explorer.tuning.compare import compare
 from widgets.draw.table import time_text
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.controls import settings
-from widgets.model.controls.unasked import unasked
-from widgets.model.hand import Hand
+from widgets.model.controls.precompiled_knobs import precompiled_knobs
 from widgets.model.house import House, knob_parts
 from widgets.model.knob import Knob
 from widgets.model.knob_values import shown_values, value_position
-from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, with_stop
+from widgets.model.knobs import Setting, first_setting, knob_with_stop, knobs, turn_text, with_code
 from widgets.model.legal_tiles import tiles_left
+from widgets.model.manual_moves import ManualMoves
 from widgets.model.on_show import Times, View, Walls
 from widgets.rooms import content, gallery
-from widgets.session import answers, edits, ended, state, verdict
-from widgets.session.asked import clocks, connections, kernels, pictures, tiles, wall
+from widgets.session import answers, edits, state, until_error, verdict
+from widgets.session.handlers import clocks, connections, kernels, pictures, tiles, wall
 from widgets.session.history import History
-from widgets.session.kept import keeping
-from widgets.session.kept import replayed_moves as by_hand
-from widgets.session.kept import replayed_settings as again
-from widgets.session.moves import Hands
+from widgets.session.move_editor import MoveEditor
 from widgets.session.questions import check_question, item, position
+from widgets.session.saved import replayed_moves as by_hand
+from widgets.session.saved import replayed_settings as again
+from widgets.session.saved import saved_state
 from widgets.session.shown import Shown, shown
 from widgets.session.timing.bench import Bench, Timer
 from widgets.session.timing.clocks import Clocks
 from widgets.session.timing.comparing import Comparing, timed_step
 from widgets.session.timing.crossings import Crossings
 from widgets.session.timing.fitting import Fitting
-from widgets.session.timing.jobs import make_way
+from widgets.session.timing.jobs import stop_unrequested_jobs
 from widgets.session.timing.profiling import Profiling
 from widgets.session.timing.tuning import timed
 from widgets.session.timing.turning import Turning
@@ -55,14 +53,14 @@ from widgets.session.verdict import Step
 CHANGING = (
     "shown",
     "steps",
-    "kept",
+    "saved",
     "focus",
     "revision",
     "edited",
     "brought",
     "behind",
-    "_made",
-)  # by answers: all are values
+    "_random_inputs",
+)  # attributes that answers change; all are immutable values
 
 QUESTIONS: Mapping[str, Callable[..., Any]] = {
     **answers.READERS,
@@ -73,7 +71,7 @@ QUESTIONS: Mapping[str, Callable[..., Any]] = {
     **connections.ANSWERS,
     **kernels.ANSWERS,
 }
-OWN = (  # which the session answers itself: they move along its steps, or keep them
+OWN = (  # questions that the session's own methods answer
     "begin_turn",
     "look_ahead",
     "turn",
@@ -90,13 +88,13 @@ OWN = (  # which the session answers itself: they move along its steps, or keep 
     "restore",
 )
 
-GOES_ON = {*answers.READERS, *pictures.ANSWERS, "wall", "focus", "job", "look_ahead"}  # beside
-# what nobody waits for
-STAYS = (GOES_ON - {"look_ahead"}) | {"cancel"}  # beside what is shown before it is compiled
+# Questions that do not stop unrequested jobs, and questions that keep the preview of a turn.
+GOES_ON = {*answers.READERS, *pictures.ANSWERS, "wall", "focus", "job", "look_ahead"}
+STAYS = (GOES_ON - {"look_ahead"}) | {"cancel"}
 
 
 class Session:
-    """What is on show now, how it came to be, and the answers to the front end's questions."""
+    """The setting on show, its history, and the answers to the front end's questions."""
 
     def __init__(
         self,
@@ -104,41 +102,43 @@ class Session:
         *,
         sizes: Mapping[str, int] | None = None,
         inputs: Arrays | None = None,
-        kept: state.State = state.State(),
+        saved: state.State = state.State(),
         compare: Callable[..., Comparison] = compare,
         timer: Timer = timed,
-        hands: Hands | None = None,
-        failed: Ended | None = None,
+        move_editor: MoveEditor | None = None,
+        failed: StepError | None = None,
         coded: bool | None = None,
         recorded: RecordedRun | None = None,
     ) -> None:
-        """`failed`: the error that a compilation came no further for. `coded`: whether its code is
-        generated when that is first asked for; where it is not told, only what has code has it.
-        `recorded`: a run whose wall stands under the plan where none was measured.
+        """Open a session on the compilation `c`.
+
+        `failed` is the error at which the compilation stopped. `coded`: code is generated when it
+        is first needed; by default only a compilation that has code does so. `recorded` is a run
+        whose wall is shown under the plan until one is measured.
         """
         self.recorded = recorded
-        self.alone = True  # its reader has this machine to himself
+        self.alone = True  # no other reader uses this machine
         self.comparing = Comparing(compare)
         self.profiling = Profiling()
         self.fitting = Fitting()
         self.turning = Turning()
         self.bench = Bench(timer)
-        self.hands = hands or Hands()
+        self.move_editor = move_editor or MoveEditor()
         self.crossings = Crossings()
         self.clocks = Clocks()
-        self.trials = edits.Trials()
-        self.edited = edits.Edited()
+        self.trials = edits.EditTrials()
+        self.edited = edits.KernelEdits()
         self.view = View()
-        self._made: Arrays | None = None
-        self.given = inputs
+        self._random_inputs: Arrays | None = None
+        self.given_inputs = inputs
         self._coded = c.program.stage is Stage.EMITTED if coded is None else coded
-        asked, words = (recorded.sizes, "as recorded") if recorded else ((), "as compiled")
-        at = first_setting(c, {**dict(asked), **(sizes or {})})
+        first_sizes, words = (recorded.sizes, "as recorded") if recorded else ((), "as compiled")
+        at = first_setting(c, {**dict(first_sizes), **(sizes or {})})
         first = Step(replace(at, ended=failed), words)
         self.steps = History((first,), first)
-        self.kept = replace(kept, digest=c.model.digest)
-        self.brought = keeping.Brought(first.setting, ())
-        self.focus = kept.op
+        self.saved = replace(saved, digest=c.model.digest)
+        self.brought = saved_state.LoadedTime(first.setting, ())
+        self.focus = saved.op
         self.revision = 0
         self.behind: Shown | None = None
         self._base: Shown | None = None
@@ -149,77 +149,84 @@ class Session:
 
     @property
     def now(self) -> Setting:
-        """The setting on show: of the last step, or while that is compiled for other hardware the
-        same program on it.
+        """The setting on show.
+
+        That of the last step, or, while it is compiled for other hardware, the same program on it.
         """
         return self.shown.setting if self.behind else self.steps.now.setting
 
     @property
     def pinned(self) -> Setting:
-        """The baseline, which it is compared with."""
+        """The baseline."""
         return self.steps.pinned.setting
 
     @property
     def house(self) -> House:
-        """Its parts."""
+        """The parts of the house."""
         return self.shown.house
 
     @property
     def walls(self) -> Walls:
-        """Its walls."""
+        """The walls on show."""
         return self.shown.walls
 
     @property
     def plan(self) -> MemoryPlan | None:
-        """Its memory plan."""
+        """The memory plan."""
         return self.shown.plan
 
     def _show(self, step: Step, *, more: bool = True) -> None:
-        """Read a setting's compilation; nothing changes if that fails. `more`: with all that is
-        planned beside; without where a measurement follows, which brings it.
+        """Read a setting's compilation; nothing changes if that fails.
+
+        `more`: include all that is planned beside it. It is left out where a measurement follows,
+        which adds it.
         """
         self.shown = shown(step.setting, more=more, recorded=self.recorded)
         self.behind = None
-        self.hands.clear()
-        self._made = None
+        self.move_editor.clear()
+        self._random_inputs = None
         self.revision += 1
 
     def _show_first(self, first: Setting) -> None:
-        """Show what is known at once of a turn, until that is compiled or given up."""
+        """Show what is known at once of a turn, until it is compiled or cancelled."""
         self.shown, self.behind = shown(first, more=False, recorded=self.recorded), self.shown
         self.revision += 1
 
     def _show_again(self) -> None:
-        """What stood there before."""
+        """Restore what `_show_first` replaced."""
         if self.behind is not None:
             self.shown, self.behind = self.behind, None
             self.revision += 1
 
     @property
     def runs(self) -> bool:
-        """Return True where a run here says how long what is on show takes: an earlier stage has
-        no code, and other hardware is not here. What a knob was turned to has its code when that is
-        first asked for.
+        """True if runs on this machine time the setting on show.
+
+        False for an earlier stage, which has no code, and for other hardware. A knob's new value
+        has its code when that is first needed.
         """
         return self._coded and self.now.is_here and self.now.ended is None
 
     @property
     def inputs(self) -> Arrays:
-        """What runs are given: made by the first that asks."""
+        """The inputs of runs, made on first use."""
         now = self.now
-        if self.given is not None and now.sizes == self.steps.pinned.setting.sizes:
-            return self.given
-        if self._made is None:
-            self._made = random_inputs(now.compiled.model.program, dict(now.sizes))
-        return self._made
+        if self.given_inputs is not None and now.sizes == self.steps.pinned.setting.sizes:
+            return self.given_inputs
+        if self._random_inputs is None:
+            self._random_inputs = random_inputs(now.compiled.model.program, dict(now.sizes))
+        return self._random_inputs
 
     def with_code(self) -> None:
-        """What is on show with its code, generated now where it was only planned."""
+        """Generate the code of the setting on show if it was only planned."""
         if self.runs and (setting := with_code(self.now)) is not self.now:
             self._take_code(replace(self.steps.now, setting=setting))
 
     def _take_code(self, step: Step) -> None:
-        """The same step with its code, read again where it had none; A too, where it is that."""
+        """Replace the step on show by the same step with its code.
+
+        The baseline is replaced too if it is that step.
+        """
         before, of_a = self.now, self.now == self.steps.pinned.setting
         self.steps = self.steps.with_now(step)
         if of_a:
@@ -238,13 +245,13 @@ class Session:
     # Parts
 
     def parts(self) -> dict[str, Any]:
-        """Every JSON part of the house."""
+        """Return every JSON part of the house."""
         with rare_collections():
-            found = self.house.parts
+            house_parts = self.house.parts
         base, _ = self._base_wall()
         return {
-            **found,
-            "stages": ended.marked(found["stages"], self.now.ended),
+            **house_parts,
+            "stages": until_error.mark_failed_stage(house_parts["stages"], self.now.ended),
             "knobs": knob_parts(self.knobs()),
             "walls": {**self.shown.views.packed[0], **({"wall_base": base} if base else {})},
             "verdict": self.verdict(),
@@ -253,16 +260,16 @@ class Session:
             "revision": self.revision,
             "absent": content.absent(self),
             "no_edit": self.trials.refused,
-            "kept": state.written(self.state()),
-            "state": state.view(self.kept),
+            "kept": state.serialise_state(self.state()),
+            "state": state.view(self.saved),
         }
 
     def buffers(self) -> dict[str, bytes]:
-        """Every binary part."""
+        """Return every binary part."""
         return {**self.shown.views.packed[1], "wall_base": self._base_wall()[1]}
 
     def _base_wall(self) -> tuple[dict[str, Any], bytes]:
-        """The baseline's wall, where that is another setting of the same sizes and device."""
+        """Return the baseline's wall if it is another setting of the same sizes and device."""
         now, base = self.now, self.pinned
         if self.behind is None and now == base:
             self._base = self.shown
@@ -274,7 +281,7 @@ class Session:
         return self._base.views.as_base
 
     def knobs(self) -> tuple[Knob, ...]:
-        """The knobs at their present values."""
+        """Return the knobs at their present values."""
         return self._knobs_at(self.now)
 
     def _knobs_at(self, setting: Setting) -> tuple[Knob, ...]:
@@ -284,117 +291,126 @@ class Session:
 
     @property
     def time_us(self) -> float | None:
-        """The median of the measured runs of what is on show; None before they are measured."""
+        """The median of the measured runs of the setting on show; None before they are measured."""
         time = None if self.behind else self.steps.now.time
         return float(time.median_us) if time else None
 
     def verdict(self) -> dict[str, Any]:
-        """The time on show, with the baseline's where that is another setting of the same sizes;
-        where there is no code, how far it came and why; on other hardware, a prediction.
+        """Return the time on show, compared with the baseline's if that has the same sizes.
+
+        Without code, says how far the compilation came and why. On other hardware, a prediction.
         """
         step, us = self.steps.now, self.shown.planned_us
         if self.behind is not None:
             device = self.now.compiled.device.name
             return verdict.before_compiled(us, self.behind.planned_us, device)
         if not self.runs and self._coded and self.now.ended is None:
-            found = verdict.elsewhere(us, self._base_us(), self.now.compiled.device.name)
+            words = verdict.predicted_elsewhere(us, self._base_us(), self.now.compiled.device.name)
         elif not self.runs:
-            found = verdict.without_code(step, us, self.walls.recorded)
+            words = verdict.without_code(step, us, self.walls.recorded)
         else:
-            found = verdict.verdict(step, self.steps.pinned, us, self.walls.compared)
-        return found | {"brought": self.brought.told(self.now)}
+            words = verdict.verdict(step, self.steps.pinned, us, self.walls.compared)
+        return words | {"brought": self.brought.describe(self.now)}
 
     def _base_us(self) -> float:
-        """The prediction for the baseline; 0 where it is what is on show, or has other sizes."""
+        """Return the prediction for the baseline; 0 if it is on show or has other sizes."""
         base = self.pinned
         if base == self.now or base.sizes != self.now.sizes:
             return 0.0
         return base.compiled.planned_wall(dict(base.sizes)).total_us
 
     def history(self) -> list[dict[str, Any]]:
-        """Every step since the first, with its ratio against the baseline."""
+        """Return every step since the first, with its ratio to the baseline."""
         return verdict.history(self.steps.past, self.steps.future, self.steps.pinned)
 
     # Answers
 
     def answer(self, kind: str, args: Mapping[str, Any]) -> Any:
-        """The answer to one question; raises IronworksError where it is refused, or says why in
-        `refused`: then the session is as it was before.
+        """Answer one question.
+
+        Raises IronworksError if it is refused, or returns the reason in `refused`. Then the session
+        is as it was before.
         """
-        known: dict[str, Callable[..., Any]] = {
-            **{name: partial(found, self) for name, found in QUESTIONS.items()},
+        handlers: dict[str, Callable[..., Any]] = {
+            **{name: partial(reply, self) for name, reply in QUESTIONS.items()},
             **{name: getattr(self, name) for name in OWN},
             "focus": self.focus_on,
         }
-        if kind not in known:
+        if kind not in handlers:
             raise BadOption(f"there is no question {kind[:40]!r}")
-        check_question(kind, known[kind], args)
+        check_question(kind, handlers[kind], args)
         if kind not in GOES_ON:
-            make_way()
+            stop_unrequested_jobs()
         if kind not in STAYS:
             self._show_again()
         before = self._state()
         try:
-            found = known[kind](**args)
+            reply = handlers[kind](**args)
         except BaseException as problem:
             self._back_to(before)
             if isinstance(problem, Exception) and not isinstance(problem, IronworksError):
                 raise fault(problem, f"the question {kind!r}") from problem
             raise
-        if isinstance(found, Mapping) and found.get("refused"):
+        if isinstance(reply, Mapping) and reply.get("refused"):
             self._back_to(before)
-        return found
+        return reply
 
     def _state(self) -> Mapping[str, Any]:
-        """All that an answer may change."""
-        return {name: getattr(self, name) for name in CHANGING} | {"hand": self.hands.hand}
+        """Return all attributes that an answer may change."""
+        return {name: getattr(self, name) for name in CHANGING} | {
+            "manual_moves": self.move_editor.manual_moves
+        }
 
     def _back_to(self, before: Mapping[str, Any]) -> None:
         for name in CHANGING:
             setattr(self, name, before[name])
-        self.hands.hand = before["hand"]
+        self.move_editor.manual_moves = before["manual_moves"]
 
     def focus_on(self, op: int) -> Any:
-        """The tile knob follows the selection."""
+        """Make the tile knob follow the selection."""
         self.focus = item(self.house.operators, op, "operator").name if op >= 0 else ""
         return {}
 
     def begin_turn(self, knob: str, index: int, label: str = "") -> Any:
-        """Begin to compile with a knob at another value, beside; `turn` then shows it. Of hardware
-        the same program is shown on it meanwhile.
+        """Begin to compile with a knob at another value in the background; `turn` then shows it.
+
+        If the knob selects hardware, the same program is shown on it meanwhile.
         """
         now, mine = self.now, self._knob(knob, index, label)
         first = self.turning.first(now, mine, index)
         if first is not None:
             self._show_first(first)
-        begun = self.turning.start(now, mine, index, self.bench.jobs, told=first is not None)
+        begun = self.turning.start(now, mine, index, self.bench.jobs, has_preview=first is not None)
         return begun | {"first": first is not None}
 
     def cancel(self, job: int, newer: bool = False) -> Any:
-        """Ask a job to end. What is shown until it is over goes, but where `newer` is to come."""
+        """Ask a job to end and remove its preview, unless a `newer` one follows."""
         if not newer:
             self._show_again()
         return self.bench.jobs.cancel(job)
 
     def look_ahead(self) -> Any:
-        """Begin to compile what knobs that take long to turn would come to, while nothing is asked;
-        not where others wait for the same machine.
+        """Begin to compile the values of slow knobs in advance, while the session is idle.
+
+        Does nothing where others use the same machine.
         """
-        knobs = unasked(self.knobs()) if self.alone and self.now.ended is None else ()
+        knobs = precompiled_knobs(self.knobs()) if self.alone and self.now.ended is None else ()
         if not knobs or self.bench.jobs.busy:
             return {"job": 0}
         return self.turning.ahead(self.now, knobs, self.bench.jobs)
 
     def turn(self, knob: str, index: int, label: str = "") -> Any:
-        """Turn a knob: compile what follows from it and plan the wall; measuring comes after."""
+        """Turn a knob: compile and plan the wall; the measurement comes later."""
         mine = self._knob(knob, index, label)
-        return self.show_next(Step(self.turning.take(self.now, mine, index), said(mine, index)))
+        return self.show_next(
+            Step(self.turning.take(self.now, mine, index), turn_text(mine, index))
+        )
 
     def as_far(self, knob: str, index: int, label: str = "") -> Any:
-        """Show how far compiling comes with a knob at a value that it ends in an error with."""
+        """Show how far a compilation comes with a knob at a value that ends in an error."""
         mine = self._knob(knob, index, label)
-        at = ended.as_far(self.now, mine, index)
-        self.show_next(Step(at, f"{said(mine, index)}: failed"))
+        at = until_error.setting_until_error(self.now, mine, index)
+        self.show_next(Step(at, f"{turn_text(mine, index)}: failed"))
         return {"said": self.verdict()["big"]}
 
     def _named(self, knob: str) -> Knob:
@@ -404,10 +420,10 @@ class Session:
         return mine
 
     def _knob(self, knob: str, index: int, label: str) -> Knob:
-        """The knob; `label` is what its value was called when chosen: it may have gone since."""
+        """Return the knob; `label` is its value's label when it was chosen, which may be gone."""
         if knob.startswith(settings.SET):
             return settings.knob(self.now.compiled, knob.removeprefix(settings.SET), label)
-        mine = with_stop(self._named(knob), self.now, self.pinned, label)
+        mine = knob_with_stop(self._named(knob), self.now, self.pinned, label)
         if label and mine.labels[position(index) : index + 1] != (label,):
             raise BadOption(f"{mine.label} has no value {label[:40]!r} any more", where=knob)
         position(index)
@@ -416,7 +432,7 @@ class Session:
     def knob_at(self, name: str, value: Any) -> tuple[Knob, int]:
         """Return a knob and the position of a value. Raises BadOption if it has no such value."""
         size = f"{value:.0f}" if isinstance(value, Real) else ""
-        knob = with_stop(self._named(name), self.now, self.pinned, size)
+        knob = knob_with_stop(self._named(name), self.now, self.pinned, size)
         return knob, value_position(knob, value)
 
     def value_of(self, name: str) -> Any:
@@ -425,9 +441,9 @@ class Session:
         return shown_values(knob)[knob.now]
 
     def turn_to(self, name: str, value: Any) -> Any:
-        """Turn a knob to a value that a program names, at once.
+        """Turn a knob to a value by name, at once.
 
-        Ends the compilation or the timing under way: a turn that the page has begun is refused.
+        Ends the compilation or timing in progress: a turn that the page has begun is refused.
         """
         knob, index = self.knob_at(name, value)
         self.turning.overtake(knob, index)
@@ -436,6 +452,7 @@ class Session:
         return self.answer("turn", args)
 
     def show_next(self, step: Step, *, measured: bool = True) -> dict[str, Any]:
+        """Go one step further and describe it; the page measures it next if `measured`."""
         options = self.now.compiled.options, step.setting.compiled.options
         for what, name in tiles_left(*options):
             words = f"the {what} of {self.house.label(name)} is Roller's again"
@@ -445,32 +462,32 @@ class Session:
         planned = time_text(self.shown.planned_us)
         return {"said": f"{step.what}: predicted {planned}", "measure": self.runs}
 
-    # What was timed
+    # Timings
 
     def times(self, binding: str) -> Times:
-        """The tiles of a kernel that were timed."""
+        """Return the timed tiles of a kernel."""
         return self.bench.times(self.now, binding)
 
-    def timed(self, loop: str) -> tuple[Timed, ...]:
-        """The ways of a loop that were timed."""
+    def timed(self, loop: str) -> tuple[TimedSchedule, ...]:
+        """Return the timed schedules of a loop."""
         return self.crossings.timed(self.now, loop)
 
     def clocked(self, picture: str, about: str) -> Any:
-        """What the clock of a picture said of what is on show."""
-        return self.clocks.said(self.now, gallery.named(picture), about)
+        """Return the measurement of the setting on show that belongs to a picture."""
+        return self.clocks.result(self.now, gallery.find_picture(picture), about)
 
     @property
-    def hand(self) -> Hand:
+    def manual_moves(self) -> ManualMoves:
         """The connections that were moved by hand."""
-        return self.hands.hand
+        return self.move_editor.manual_moves
 
     # Steps
 
     def begin_measure(self, again: bool = False) -> Any:
-        """Begin to compare the setting on show with the baseline, beside; `measure` then takes what
-        was found. `again`: also where it was timed before.
+        """Begin to compare the setting on show with the baseline; `measure` then takes the result.
 
-        Nothing begins where there is nothing to compare: `measure` times it at once.
+        `again`: also if it was timed before. Nothing begins if there is nothing to compare:
+        `measure` times it at once.
         """
         if not self.runs:
             return {}
@@ -478,31 +495,32 @@ class Session:
         return self.comparing.start(self.steps, lambda: self.inputs, jobs, planned_us, again)
 
     def measure(self, again: bool = False) -> Any:
-        """Run and time the setting on show, in turns with the baseline where both have the same
-        sizes. Raises BadOption for hardware that is not here, and for what has no code.
+        """Run and time the setting on show, in turns with the baseline if both have the same sizes.
+
+        Raises BadOption for hardware that is not here, and for a setting without code.
         """
         if not self.runs:
             raise BadOption(f"nothing is measured here: {self.verdict()['small']}")
-        found = self.comparing.measured(self.steps, lambda: self.inputs, again)
-        self._take_code(found)
-        self.run_once()  # last: by then the page has drawn what was turned
+        timed_step = self.comparing.measured(self.steps, lambda: self.inputs, again)
+        self._take_code(timed_step)
+        self.run_once()  # last, when the page has drawn the new setting
         words = self.verdict()
         return {"said": ", ".join(filter(None, (words["big"], words.get("short"))))}
 
     def undo(self) -> Any:
-        """The setting before this one."""
+        """Go back to the setting before this one."""
         self._show(self.steps.before, more=not self.runs)
         self.steps = self.steps.undo()
         return {"said": f"Undone: {self.steps.undone.what}", "measure": self.runs}
 
     def redo(self) -> Any:
-        """The setting that was undone last."""
+        """Return to the setting that was undone last."""
         self._show(self.steps.undone, more=not self.runs)
         self.steps = self.steps.redo()
         return {"said": f"Done again: {self.steps.now.what}", "measure": self.runs}
 
     def go(self, step: int) -> Any:
-        """A step of the history again, as if what followed had been undone."""
+        """Go to a step of the history, as if the later ones had been undone."""
         item(self.history(), step, "step")
         steps = self.steps.to(step)
         self._show(steps.now, more=not self.runs)
@@ -510,9 +528,9 @@ class Session:
         return {"said": f"Back at: {steps.now.what}", "measure": self.runs}
 
     def pin(self) -> Any:
-        """Make the setting on show the one that others are compared with from now on."""
+        """Make the setting on show the baseline."""
         if self.now.ended is not None:
-            raise BadOption("nothing is compared with what failed", try_="undo it first")
+            raise BadOption("a setting that failed cannot be the baseline", try_="undo it first")
         self.with_code()
         step = self.steps.now
         if step.time is None and self.runs:
@@ -520,51 +538,55 @@ class Session:
         self.steps = self.steps.pin(step)
         return {"said": "This is the baseline now."}
 
-    # What can be kept
+    # Saved state
 
     def state(self) -> state.State:
-        """The state of the house with the knobs by their labels, and how long a run took here, else
-        where it came from.
+        """Return the state of the house.
+
+        Holds the knobs by their labels, and the time of a run: measured here, else as it was
+        loaded.
         """
         at = self.steps.now
-        time = self.brought.kept(at.setting, at.time)
-        kept = replace(self.kept, edits=self.edited.kept(), time=time)
-        return keeping.state_of(at.setting, self._knobs_at(at.setting), kept)
+        time = self.brought.time_to_save(at.setting, at.time)
+        saved_view = replace(self.saved, edits=self.edited.to_rows(), time=time)
+        return saved_state.state_of(at.setting, self._knobs_at(at.setting), saved_view)
 
     def look(self, values: Mapping[str, Any]) -> None:
-        """Remember what the front end looks at; raises SnapshotError where that is out of range."""
-        self.kept = state.seen(self.kept, values)
+        """Remember what the front end shows; raises SnapshotError if a value is out of range."""
+        self.saved = state.with_view(self.saved, values)
 
     def link(self) -> Any:
-        """The end of a link to this state; `left` says what is too long for one."""
-        return keeping.link(self.state())
+        """Return the end of a link to this state; `left` says what is too long for a link."""
+        return saved_state.link(self.state())
 
     def save(self) -> Any:
-        """A file of this state."""
+        """Return this state as a file."""
         name = f"{self.now.compiled.model.name}.ironworks.json"
-        return {"text": state.written(self.state()), "name": name}
+        return {"text": state.serialise_state(self.state()), "name": name}
 
     def restore(self, text: str) -> Any:
-        """Go to the state in a link: views as they were, settings, knobs where they still fit and
-        compile, and what was moved by hand; what was measured there stands beside what is measured
-        here. An error on show goes: the last step that ended in none is gone on from.
+        """Go to the state in a link.
+
+        Restores views, settings, manual moves, and knobs whose values still exist and compile.
+        Times measured there are shown beside those measured here. An error on show is left: the
+        last step that ended in none is continued.
         """
-        found = keeping.read(str(text))
-        if found.digest != self.kept.digest:
+        saved = saved_state.read(str(text))
+        if saved.digest != self.saved.digest:
             raise BadOption(
-                "the link is about another model", expected=self.kept.digest, found=found.digest
+                "the link is about another model", expected=self.saved.digest, actual=saved.digest
             )
-        self.kept, self.focus = replace(found, time=()), found.op
-        self.edited = self.edited.with_saved(found.edits)
-        whole = [s for s in self.steps.past if s.setting.ended is None]
-        if self.now.ended is not None and whole:
-            self.show_next(Step(whole[-1].setting, "back before the error"))
-        if step := again.settings_of(self.now, found.knobs):
+        self.saved, self.focus = replace(saved, time=()), saved.op
+        self.edited = self.edited.with_saved(saved.edits)
+        good_steps = [s for s in self.steps.past if s.setting.ended is None]
+        if self.now.ended is not None and good_steps:
+            self.show_next(Step(good_steps[-1].setting, "back before the error"))
+        if step := again.settings_of(self.now, saved.knobs):
             self.show_next(step)
         left, device = [], self.now.compiled.device.name
-        for name, label in found.knobs.items():
+        for name, label in saved.knobs.items():
             knob = next((k for k in self.knobs() if k.name == name), None)
-            knob = knob and with_stop(knob, self.now, self.pinned, label)
+            knob = knob and knob_with_stop(knob, self.now, self.pinned, label)
             if knob and label in knob.labels and knob.labels[knob.now] != label:
                 try:
                     self.turn(name, knob.labels.index(label), label)
@@ -574,11 +596,11 @@ class Session:
                     left.append(f"{knob.label} {label[:40]} ({problem.sentence})")
             elif knob and label not in knob.labels:
                 left.append(f"{knob.label} {label[:40]} ({device} has no such value)")
-        for setting, what in by_hand.again(self.now, found):
+        for setting, what in by_hand.replay_moves(self.now, saved):
             self.show_next(Step(setting, what))
-        self.brought = keeping.Brought(self.now, found.time)
+        self.brought = saved_state.LoadedTime(self.now, saved.time)
         return {
-            "said": keeping.restored(left),
-            "state": state.view(found),
+            "said": saved_state.restored_text(left),
+            "state": state.view(saved),
             "measure": self.runs,
         }

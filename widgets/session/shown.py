@@ -1,4 +1,4 @@
-"""What a session shows of one setting: the house, its walls, its memory plan."""
+"""The view of one setting in a session: the house, its walls, its memory plan."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from widgets.model.compiled import Arrays
 from widgets.model.house import House, read
 from widgets.model.knobs import Setting, threads
 from widgets.model.on_show import Walls
-from widgets.session.recorded import recorded_wall
+from widgets.session.open_recording import recorded_wall
 from widgets.session.wall_views import WallViews
 
 MORE_UNITS = 8
-MOST_CALLS = 4000  # of a program that is planned for more units too: of more none is seen there
+MOST_CALLS = 4000  # larger programs are not planned for more units: no task would be visible
 TRACING_SECONDS = 0.05
 MOST_TRACED = 40
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Before a schedule is there, without walls and plan."""
+    """One setting as it is shown; before there is a schedule, without walls and plan."""
 
     setting: Setting
     house: House
@@ -41,12 +41,13 @@ class Shown:
 
     @property
     def planned_us(self) -> float:
-        """How long a run should take, 0 where nothing is scheduled."""
+        """The predicted time of a run; 0 without a schedule."""
         return self.walls.planned.total_us if self.walls.planned else 0.0
 
     def run_once(self, inputs: Arrays, median_us: float | None) -> Shown:
-        """The same with the measured wall: of several runs the one nearest to the median that was
-        timed, or to their own.
+        """Return the same with a measured wall.
+
+        Of several runs, the one nearest to the timed median `median_us`, or to their own median.
         """
         compiled, runs = self.setting.compiled, list[Wall]()
         end = perf_counter() + TRACING_SECONDS
@@ -62,7 +63,7 @@ class Shown:
         return replace(self, views=replace(self.views, walls=walls))
 
     def with_more_units(self) -> Shown:
-        """The same with the wall of more units, where that was left for later."""
+        """Return the same with the wall of more units, if that was left for later."""
         if self.views.more is not None or self.walls.planned is None:
             return self
         more = _more_units(self.setting, self.house)
@@ -70,25 +71,28 @@ class Shown:
 
 
 def shown(setting: Setting, *, more: bool = True, recorded: RecordedRun | None = None) -> Shown:
-    """A setting's compilation, read; nothing is run. `more`: with the wall of more units;
-    `recorded`: with that of a recording, where it is of the same sizes.
+    """Read a setting's compilation without running it.
+
+    `more`: include the wall of more units. `recorded`: include that of a recording, if it has the
+    same sizes.
     """
     c, sizes = setting.compiled, dict(setting.sizes)
     house = read(c)
     if c.program.stage < Stage.PLANNED:
         return Shown(setting, house, WallViews(Walls(None, None), None, ()), None)
     planned = c.planned_wall(sizes)
-    found, beside = recorded_wall(recorded, setting, planned, house.calls)
+    recorded_rows, beside = recorded_wall(recorded, setting, planned, house.calls)
     rows = brick_wall.data(planned, house.calls)
-    walls = Walls(rows, None, recorded=found, recorded_compared=beside)
+    walls = Walls(rows, None, recorded=recorded_rows, recorded_compared=beside)
     others = _more_units(setting, house) if more else None
     views = WallViews(walls, others, tuple(c.schedules(sizes)))
     return Shown(setting, house, views, c.memory(sizes))
 
 
 def _more_units(now: Setting, house: House) -> WallRows | None:
-    """Plan the same program for more units than this machine may have, unless it is so large that
-    its wall would show no task.
+    """Plan the same program for more units than this machine may have.
+
+    Skips a program so large that its wall would show no task.
     """
     if threads(now.compiled) >= MORE_UNITS or len(house.calls) > MOST_CALLS:
         return None

@@ -1,5 +1,6 @@
-"""What of the house can be kept: selection, stage, knobs, what was moved by hand, and views, as
-versioned JSON. It is read as untrusted input.
+"""The saved state of the house as versioned JSON: selection, stage, knobs, manual moves and views.
+
+It is read as untrusted input.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any
 
 from explorer.errors import SnapshotError
 from explorer.ir.stage import Stage
+from explorer.passes.pipeline.former_names import current_name
+from widgets.model.step_knobs import PLACE, SWITCH
 from widgets.rooms import gallery
 
 VERSION = 1
 LONGEST_TEXT = 64_000
-LONGEST_FILE = 1_000_000  # of a state that is no link
+LONGEST_FILE = 1_000_000  # of a state in a file
 LONGEST_NAME = 400
 MOST_KNOBS = 64
-LONGEST_US = 1e12  # that a run may have taken: eleven days
+LONGEST_US = 1e12  # the longest time of a run: eleven days
 MOST_MOVES = 256
 MOST_EDITS, LONGEST_SOURCE = 16, 60_000  # of kernels whose source was edited, and of one of them
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -35,12 +38,14 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`digest` names the model, `op` the selected operator; `knobs` holds values as they are
-    labelled. `connect` are values put at memory levels, `moves` bricks put elsewhere on the wall:
-    the fields of `explorer.rammer.moved_by_hand.Move`, in order. `edits` are sources of kernels:
-    the call, the source that it began from, by its hash, and the text, which is shown and not run.
-    `time` is how long a run took when this was kept: the machine, the median and the ends of its
-    interval in microseconds, and of how many runs; empty where none was measured.
+    """The saved state of the house.
+
+    `digest` names the model, `op` the selected operator; `knobs` holds values by their labels.
+    `connect` are values placed at memory levels. `moves` are bricks placed elsewhere on the wall:
+    the fields of `explorer.rammer.manual_moves.Move`, in order. `edits` are sources of kernels:
+    the call, the hash of the source that it started from, and the text, which is shown and not run.
+    `time` is the time of a run when the state was saved: the machine, the median and the ends of
+    its interval in microseconds, and the number of runs; empty if none was measured.
     """
 
     digest: str = ""
@@ -61,64 +66,66 @@ class State:
     time: tuple[Any, ...] = ()
 
 
-def written(state: State, tool: str = "") -> str:
-    """The state as JSON."""
-    kept = {f.name: getattr(state, f.name) for f in fields(State)} | {"knobs": dict(state.knobs)}
-    return json.dumps({"ironworks": VERSION, "tool": tool, **kept}, sort_keys=True)
+def serialise_state(state: State, tool: str = "") -> str:
+    """Serialise the state as JSON."""
+    values = {f.name: getattr(state, f.name) for f in fields(State)} | {"knobs": dict(state.knobs)}
+    return json.dumps({"ironworks": VERSION, "tool": tool, **values}, sort_keys=True)
 
 
 def fragment(state: State, tool: str = "") -> str:
-    """The state as the end of a link, without the edits where they are too long for one."""
+    """Encode the state as the end of a link, without the edits if they are too long."""
     if len(text := _fragment(state, tool)) <= LONGEST_TEXT:
         return text
     return _fragment(replace(state, edits=()), tool)
 
 
 def _fragment(state: State, tool: str) -> str:
-    return base64.urlsafe_b64encode(written(state, tool).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(serialise_state(state, tool).encode()).decode().rstrip("=")
 
 
 def from_fragment(text: str) -> State:
-    """The state in the end of a link; raises SnapshotError."""
+    """Decode the state in the end of a link; raises SnapshotError."""
     if len(text) > LONGEST_TEXT or not re.fullmatch(r"[\w-]*", text, re.ASCII):
         raise SnapshotError("the link holds no saved state", where="link")
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
     except ValueError:
         raise SnapshotError("the link's saved state is damaged", where="link") from None
-    return parsed(raw)
+    return parse_state(raw)
 
 
-def parsed(text: str) -> State:
-    """The state in a JSON text; raises SnapshotError where it is damaged, of another version, or
-    out of range.
+def parse_state(text: str) -> State:
+    """Parse a state from JSON.
+
+    Raises SnapshotError if it is damaged, of another version, or out of range.
     """
     if len(text) > LONGEST_FILE:
         raise SnapshotError(
             f"a saved state has at most {LONGEST_FILE} characters, this one {len(text)}"
         )
     try:
-        found = json.loads(text)
+        decoded = json.loads(text)
     except (ValueError, RecursionError):
-        raise SnapshotError("the saved state is no JSON") from None
-    if not isinstance(found, dict):
+        raise SnapshotError("the saved state is not JSON") from None
+    if not isinstance(decoded, dict):
         raise SnapshotError("a saved state is a JSON object")
-    if found.get("ironworks") != VERSION:
+    if decoded.get("ironworks") != VERSION:
         raise SnapshotError(
-            f"the saved state is of version {str(found.get('ironworks'))[:20]}, "
+            f"the saved state is of version {str(decoded.get('ironworks'))[:20]}, "
             f"this tool reads version {VERSION}",
             expected=VERSION,
-            found=str(found.get("ironworks"))[:20],
+            actual=str(decoded.get("ironworks"))[:20],
         )
-    return checked({name: found[name] for name in _NAMES if name in found})
+    return checked_state({name: decoded[name] for name in _NAMES if name in decoded})
 
 
 _NAMES = tuple(f.name for f in fields(State))
 
 
-def checked(values: Mapping[str, Any]) -> State:
-    """The state of these values; raises SnapshotError where one is of a wrong type or not a known
-    choice.
+def checked_state(values: Mapping[str, Any]) -> State:
+    """Return the state with these values.
+
+    Raises SnapshotError if one has a wrong type or is not a known choice.
     """
     state = State()
     for name, value in values.items():
@@ -144,10 +151,10 @@ def _checked(name: str, value: Any) -> Any:
         raise SnapshotError(
             f"the saved state's {name} is longer than {LONGEST_NAME} characters", where=name
         )
-    known = ("", *gallery.choices()) if name == "room" else CHOICES.get(name)
-    if known is not None and text not in known:
+    choices = ("", *gallery.choices()) if name == "room" else CHOICES.get(name)
+    if choices is not None and text not in choices:
         raise SnapshotError(
-            f"the saved state's {name} is {text[:40]!r}", where=name, expected=", ".join(known)
+            f"the saved state's {name} is {text[:40]!r}", where=name, expected=", ".join(choices)
         )
     return text
 
@@ -166,10 +173,10 @@ def _by_hand(name: str, value: Any, kinds: tuple[type, ...]) -> tuple[tuple[Any,
 
 
 def _row(name: str, row: Any, kinds: tuple[type, ...]) -> tuple[Any, ...]:
-    """Names and numbers of these kinds; a tuple in them is `_AFTER`, or None."""
+    """Check a row of names and numbers of these kinds; a tuple in it is `_AFTER`, or None."""
     if not isinstance(row, list | tuple) or len(row) != len(kinds):
         raise SnapshotError(
-            f"one of the saved state's {name} is no row of {len(kinds)}", where=name
+            f"each of the saved state's {name} must be a row of {len(kinds)} values", where=name
         )
     return tuple(_entry(name, v, kind) for v, kind in zip(row, kinds))
 
@@ -186,62 +193,76 @@ def _entry(name: str, value: Any, kind: type) -> Any:
 
 
 def _edits(value: Any) -> tuple[tuple[str, str, str], ...]:
-    """Names, hashes and texts; what stands in a text matters only where somebody tries it."""
+    """Check names, hashes and texts; the content of a text matters only when it is tried."""
     if not isinstance(value, list | tuple) or len(value) > MOST_EDITS:
-        said = f"the saved state's edits are at most {MOST_EDITS} in a list"
-        raise SnapshotError(said, where="edits")
+        problem = f"the saved state's edits are at most {MOST_EDITS} in a list"
+        raise SnapshotError(problem, where="edits")
     longest = (LONGEST_NAME, LONGEST_NAME, LONGEST_SOURCE)
     for row in value:
         fits = isinstance(row, list | tuple) and len(row) == len(longest)
         if not fits or any(not isinstance(v, str) or len(v) > n for v, n in zip(row, longest)):
             raise SnapshotError(
-                "one of the saved state's edits is no name with a source", where="edits"
+                "each of the saved state's edits must be a name with a source", where="edits"
             )
     return tuple((str(a), str(b), str(c)) for a, b, c in value)
 
 
 def _time(value: Any) -> tuple[Any, ...]:
-    """A machine, three durations and a count, or nothing."""
+    """Check a machine, three durations and a count, or nothing."""
     if not isinstance(value, list | tuple) or len(value) not in (0, 5):
-        raise SnapshotError("the saved state's time is no time of a machine", where="time")
+        raise SnapshotError(
+            "the saved state's time must be a machine, three durations and a count", where="time"
+        )
     if not value:
         return ()
     where, *us, n = value
     named = isinstance(where, str) and len(where) <= LONGEST_NAME and where.isprintable()
     times = all(isinstance(x, int | float) and 0 <= x <= LONGEST_US for x in us)
     if not named or not times or isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise SnapshotError("the saved state's time is no time of a machine", where="time")
+        raise SnapshotError(
+            "the saved state's time must be a machine, three durations and a count", where="time"
+        )
     return (where, *map(float, us), min(n, 10**9))
 
 
 def _of(name: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
-        raise SnapshotError(f"the saved state's {name} is no {kind.__name__}", where=name)
+        raise SnapshotError(f"the saved state's {name} must be a {kind.__name__}", where=name)
     return value
 
 
 def _knobs(value: Any) -> dict[str, str]:
-    found = _of("knobs", value, dict)
-    if len(found) > MOST_KNOBS or not all(
+    labels = _of("knobs", value, dict)
+    if len(labels) > MOST_KNOBS or not all(
         isinstance(k, str) and isinstance(v, str) and len(k) + len(v) <= LONGEST_NAME
-        for k, v in found.items()
+        for k, v in labels.items()
     ):
         raise SnapshotError("the saved state's knobs are not names with values", where="knobs")
-    return dict(found)
+    return dict(_current_knob(*knob) for knob in labels.items())
 
 
-def seen(state: State, values: Mapping[str, Any]) -> State:
-    """The state with what a page looks at; what is not the page's stays as it is.
+def _current_knob(name: str, label: str) -> tuple[str, str]:
+    """Return a knob of the switchboard under the current names of the pipeline's steps."""
+    for prefix in (SWITCH, PLACE):
+        if name.startswith(prefix):
+            name = prefix + current_name(name.removeprefix(prefix))
+    return name, f"after {current_name(label.removeprefix('after '))}" if label.startswith(
+        "after "
+    ) else label
 
-    Raises SnapshotError where a value is out of range.
+
+def with_view(state: State, values: Mapping[str, Any]) -> State:
+    """Return the state with the view of a page; values that are not the page's stay as they are.
+
+    Raises SnapshotError if a value is out of range.
     """
-    found = checked({name: value for name, value in values.items() if name not in _OWN})
-    return replace(found, **{name: getattr(state, name) for name in _OWN})
+    viewed = checked_state({name: value for name, value in values.items() if name not in _OWN})
+    return replace(viewed, **{name: getattr(state, name) for name in _OWN})
 
 
 def view(state: State) -> dict[str, Any]:
-    """What the front end keeps of a state."""
+    """Return the part of a state that the front end holds."""
     return {k: v for k, v in asdict(state).items() if k not in _OWN}
 
 
-_OWN = ("digest", "knobs", "connect", "moves", "edits", "time")  # what no page looks at
+_OWN = ("digest", "knobs", "connect", "moves", "edits", "time")  # not part of a page's view

@@ -1,4 +1,4 @@
-"""How long settings take: a time with its interval, or a multiple of the baseline's time."""
+"""The time of a setting: with its interval, or as a multiple of the baseline's time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from widgets.model.brick_wall import WallRows
 from widgets.model.compiled import Measurement
 from widgets.model.knobs import Setting
 from widgets.rammer.wall_table import off_text
-from widgets.session.ended import told
+from widgets.session.until_error import error_part
 
-ARROW = " → "  # between what a step changed and what it changed it to
-AND = ";"  # before what else it changed
+ARROW = " → "  # between the old and the new value
+AND = ";"  # before further changes
 
 
 @dataclass(frozen=True)
 class Step:
-    """A setting that was reached, how, how long a run took there, and how the baseline compares."""
+    """A setting in the history: how it was reached, its time, its comparison with the baseline."""
 
     setting: Setting
     what: str
@@ -33,8 +33,9 @@ class Step:
 def verdict(
     step: Step, base: Step, planned_us: float, walls: WallComparison | None = None
 ) -> dict[str, Any]:
-    """Return the time of a step, with that of the baseline where it has the same sizes and ran on
-    the same machine; and how far off the prediction is, as its wall says.
+    """Return the time of a step, compared with the baseline if that has its sizes and ran here.
+
+    Includes the error of the prediction, from the comparison of its walls.
     """
     if step.time is None:
         return {"big": "not measured yet", "small": f"predicted {time_text(planned_us)}"}
@@ -43,23 +44,27 @@ def verdict(
     small = f"99 %: {_between(time.low_us, time.high_us)}"
     plan = off_text(walls.error) if walls else ""
     if step.versus is None:
-        small += f", n = {time.n}{_apart(step.setting, base.setting)}"
+        small += f", n = {time.n}{_why_not_compared(step.setting, base.setting)}"
         return {"big": big, "small": small, "n": time.n, "plan": plan}
-    found = against(step.versus)
+    comparison = against(step.versus)
     beside = f"baseline {time_text(step.versus.second.median_us)} in turns"
-    ends = f"{found['low']:.2f} to {found['high']:.2f}, n = {found['n']}; {beside}"
-    return found | {"big": big, "small": f"{small} · {found['short']} ({ends})", "plan": plan}
+    ends = f"{comparison['low']:.2f} to {comparison['high']:.2f}, n = {comparison['n']}; {beside}"
+    return comparison | {
+        "big": big,
+        "small": f"{small} · {comparison['short']} ({ends})",
+        "plan": plan,
+    }
 
 
 def _between(low_us: float, high_us: float) -> str:
-    """Return an interval of times, its unit once where both have it."""
+    """Return an interval of times, with one unit if both ends share it."""
     low, high = time_text(low_us), time_text(high_us)
     same = low.split()[1:] == high.split()[1:]
     return f"{low.split()[0] if same else low} to {high}"
 
 
-def _apart(now: Setting, base: Setting) -> str:
-    """Return why the baseline is not compared with; "" where it is the setting on show."""
+def _why_not_compared(now: Setting, base: Setting) -> str:
+    """Return why the baseline is not compared; "" if it is the setting on show."""
     if now.sizes != base.sizes:
         return "; the baseline has other sizes"
     if not base.is_here:
@@ -67,15 +72,15 @@ def _apart(now: Setting, base: Setting) -> str:
     return ""
 
 
-def elsewhere(us: float, base_us: float, device: str) -> dict[str, Any]:
-    """Return the prediction for hardware that is not here, against that of the baseline."""
+def predicted_elsewhere(us: float, base_us: float, device: str) -> dict[str, Any]:
+    """Return the prediction for hardware that is not here, relative to the baseline's."""
     times = f"{us / base_us:.2f}× the baseline's prediction · " if base_us else ""
     words = f"{times}not here, so not measured"
     return {"big": f"{time_text(us)} predicted on {device}", "small": words, "runs": False}
 
 
 def before_compiled(us: float, before_us: float, device: str) -> dict[str, Any]:
-    """Return what is known of the same program on other hardware while it is compiled for that."""
+    """Return the prediction for the same program on other hardware while it is being compiled."""
     change = f" ({us / before_us - 1:+.1%})" if before_us else ""
     words = f"the same program on {device}, a prediction"
     big = f"{time_text(us)} predicted{change}"
@@ -83,15 +88,16 @@ def before_compiled(us: float, before_us: float, device: str) -> dict[str, Any]:
 
 
 def without_code(step: Step, planned_us: float, recorded: WallRows | None = None) -> dict[str, Any]:
-    """What is known of a step that has no code to run here: a prediction and what was recorded
-    elsewhere, or how far it came, and the error that it came no further for.
+    """Describe a step that has no code to run here.
+
+    A prediction and a recorded time, or how far the compilation came and its error.
     """
     c = step.setting.compiled
     stage = c.program.stage
     if (ended := step.setting.ended) is not None:
         big = f"stopped at {ended.step}"
         small = ended.problem.sentence
-        return {"big": big, "small": small, "runs": False, "failed": told(ended)}
+        return {"big": big, "small": small, "runs": False, "failed": error_part(ended)}
     if stage < Stage.PLANNED:
         words = "nothing runs before code is generated: compile without `until`"
         return {"big": f"compiled until {stage.name}", "small": words, "runs": False}
@@ -100,16 +106,17 @@ def without_code(step: Step, planned_us: float, recorded: WallRows | None = None
         words = f"a prediction: compiled until {stage.name}, without code"
         return {"big": f"{us} predicted", "small": words, "runs": False}
     if recorded is not None:
-        words = f"a prediction; {recorded.said}: {time_text(recorded.total_us)}"
+        words = f"a prediction; {recorded.title}: {time_text(recorded.total_us)}"
     return {"big": f"{us} predicted on {c.device.name}", "small": words, "runs": False}
 
 
 def history(past: Sequence[Step], future: Sequence[Step], base: Step) -> list[dict[str, Any]]:
-    """Return every step since the first, those that were undone last. `about`, `before` and `value`
-    are the parts of one that changed one value, "" of others.
+    """Return every step since the first, the undone ones last.
+
+    `about`, `before` and `value` are the parts of a step that changed one value, else "".
     """
     steps = [(s, False) for s in past] + [(s, True) for s in reversed(future)]
-    found = []
+    rows = []
     for i, (step, undone) in enumerate(steps):
         mine = step.setting == base.setting
         time = time_text(step.time.median_us) if step.time else ""
@@ -126,8 +133,8 @@ def history(past: Sequence[Step], future: Sequence[Step], base: Step) -> list[di
             words = against(step.versus)
             row |= {k: words[k] for k in ("ratio", "low", "high", "sure")}
             row["verdict"] = words["short"]
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _change(what: str) -> dict[str, str]:
@@ -139,23 +146,24 @@ def _change(what: str) -> dict[str, str]:
     return {"about": about, "before": was, "value": value}
 
 
-def against(found: Comparison, other: str = "the baseline") -> dict[str, Any]:
-    """Return the first's time over the other's, with its interval; `ratio` is 2 where it takes
-    twice as long.
+def against(comparison: Comparison, other: str = "the baseline") -> dict[str, Any]:
+    """Return the first's time over the other's, with its interval.
+
+    `ratio` is 2 if the first takes twice as long.
     """
-    ratio, low, high = found.times
-    sure = found.verdict != NONE
+    ratio, low, high = comparison.times
+    sure = comparison.verdict != NONE
     short = f"{ratio:.2f}× {other}'s time" if sure else f"{NONE} from {other}"
-    once = time_text(found.first.median_us)
+    once = time_text(comparison.first.median_us)
     return {
         "big": short,
         "short": short,
-        "small": f"99 %: {low:.2f} to {high:.2f}, n = {found.n}, {once} per run",
+        "small": f"99 %: {low:.2f} to {high:.2f}, n = {comparison.n}, {once} per run",
         "ratio": ratio,
         "low": low,
         "high": high,
         "sure": sure,
-        "n": found.n,
+        "n": comparison.n,
         "from": min(0.8, low - 0.05),
         "to": max(1.25, high + 0.05),
     }

@@ -1,6 +1,4 @@
-"""The walls of what is on show, each as its first slice, and further slices as a page asks for
-them.
-"""
+"""The walls on show: each as its first slice, with further slices on request."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ from widgets.rammer.wall_slices import Source
 from widgets.rammer.wall_table import Times, compared_words, twins_us
 from widgets.session.questions import check_question
 
-MOST_WAITING = 64  # units whose waits are told: those of a data sheet's are millions
+MOST_WAITING = 64  # most units with waits: a data sheet's device has millions of them
 WALLS = ("wall_planned", "wall_measured", "wall_recorded", "wall_more", "wall_base")
-MORE_BYTES = 60_000  # of the wall on other units, which is never looked at from nearer
+MORE_BYTES = 60_000  # of the wall on other units, which is never zoomed
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class WallViews:
-    """`walls` and the same program on `more` units; `schedules` say who waits for whom."""
+    """The `walls` and the same program on `more` units; `schedules` give the waits of tasks."""
 
     walls: Walls
     more: WallRows | None = None
@@ -42,7 +40,7 @@ class WallViews:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        """The walls by the names of the page's parts."""
+        """Return the walls by the names of the page's parts."""
         w = self.walls
         took, should = _twins(w.planned, *w.ran)
         _, recorded = _twins(w.planned, w.recorded, w.recorded_compared)
@@ -55,38 +53,39 @@ class WallViews:
             ("recorded", w.recorded, recorded),
         ):
             if rows is not None:
-                known = programs if name != "recorded" else ()  # of its program there are none
-                waits = wall_waits.waits(rows, known)
+                known_programs = (
+                    programs if name != "recorded" else ()
+                )  # a recorded wall has no programs
+                waits = wall_waits.waits(rows, known_programs)
                 out[f"wall_{name}"] = Source(rows, waits, twin, self._lanes(rows))
         if self.more is not None:
             out["wall_more"] = Source(self.more)
         return out
 
     def _lanes(self, rows: WallRows) -> int:
-        """At most as many lanes as the plan is drawn with: of another machine there may be more
-        units.
-        """
+        """Return at most the number of lanes of the plan: another machine may have more units."""
         planned = self.walls.planned
         return min(wall_slices.MOST_LANES, planned.lanes if planned is not None else rows.lanes)
 
     @cached_property
     def packed(self) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """Descriptions by name, and the bytes of each."""
+        """Return descriptions by name, and the bytes of each."""
         heads: dict[str, Any] = {}
         bodies = dict.fromkeys(WALLS, b"")
         for name, source in self.sources.items():
             budget = MORE_BYTES if name == "wall_more" else wall_slices.SLICE_BYTES
             heads[name], bodies[name] = wall_slices.packed(source, budget)
         both = (self.walls.compared, self.walls.recorded_compared)
-        for name, found in zip(("wall_measured", "wall_recorded"), both):
-            if found is not None and name in heads:
-                heads[name]["compared"] = compared_words(found)
+        for name, comparison in zip(("wall_measured", "wall_recorded"), both):
+            if comparison is not None and name in heads:
+                heads[name]["compared"] = compared_words(comparison)
         return heads, bodies
 
     @cached_property
     def as_base(self) -> tuple[dict[str, Any], bytes]:
-        """The wall that others are compared with: what was measured, else what is planned, with the
-        names and families of its own calls.
+        """Return the wall that others are compared with: the measured one, else the planned one.
+
+        It has the names and families of its own calls.
         """
         rows = self.walls.measured or self.walls.planned
         if rows is None:
@@ -95,21 +94,24 @@ class WallViews:
         return {**head, "calls": [[c.label, c.family] for c in rows.calls]}, body
 
     def slice(self, wall: str, **view: Any) -> Binary:
-        """A part of a wall; raises BadOption for a wall or a window that there is not."""
+        """Return a part of a wall; raises BadOption for an unknown wall or an invalid window."""
         source = self.sources.get(str(wall))
         if source is None:
             raise BadOption(f"there is no wall {str(wall)[:20]!r}")
         check_question("wall", wall_slices.Window, view)
-        asked = wall_slices.window(view, source.rows.total_us)
-        asked = replace(asked, lanes=min(asked.lanes, source.lanes))
-        head, body = wall_slices.sliced(source, asked)
+        window = wall_slices.window(view, source.rows.total_us)
+        window = replace(window, lanes=min(window.lanes, source.lanes))
+        head, body = wall_slices.sliced(source, window)
         return Binary(head, (body,))
 
 
 def _twins(
-    planned: WallRows | None, ran: WallRows | None, found: WallComparison | None
+    planned: WallRows | None, ran: WallRows | None, comparison: WallComparison | None
 ) -> tuple[Times | None, Times | None]:
-    """How long each planned brick took, and each of a run was planned, where both are known."""
-    if planned is None or ran is None or found is None:
+    """Return the measured time of each planned brick and the planned time of each that ran.
+
+    None if either is unknown.
+    """
+    if planned is None or ran is None or comparison is None:
         return None, None
-    return twins_us(planned, ran, found)[:2]
+    return twins_us(planned, ran, comparison)[:2]

@@ -1,1 +1,1 @@
-"""Pictures that a clock fills: kernels, a search over tiles, sizes."""
+"""Pictures that need measurements: kernels, a search over tiles, sizes."""

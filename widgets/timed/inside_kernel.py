@@ -1,4 +1,4 @@
-"""Inside a kernel: which parts of its tasks take how long, in a copy with stamps around them."""
+"""Inside a kernel: the time of each part of its tasks, from a copy with time stamps."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from explorer.compilation import Compilation
 from explorer.devices.cpus import runs_on
 from explorer.ir.stage import Stage
 from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.tuning.inside.kernel_parts import TracedKernel, kernel_parts
 from explorer.tuning.inside.parts import REST
-from explorer.tuning.inside.traced import Traced, kernel_parts
 from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.slide import LINE, NARROW, PX, cut_to
-from widgets.draw.svg import Svg, label, path, rect, wrapped
+from widgets.draw.svg import Svg, label, path, rect, wrap_text
 from widgets.draw.table import Cell, Table, count_text, time_text
 from widgets.model.compiled import Arrays
 from widgets.model.house import House
 from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Clock, Drawn, Picture, nothing
+from widgets.model.picture import Clock, Drawn, Picture, placeholder
 from widgets.program.generated_source import kernel_of
 
 NAME = "inside"
@@ -28,23 +28,28 @@ NAMED, NUMBERS = 320.0, 130.0  # left and right of the bars
 GAP = 2.0
 
 
-def table(rows: Traced, title: str, ops: tuple[str, ...]) -> Table:
-    """One row a part of a task, with its share of that task."""
+def table(rows: TracedKernel, title: str, ops: tuple[str, ...]) -> Table:
+    """Return one row per part of a task, with its share of that task."""
     names = (REST, *(p.words for p in rows.parts))
-    found: list[tuple[Cell, ...]] = []
+    rows_of_parts: list[tuple[Cell, ...]] = []
     for task, us in zip(rows.tasks, rows.us, strict=True):
-        whole = sum(us) or 1.0
-        found += [
-            (task, name, round(x, 3), f"{x / whole:.1%}") for name, x in zip(names, us, strict=True)
+        task_us = sum(us) or 1.0
+        rows_of_parts += [
+            (task, name, round(x, 3), f"{x / task_us:.1%}")
+            for name, x in zip(names, us, strict=True)
         ]
     columns = ("task", "part", "µs, median", "share of the task")
     return Table(
-        columns, tuple(found), tuple(ops for _ in found), caption(rows, title), see(rows, title)
+        columns,
+        tuple(rows_of_parts),
+        tuple(ops for _ in rows_of_parts),
+        caption(rows, title),
+        see(rows, title),
     )
 
 
-def caption(rows: Traced, title: str) -> str:
-    """Where most of the time goes, and what the stamps cost."""
+def caption(rows: TracedKernel, title: str) -> str:
+    """Return where most of the time goes, and the overhead of the stamps."""
     shares = rows.shares[1:]
     if not shares:
         return f"{title}: a task is a few instructions, without parts; {cost(rows)}"
@@ -56,39 +61,37 @@ def caption(rows: Traced, title: str) -> str:
     )
 
 
-def cost(rows: Traced) -> str:
-    """That it is a copy, and how much slower."""
+def cost(rows: TracedKernel) -> str:
+    """Return that the times are those of a copy, and its slowdown."""
     return (
-        f"of a marked copy, whose stamps make it {rows.slower:.2f} times as long "
+        f"of an instrumented copy, whose stamps make it {rows.slower:.2f} times as long "
         f"({rows.low:.2f} to {rows.high:.2f}) on one thread"
     )
 
 
-def see(rows: Traced, title: str) -> tuple[Sentence, ...]:
-    """The sentences: which part takes most, how much is between parts, and what the stamps cost."""
-    told: list[Sentence] = []
+def see(rows: TracedKernel, title: str) -> tuple[Sentence, ...]:
+    """Return the sentences: the longest part, the time between parts, the stamps' overhead."""
+    sentences: list[Sentence] = []
     shares = rows.shares[1:]
     if shares:
         at = max(range(len(shares)), key=lambda n: shares[n])
         share = Mark(f"{shares[at]:.0%}", f"part{at + 1}")
-        told.append((share, f" of the time of {title} goes to: {rows.parts[at].words}."))
-        told.append((Mark(f"{rows.shares[0]:.1%}", "part0"), " lies between the parts."))
+        sentences.append((share, f" of the time of {title} goes to: {rows.parts[at].words}."))
+        sentences.append((Mark(f"{rows.shares[0]:.1%}", "part0"), " lies between the parts."))
     else:
-        told.append((f"{title}: a task is a few instructions, without parts.",))
+        sentences.append((f"{title}: a task is a few instructions, without parts.",))
     slower = f"{rows.slower:.2f} times as long, {rows.low:.2f} to {rows.high:.2f}"
-    return (*told, (f"The stamps of this copy make it {slower}.",))
+    return (*sentences, (f"The stamps of this copy make it {slower}.",))
 
 
-def figure(rows: Traced, size: tuple[int, int], title: str) -> Svg:
-    """A row a part: a bar a task, from left to right, and at the right its time and share of all
-    tasks.
-    """
+def figure(rows: TracedKernel, size: tuple[int, int], title: str) -> Svg:
+    """Draw a row per part: a bar per task, and at the right its time and share of all tasks."""
     width, height = size
     names = (REST, *(p.words for p in rows.parts))
     order = sorted(range(1, len(names)), key=lambda n: -rows.shares[n])
     most = max(1, int((height - FOOT) / LEAST) - 1)
-    kept = {*order[:most], 0}
-    shown = [n for n in (*range(1, len(names)), 0) if n in kept]
+    shown_numbers = {*order[:most], 0}
+    shown = [n for n in (*range(1, len(names)), 0) if n in shown_numbers]
     pitch = min(HIGHEST, (height - FOOT) / len(shown))
     above = width < NARROW
     left = 0.0 if above else min(NAMED, width * 0.36)
@@ -106,14 +109,15 @@ def figure(rows: Traced, size: tuple[int, int], title: str) -> Svg:
     less = f"; {len(names) - len(shown)} shorter parts in the table" * (len(shown) < len(names))
     words = f"{tasks}; the highest {_us(longest)}{less}"
     marks.append(label(0, height - 6, cut_to(words, width), title=words))
-    said = f"Inside a kernel: {caption(rows, title)}"
-    return Svg(width, height, "".join(marks), said, px=PX)
+    title_text = f"Inside a kernel: {caption(rows, title)}"
+    return Svg(width, height, "".join(marks), title_text, px=PX)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where bars are: from `left` on in so much `room`, a part every `pitch` pixels; `above`: names
-    stand over them.
+    """The layout of bars: from `left` on within `room` pixels, a part every `pitch` pixels.
+
+    With `above`, names stand over the bars.
     """
 
     width: float
@@ -123,12 +127,12 @@ class Plan:
     above: bool
 
 
-def _part(rows: Traced, n: int, name: str, y: float, plan: Plan) -> Iterator[str]:
+def _part(rows: TracedKernel, n: int, name: str, y: float, plan: Plan) -> Iterator[str]:
     base, quiet = y + plan.pitch - 6, n == 0
     if y:
         yield path(f"M0 {y + 0.5:g}H{plan.width:g}", "var(--line)")
     room = (plan.width - NUMBERS if plan.above else plan.left) - 12
-    lines = [*in_lines(name, room, 2)] if not plan.above and plan.pitch >= 44 else [name]
+    lines = [*wrap_words(name, room, 2)] if not plan.above and plan.pitch >= 44 else [name]
     lines = lines if lines and len(lines) * LINE < plan.pitch else [name]
     middle = y + 15 if plan.above else y + plan.pitch / 2 + 5 - LINE * (len(lines) - 1) / 2
     for i, words in enumerate(lines):
@@ -139,23 +143,23 @@ def _part(rows: Traced, n: int, name: str, y: float, plan: Plan) -> Iterator[str
     fill = "url(#p-g-dependency)" if quiet else "var(--t2)"
     for at, (task, us) in enumerate(zip(rows.tasks, rows.us, strict=True)):
         high = max(0.8, us[n] / longest * tall)
-        said = f"task {task}, {name}: {_us(us[n])}, {us[n] / (sum(us) or 1.0):.1%} of it"
+        hover_text = f"task {task}, {name}: {_us(us[n])}, {us[n] / (sum(us) or 1.0):.1%} of it"
         box = (plan.left + at * wide, base - high, max(1.0, wide - GAP), high)
-        yield rect(*box, fill, 'stroke="var(--edge)" stroke-width="0.6"', title=said)
+        yield rect(*box, fill, 'stroke="var(--edge)" stroke-width="0.6"', title=hover_text)
     mean = sum(us[n] for us in rows.us) / len(rows.us)
     text = f"{rows.shares[n]:.1%}, {_us(mean)}"
     at_y = y + 15 if plan.above else y + plan.pitch / 2 + 5
     yield label(plan.width, at_y, text, "" if quiet else "i", anchor="end")
 
 
-def in_lines(text: str, room: float, most: int) -> list[str]:
-    """A part's words in lines, none where these are more than `most`."""
-    lines = wrapped(text, room, PX)
+def wrap_words(text: str, room: float, most: int) -> list[str]:
+    """Return a part's words in lines; empty if there are more than `most`."""
+    lines = wrap_text(text, room, PX)
     return lines if len(lines) <= most else []
 
 
 def _us(us: float) -> str:
-    """A part may take nanoseconds."""
+    """Return a time in nanoseconds or a larger unit."""
     return f"{1e3 * us:,.0f} ns" if us < 1 else time_text(us)
 
 
@@ -168,7 +172,7 @@ def _about(s: OnShow, op: str) -> str | None:
 
 def _run(
     now: Setting, house: House, about: str, inputs: Arrays
-) -> Iterator[tuple[int, int, Traced | None]]:
+) -> Iterator[tuple[int, int, TracedKernel | None]]:
     yield 0, 1, None
     if isinstance(now.compiled, Compilation):
         yield 1, 1, kernel_parts(now.compiled, about, dict(now.sizes))
@@ -178,17 +182,17 @@ def _draw(s: OnShow, op: str) -> Drawn:
     about = _about(s, op)
     if about is None:
         return _empty("no kernel runs here: compile for this-cpu, through to code")
-    found: Traced | None = s.clocked(NAME, about)
+    traced: TracedKernel | None = s.clocked(NAME, about)
     ops = tuple(sorted(kernel_of(s, op).origins))
     title = s.house.label(about, ops)
-    if found is None:
+    if traced is None:
         return _empty(f"{title} is not profiled yet")
-    return found, figure(found, s.view.size, title), table(found, title, ops)
+    return traced, figure(traced, s.view.size, title), table(traced, title, ops)
 
 
-def _empty(said: str) -> Drawn:
-    _, drawn, found = nothing(said)
-    return (), drawn, Table(("part",), ((said,),), ((),), found.caption)
+def _empty(reason: str) -> Drawn:
+    _, drawn, words = placeholder(reason)
+    return (), drawn, Table(("part",), ((reason,),), ((),), words.caption)
 
 
 PICTURE = Picture(
@@ -199,5 +203,5 @@ PICTURE = Picture(
     stage=Stage.EMITTED,
     about="kernel",
     draw=_draw,
-    clock=Clock("Look inside", _about, _run, lambda found: caption(found, found.kernel)),
+    clock=Clock("Look inside", _about, _run, lambda traced: caption(traced, traced.kernel)),
 )

@@ -1,6 +1,4 @@
-"""Every kernel of the program where it runs: the least that the device could take for it, what is
-planned, and what a clock said of many runs.
-"""
+"""Every kernel of the program where it runs: least possible time, planned time, measured time."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.cost.bound import bind_kernel
+from explorer.cost.bind_kernel import bind_kernel
 from explorer.cost.traffic import traffic
 from explorer.devices.model import Device
 from explorer.ir.kernel import Kernel
@@ -30,9 +28,11 @@ COMPUTE = "compute"
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The least time for a kernel: of its operations at the device's peak, and of its bytes, each
-    operand once, at what the nearest level that holds them all lets through. `bound` names the
-    longer of both: "compute", or the level.
+    """The least possible time of a kernel.
+
+    The longer of its operations at the device's peak, and of its bytes, each operand once, at the
+    bandwidth of the nearest level that holds them all. `bound` names the longer: "compute" or the
+    level.
     """
 
     us: float
@@ -43,8 +43,10 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A kernel call: `planned_us` and `measured` are the time of the busiest unit, each time that
-    the call runs. `floor` is None where a run alone tells its sizes.
+    """A kernel call.
+
+    `planned_us` and `measured` are times of the busiest unit, per run of the call. `floor` is None
+    if its sizes are known only at run time.
     """
 
     call: str
@@ -57,18 +59,18 @@ class KernelRow:
 
     @property
     def us(self) -> float:
-        """What a clock said where it did, else what is planned."""
+        """The measured time, else the planned one."""
         return self.measured.median_us if self.measured else self.planned_us
 
     @property
     def share(self) -> float:
-        """The floor's share of that time; 0 where there is no floor."""
+        """The floor's share of that time; 0 without a floor."""
         return self.floor.us / self.us if self.floor and self.us else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRows:
-    """The kernels, those that take longest first; `figures` says where the device's are from."""
+    """The kernels, longest first; `figures` is the source of the device's figures."""
 
     device: str
     figures: str
@@ -78,14 +80,14 @@ class KernelRows:
 
     @property
     def measured(self) -> bool:
-        """Whether a clock ran."""
+        """True if any kernel was measured."""
         return any(k.measured for k in self.kernels)
 
 
 def data(
     now: Setting, house: House, planned: WallRows, measured: Mapping[str, Measurement]
 ) -> KernelRows:
-    """The kernels of a planned wall, with what was measured of them."""
+    """Return the kernels of a planned wall, with their measurements."""
     c, device = now.compiled, now.compiled.device
     kernels = {b.name: b.kernel_call.kernel for b in c.program.kernel_calls}
     sizes = {**c.program.env.hints, **dict(now.sizes)}
@@ -113,7 +115,7 @@ def data(
 
 
 def floor(kernel: Kernel, device: Device, units: int, sizes: Sizes) -> Floor | None:
-    """The least time of a kernel on so many units; None where its sizes are not all known."""
+    """Return the least time of a kernel on these units; None unless all its sizes are known."""
     if not symbols_of_kernel(kernel) <= set(sizes):
         return None
     bound = bind_kernel(kernel, {n: sizes[n] for n in symbols_of_kernel(kernel)})
@@ -128,8 +130,9 @@ def floor(kernel: Kernel, device: Device, units: int, sizes: Sizes) -> Floor | N
 
 
 def _operations(kernel: Kernel) -> Iterator[tuple[int, int]]:
-    """Of each compute: its operations, and the bytes of the elements that they are done on. Twice
-    as many of half the bytes are done at once.
+    """Yield for each compute its operations and the bytes of an element.
+
+    Twice as many operations on half the bytes run at once.
     """
     for c in kernel.computes:
         points = prod(evaluate_dim(a.extent, {}) for a in (*c.axes, *c.reduce))
@@ -138,8 +141,9 @@ def _operations(kernel: Kernel) -> Iterator[tuple[int, int]]:
 
 
 def _nearest(device: Device, units: int, count: int) -> tuple[str, float]:
-    """The nearest level that holds so many bytes, and what it lets through; on a GPU, whose near
-    memory does not outlive a kernel, of those that all units share.
+    """Return the nearest level that holds `count` bytes, and its bandwidth in GB/s.
+
+    On a GPU only shared levels count: near memory does not outlive a kernel.
     """
     levels = [m for m in device.levels if m.shared or device.kind == "cpu"] or [device.levels[-1]]
     speed = {r.level: r.gb_per_s for r in roofs(device, units)}
@@ -150,28 +154,29 @@ def _nearest(device: Device, units: int, count: int) -> tuple[str, float]:
 
 
 def busiest_us(wall: WallRows, tasks: Mapping[str, int] | None = None) -> dict[str, float]:
-    """By call the time of the unit that has most of it; each time that it runs, where `tasks` says
-    how many it then has: a loop runs it again.
+    """Return by call the time of its busiest unit.
+
+    If `tasks` gives a call's tasks per run, it is the time per run: a loop runs it several times.
     """
-    found = {}
+    by_call = {}
     done = tasks_of(wall)
     spent = _by_unit(wall)
     for n, call in enumerate(wall.calls):
         if call.name in done:
             times = done[call.name] / tasks[call.name] if tasks and call.name in tasks else 1.0
-            found[call.name] = float(spent[:, n].max()) / times
-    return found
+            by_call[call.name] = float(spent[:, n].max()) / times
+    return by_call
 
 
 def tasks_of(wall: WallRows) -> dict[str, int]:
-    """By call how many tasks its bricks have."""
+    """Return by call the number of tasks in its bricks."""
     count = (wall.last.astype(np.int64) - wall.first.astype(np.int64)) + 1
     every = np.bincount(wall.call, count, len(wall.calls))
     return {call.name: int(n) for call, n in zip(wall.calls, every) if n}
 
 
 def _by_unit(wall: WallRows) -> NDArray[np.float64]:
-    """Time by unit and call."""
+    """Return the time by unit and call."""
     lanes, calls = wall.lanes, len(wall.calls)
     where = wall.unit.astype(np.int64) * calls + wall.call
     spent = np.bincount(where, wall.end - wall.start, lanes * calls)
@@ -179,16 +184,16 @@ def _by_unit(wall: WallRows) -> NDArray[np.float64]:
 
 
 def measurements(runs: Sequence[Mapping[str, float]]) -> dict[str, Measurement]:
-    """By call the median of many runs with its interval; nothing where they are too few for one."""
+    """Return by call the median of many runs with its interval; empty with too few runs."""
     from explorer.measure.interval import LEAST_VALUES, median_interval
     from explorer.measure.machine import machine
 
     if len(runs) < LEAST_VALUES:
         return {}
-    found = {}
+    by_call = {}
     for call in runs[0]:
         series = [run[call] for run in runs if call in run]
         if len(series) == len(runs):
             i = median_interval(series)
-            found[call] = Measurement(i.median, i.low, i.high, len(series), machine().line)
-    return found
+            by_call[call] = Measurement(i.median, i.low, i.high, len(series), machine().line)
+    return by_call

@@ -1,4 +1,4 @@
-"""The words of the kernel table, and the clock behind it."""
+"""Words of the kernel table, and its clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from widgets.model.house import House
 from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Clock, Drawn, Picture
-from widgets.timed.clocked import COLUMNS, cells
 from widgets.timed.kernel_table import (
     KernelRow,
     KernelRows,
@@ -25,6 +24,7 @@ from widgets.timed.kernel_table import (
     measurements,
     tasks_of,
 )
+from widgets.timed.measured_text import COLUMNS, cells
 
 NAME = "kernels"
 RUNS, SECONDS = 40, 3.0  # of the program, at most: then 8 are enough
@@ -33,11 +33,11 @@ MOST = 16  # that the chart has room for
 
 
 def caption(rows: KernelRows) -> str:
-    """All of them together: floor, plan, clock, and the one that is farthest above its floor."""
-    known = [k for k in rows.kernels if k.floor]
-    rest = f"; the {MOST} longest" if len(rows.kernels) > MOST else ""
+    """Return the sums of floors and times, and the kernel farthest above its floor."""
+    with_floor = [k for k in rows.kernels if k.floor]
+    limit_text = f"; the {MOST} longest" if len(rows.kernels) > MOST else ""
     figures = f"{rows.figures} figures" if rows.figures else "data sheet"
-    least = sum(k.floor.us for k in known if k.floor)
+    least = sum(k.floor.us for k in with_floor if k.floor)
     text = (
         f"{count_text(len(rows.kernels), 'kernel')} on {units_text(rows.units, rows.device)} of "
         f"{rows.device}: floor {time_text(least)} ({figures}), predicted "
@@ -48,17 +48,18 @@ def caption(rows: KernelRows) -> str:
         text += f", measured {time_text(took)}"
     elif rows.own:
         text += ", none measured yet"
-    if not known:
-        return text + rest
-    most = max(known, key=lambda k: k.us - (k.floor.us if k.floor else 0.0))
+    if not with_floor:
+        return text + limit_text
+    most = max(with_floor, key=lambda k: k.us - (k.floor.us if k.floor else 0.0))
     return (
         f"{text}; most above its floor: {most.label}, {1 / max(most.share, 1e-9):.1f} times as long"
     )
 
 
 def see(rows: KernelRows) -> tuple[Sentence, ...]:
-    """The sentences: the longest kernel, the one farthest above its floor, and how many ran below
-    theirs by the clock.
+    """Return the sentences.
+
+    The longest kernel, the one farthest above its floor, and the number measured below theirs.
     """
     if not rows.kernels:
         return ()
@@ -68,7 +69,7 @@ def see(rows: KernelRows) -> tuple[Sentence, ...]:
         measured = Mark(time_text(k.measured.median_us), "measured kernel:0")
         times = (*times, ", ", measured, " measured")
     share = k.us / (sum(x.us for x in rows.kernels) or 1)
-    found: list[Sentence] = [
+    sentences: list[Sentence] = [
         (Mark(k.label, "kernel:0"), " takes longest: ", *times, f", {share:.0%} of all kernels.")
     ]
     above = [(x.us - x.floor.us, n) for n, x in enumerate(rows.kernels) if x.floor and x.share < 1]
@@ -77,22 +78,24 @@ def see(rows: KernelRows) -> tuple[Sentence, ...]:
         label, ratio = rows.kernels[n].label, 1 / max(rows.kernels[n].share, 1e-9)
         over = f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.1f}"
         name = Mark(label, f"kernel:{n}") if n < MOST else label
-        found.append((name, f" is farthest above its floor, the least possible time: {over}×."))
+        sentences.append((name, f" is farthest above its floor, the least possible time: {over}×."))
     below = [n for n, x in enumerate(shown) if x.measured and x.share > 1]
     if below:
         count = Mark(count_text(len(below), "kernel"), "|".join(f"kernel:{n}" for n in below))
-        found.append((count, " ran below the floor: the device is faster than its figures."))
-    return tuple(found)
+        sentences.append((count, " ran below the floor: the device is faster than its figures."))
+    return tuple(sentences)
 
 
 def table(rows: KernelRows) -> Table:
-    """One row a kernel."""
+    """Return one row per kernel."""
     columns = (
         "kernel", "in the program", "family", "operations", "bytes", "floor µs", "bound by",
         "predicted µs", *COLUMNS, "floor ÷ time", "measured ÷ predicted",
     )  # fmt: skip
-    found = tuple(map(_row, rows.kernels))
-    return Table(columns, found, tuple(k.ops for k in rows.kernels), caption(rows), see(rows))
+    cells_of_rows = tuple(map(_row, rows.kernels))
+    return Table(
+        columns, cells_of_rows, tuple(k.ops for k in rows.kernels), caption(rows), see(rows)
+    )
 
 
 def _row(k: KernelRow) -> tuple[Cell, ...]:
@@ -120,10 +123,10 @@ def _draw(s: OnShow, op: str) -> Drawn:
 def _measured(
     now: Setting, house: House, about: str, inputs: Arrays
 ) -> Iterator[tuple[int, int, Any]]:
-    """Runs of the program with time stamps, and what they say together so far."""
+    """Run the program with time stamps, and yield the measurements so far."""
     plan = brick_wall.data(now.compiled.planned_wall(dict(now.sizes)), house.calls)
     tasks, runs = tasks_of(plan), list[dict[str, float]]()
-    now.compiled.measured_wall(inputs)  # the first one finds nothing where it will be
+    now.compiled.measured_wall(inputs)  # warm-up
     end = perf_counter() + SECONDS
     while len(runs) < LEAST or (len(runs) < RUNS and perf_counter() < end):
         wall = brick_wall.data(now.compiled.measured_wall(inputs), house.calls)
@@ -141,6 +144,6 @@ PICTURE = Picture(
         "Measure the kernels",
         lambda s, op: "" if s.walls.planned is not None else None,
         _measured,
-        lambda found: f"{count_text(len(found), 'kernel')} measured" if found else "",
+        lambda times: f"{count_text(len(times), 'kernel')} measured" if times else "",
     ),
 )

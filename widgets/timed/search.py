@@ -1,6 +1,4 @@
-"""A search over the tiles of one kernel: which were tried, in which order, what the model thought
-of each and what the clock said.
-"""
+"""Search over the tiles of one kernel: the order of trials, predicted and measured times."""
 
 from __future__ import annotations
 
@@ -15,12 +13,12 @@ from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.measure.compare import Measurement
-from explorer.roller.enumerated import space_of
 from explorer.roller.tiles.weigh import label_of, weigh
+from explorer.roller.tiling_space import space_of
 from explorer.tuning.answers import agree
 from explorer.tuning.kernel_timing import Operands, prepare
-from explorer.tuning.search_strategies import evolving
-from widgets.roller.rolled import Rolled
+from explorer.tuning.search_strategies import evolve
+from widgets.roller.tiled_kernel import TiledKernel
 
 MODEL, SEARCH = "the model's order", "evolutionary search"
 FIRST, MORE, SEED = 8, 24, 1  # trials of each
@@ -29,7 +27,7 @@ SECONDS = 0.03  # of each trial, after it is compiled
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One tile that was tried; `seconds` is what trying took, with compiling."""
+    """One tile that was tried; `seconds` includes its compilation."""
 
     tiling: Tiling
     by: str
@@ -40,8 +38,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TrialRow:
-    """A tile in the order tried; before anything was, the model's order. `rank` is its place among
-    the tiles to choose from, -1 where it is none of them.
+    """A tile in the order of trials; before any trial, in the model's order.
+
+    `rank` is its position among the tiles to choose from, -1 if it is not one of them.
     """
 
     tile: str
@@ -66,28 +65,28 @@ class SearchRows:
 
     @property
     def tried(self) -> tuple[TrialRow, ...]:
-        """Those that were measured."""
+        """The trials that were measured."""
         return tuple(t for t in self.trials if t.measured)
 
     @property
     def best_us(self) -> tuple[float, ...]:
-        """After each trial the least measured so far."""
+        """The least measured time after each trial."""
         return tuple(accumulate((t.measured.median_us for t in self.tried if t.measured), min))
 
     @property
     def first(self) -> TrialRow | None:
-        """The model's guess: what it ranks first, where that was measured."""
+        """The model's guess: its first tile, if that was measured."""
         return next((t for t in self.tried if t.by == MODEL), None)
 
     @property
     def best(self) -> TrialRow | None:
-        """What took least."""
-        found = [(t.measured.median_us, n) for n, t in enumerate(self.tried) if t.measured]
-        return self.tried[min(found)[1]] if found else None
+        """The fastest trial."""
+        times = [(t.measured.median_us, n) for n, t in enumerate(self.tried) if t.measured]
+        return self.tried[min(times)[1]] if times else None
 
 
-def data(rolled: Rolled, threads: int, tried: Sequence[Trial]) -> SearchRows:
-    """What was tried; where nothing was, the tiles to choose from as the model ranks them."""
+def data(rolled: TiledKernel, threads: int, tried: Sequence[Trial]) -> SearchRows:
+    """Return the trials; without trials, the tiles to choose from in the model's order."""
     ranks = {c.tiling: n for n, c in enumerate(rolled.choices) if c.tiling is not None}
     rows = tuple(
         TrialRow(
@@ -115,10 +114,10 @@ def search(
     sizes: Sizes,
     threads: int,
 ) -> Iterator[tuple[Trial, ...]]:
-    """The model's first tiles, best first, then an evolutionary search over all legal ones; each is
-    compiled and timed alone, one after another. Every result is held against the first one's.
+    """Try the model's best tiles, then an evolutionary search over all legal ones.
 
-    Raises AnswerMismatch where a tile gives another result.
+    Each is compiled and timed alone, one after another. Every result is compared with the first
+    one's. Raises AnswerMismatch if a tile gives another result.
     """
     here = replace(device, units=threads)
     done, operands = list[Trial](), Operands(kernel, sizes)
@@ -141,13 +140,13 @@ def search(
     for tiling in [t for t in legal if isinstance(t, Tiling)][:FIRST]:
         done.append(tried(tiling, MODEL))
         yield tuple(done)
-    known = {t.tiling: t for t in done}
+    trials = {t.tiling: t for t in done}
 
     def trial(tiling: Tiling, best_us: float) -> tuple[float, float]:
-        if tiling not in known:
-            known[tiling] = tried(tiling, SEARCH)
-            done.append(known[tiling])
-        return known[tiling].measured.median_us, known[tiling].seconds
+        if tiling not in trials:
+            trials[tiling] = tried(tiling, SEARCH)
+            done.append(trials[tiling])
+        return trials[tiling].measured.median_us, trials[tiling].seconds
 
-    for _ in evolving(space_of(kernel, here, env, sizes), MORE, trial, SEED):
+    for _ in evolve(space_of(kernel, here, env, sizes), MORE, trial, SEED):
         yield tuple(done)

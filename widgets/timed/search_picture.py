@@ -1,4 +1,4 @@
-"""The words of a search over tiles, and the clock behind it."""
+"""Words of a search over tiles, and its clock."""
 
 from __future__ import annotations
 
@@ -12,56 +12,58 @@ from widgets.model.compiled import Arrays
 from widgets.model.house import House
 from widgets.model.knobs import Setting, threads
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Clock, Drawn, Picture, nothing
-from widgets.roller.view import TILES, rolled
-from widgets.timed.clocked import COLUMNS, cells, said
+from widgets.model.picture import Clock, Drawn, Picture, placeholder
+from widgets.roller.view import TILES, tiled_kernel
+from widgets.timed.measured_text import COLUMNS, cells, measured_text
 from widgets.timed.search import FIRST, MODEL, MORE, SEARCH, SearchRows, TrialRow, data, search
 
 NAME = "search"
 
 
 def caption(rows: SearchRows) -> str:
-    """What was tried, and how far the model's guess is from the best of it."""
+    """Return the number of trials, and how far the model's guess is from the best."""
     on = f"{rows.kernel} on {rows.device}"
     first, best = rows.first, rows.best
     if first is None or best is None or not first.measured or not best.measured:
         text = f"{on}: {count_text(len(rows.trials), 'tile')} predicted"
         return f"{text}, none tried yet" if rows.own else f"{text}; a data sheet cannot be timed"
     spent = sum(t.seconds for t in rows.tried)
-    one, other = first.measured, best.measured
-    said = "the model's guess is the best of them"
-    if best is not first and one.low_us <= other.high_us:
-        said = f"the best, {best.tile}, is not told apart from the model's guess"
+    guess, least = first.measured, best.measured
+    verdict = "the model's guess is the best of them"
+    if best is not first and guess.low_us <= least.high_us:
+        verdict = f"the best, {best.tile}, is not told apart from the model's guess"
     elif best is not first:
-        low, high = one.low_us / other.high_us, one.high_us / other.low_us
-        said = (
-            f"the model's guess took {one.median_us / other.median_us:.2f} times as long "
+        low, high = guess.low_us / least.high_us, guess.high_us / least.low_us
+        verdict = (
+            f"the model's guess took {guess.median_us / least.median_us:.2f} times as long "
             f"({low:.2f} to {high:.2f}) as the best, {best.tile}"
         )
     return (
         f"{on}, {count_text(rows.threads, 'thread')}: {count_text(len(rows.tried), 'tile')} timed "
-        f"alone, one after another, in {spent:.1f} s; {said}"
+        f"alone, one after another, in {spent:.1f} s; {verdict}"
     )
 
 
 def see(rows: SearchRows) -> tuple[Sentence, ...]:
-    """The sentences: the best tile by the clock beside the model's guess, and what the search
-    added; before anything is timed, how the model ranks the tiles.
+    """Return the sentences.
+
+    The best measured tile beside the model's guess, and the gain of the search. Before any trial,
+    the model's ranking of the tiles.
     """
     first, best = rows.first, rows.best
     if first is None or best is None or not first.measured or not best.measured:
         return _ranked(rows)
-    one, other = first.measured, best.measured
+    guess_time, best_time = first.measured, best.measured
     least, guess = (
-        Mark(time_text(other.median_us), "least"),
-        Mark(time_text(one.median_us), "guess"),
+        Mark(time_text(best_time.median_us), "least"),
+        Mark(time_text(guess_time.median_us), "guess"),
     )
     place = Mark(
         f"trial {rows.trials.index(best) + 1}", f"measured trial:{rows.trials.index(best)}"
     )
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     if best is first:
-        found.append(
+        sentences.append(
             (
                 "The model's guess, ",
                 guess,
@@ -69,21 +71,21 @@ def see(rows: SearchRows) -> tuple[Sentence, ...]:
             )
         )
     else:
-        times = f", {one.median_us / other.median_us:.2f} times as long."
-        same = one.low_us <= other.high_us
+        times = f", {guess_time.median_us / best_time.median_us:.2f} times as long."
+        same = guess_time.low_us <= best_time.high_us
         unsure = " The clock cannot tell them apart." if same else ""
-        found.append(("The best tile takes ", least, ", ", place, "."))
-        found.append(("The model's guess takes ", guess, f"{times}{unsure}"))
+        sentences.append(("The best tile takes ", least, ", ", place, "."))
+        sentences.append(("The model's guess takes ", guess, f"{times}{unsure}"))
     evolved = sum(t.by == SEARCH for t in rows.tried)
     spent = f"{sum(t.seconds for t in rows.tried):.1f} s"
     if evolved:
         share = Mark(f"{evolved} of {count_text(len(rows.tried), 'tile')}", "evolved")
-        found.append((share, f" came from an evolutionary search; all took {spent}."))
-    return tuple(found)
+        sentences.append((share, f" came from an evolutionary search; all took {spent}."))
+    return tuple(sentences)
 
 
 def _ranked(rows: SearchRows) -> tuple[Sentence, ...]:
-    """How the model ranks the tiles, of which none is timed."""
+    """Return the model's ranking of the tiles, of which none is timed."""
     if not rows.trials:
         return ()
     tiles = Mark(count_text(len(rows.trials), "tile"), "predicted")
@@ -97,20 +99,20 @@ def _ranked(rows: SearchRows) -> tuple[Sentence, ...]:
 
 
 def words(n: int, t: TrialRow) -> str:
-    """A trial in a sentence."""
+    """Describe a trial in a sentence."""
     text = f"{n + 1}: {t.tile}; predicted {time_text(t.modelled_us)}"
     if t.measured:
-        text += f", {said(t.measured)}"
+        text += f", {measured_text(t.measured)}"
     return f"{text}{', current' if t.used else ''}; by {t.by}"
 
 
 def table(rows: SearchRows) -> Table:
-    """One row a trial."""
+    """Return one row per trial."""
     columns = (
         "trial", "tile", "by", "predicted µs", *COLUMNS, "best so far", "seconds",
     )  # fmt: skip
     best = rows.best_us
-    found = tuple(
+    cells_of_rows = tuple(
         (
             n + 1,
             t.tile,
@@ -122,21 +124,23 @@ def table(rows: SearchRows) -> Table:
         )
         for n, t in enumerate(rows.trials)
     )
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
+    return Table(
+        columns, cells_of_rows, tuple(rows.ops for _ in cells_of_rows), caption(rows), see(rows)
+    )
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    found = rolled(s, op)
-    if found is None or not found.choices:
-        return nothing("Roller has tiled nothing.")
-    tried = s.clocked(NAME, found.binding) if found.own else None
-    rows = data(found, threads(s.now.compiled), tried or ())
+    rolled_kernel = tiled_kernel(s, op)
+    if rolled_kernel is None or not rolled_kernel.choices:
+        return placeholder("Roller has tiled nothing.")
+    tried = s.clocked(NAME, rolled_kernel.binding) if rolled_kernel.own else None
+    rows = data(rolled_kernel, threads(s.now.compiled), tried or ())
     return rows, None, table(rows)
 
 
 def _about(s: OnShow, op: str) -> str | None:
-    found = rolled(s, op)
-    return found.binding if found and found.own else None
+    rolled_kernel = tiled_kernel(s, op)
+    return rolled_kernel.binding if rolled_kernel and rolled_kernel.own else None
 
 
 def _tried(
@@ -147,15 +151,15 @@ def _tried(
     decision = c.program.decisions.tiling(about)
     assert decision is not None
     sizes = {**c.program.env.hints, **dict(now.sizes)}
-    found = search(kernel, decision, c.device, c.program.env, sizes, threads(c))
-    for tried in found:
+    trials = search(kernel, decision, c.device, c.program.env, sizes, threads(c))
+    for tried in trials:
         yield len(tried), FIRST + MORE, tried
 
 
-def _told(found: Any) -> str:
-    best = min(found, key=lambda t: t.measured.median_us)
+def _search_result(trials: Any) -> str:
+    best = min(trials, key=lambda t: t.measured.median_us)
     by = "the model's order" if best.by == MODEL else "the search"
-    text = count_text(len(found), "tile")
+    text = count_text(len(trials), "tile")
     return f"{text} tried: the best took {time_text(best.measured.median_us)}, found by {by}"
 
 
@@ -167,5 +171,5 @@ PICTURE = Picture(
     family=TILES,
     about="kernel",
     draw=_draw,
-    clock=Clock("Search", _about, _tried, _told),
+    clock=Clock("Search", _about, _tried, _search_result),
 )

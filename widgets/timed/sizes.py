@@ -1,6 +1,4 @@
-"""What a run costs over the size of one symbol: planned at many sizes, the sizes from which on the
-plan is another one, and what a clock said.
-"""
+"""The cost of a run over the size of one symbol: plans, breaks between them, and measurements."""
 
 from __future__ import annotations
 
@@ -11,14 +9,14 @@ from typing import Any
 
 from explorer.errors import IronworksError
 from explorer.measure.compare import Measurement
-from explorer.passes.pipeline.progress import told
+from explorer.passes.pipeline.progress import report_progress
 from explorer.passes.pipeline.random_inputs import random_inputs
 from widgets.draw.table import count_text
 from widgets.model.knobs import Setting, stops
 
 TILE, PROGRAMS, TASKS = "another tile", "another number of programs", "another number of tasks"
-KINDS = (TILE, PROGRAMS, TASKS)  # the first that changes is what a break is called
-LEAST_PLANS, MOST_PLANS, CALLS = 12, 64, 1200  # so many plans, fewer where there are many calls
+KINDS = (TILE, PROGRAMS, TASKS)  # a break is named after the first that changes
+LEAST_PLANS, MOST_PLANS, CALLS = 12, 64, 1200  # numbers of plans; fewer for many calls
 GRID_CALLS = 8  # calls that take as long to plan as one whose thread blocks are weighed; measured
 BETWEEN = 1  # sizes between two stops
 SECONDS = 0.1  # of each size that is measured
@@ -27,9 +25,7 @@ LONGEST_US = 5e5  # of a run that is measured
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is decided for a size: by call the tile that runs and how many tasks it has, and how
-    many programs a run is.
-    """
+    """The decisions for a size: each call's tile and number of tasks; the number of programs."""
 
     tiles: Mapping[str, str]
     programs: int
@@ -38,7 +34,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSize:
-    """A size, what a run of it is planned to take, and what was decided for it."""
+    """A size, its planned time, and the decisions for it."""
 
     size: int
     us: float
@@ -47,7 +43,7 @@ class PlannedSize:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """From `size` on, not one before, the plan is another one: which kind, and in words."""
+    """A size from which on the plan differs from that of the size before, and the difference."""
 
     size: int
     us: float
@@ -57,9 +53,10 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class SizeRows:
-    """The cost over the size of `symbol`, at `others` of the other symbols. `breaks` were searched
-    for in a bounded number of plans: `left` intervals between planned sizes hold more of them.
-    `tiled`: the sizes that tiles were chosen for.
+    """The cost over the size of `symbol`, at `others` of the other symbols.
+
+    `breaks` were searched for with a bounded number of plans: `left` intervals between planned
+    sizes hold more of them. `tiled` are the sizes that tiles were chosen for.
     """
 
     symbol: str
@@ -80,20 +77,20 @@ class SizeRows:
 
 
 def data(now: Setting, symbol: str, measured: Sequence[tuple[int, Measurement]] = ()) -> SizeRows:
-    """The cost over a symbol's sizes, and every break that was found."""
+    """Return the cost over a symbol's sizes, and every break that the search reached."""
     c = now.compiled
     calls = len(c.program.kernel_calls) * (GRID_CALLS if c.device.kind == "gpu" else 1)
     most = max(LEAST_PLANS, min(MOST_PLANS, CALLS // max(1, calls)))
-    known = dict[int, PlannedSize]()
+    plans = dict[int, PlannedSize]()
 
     def plan(size: int) -> None:
-        told(f"predict sizes of {symbol}", len(known), most)
-        _plan(now, symbol, size, known)
+        report_progress(f"predict sizes of {symbol}", len(plans), most)
+        _plan(now, symbol, size, plans)
 
-    for size in sampled(now, symbol)[:most]:
+    for size in sample_sizes(now, symbol)[:most]:
         plan(size)
-    _bisected(known, most, plan)
-    planned = tuple(known[size] for size in sorted(known))
+    _bisect_breaks(plans, most, plan)
+    planned = tuple(plans[size] for size in sorted(plans))
     pairs = [(a, b) for a, b in pairwise(planned) if a.shape != b.shape]
     return SizeRows(
         symbol,
@@ -108,17 +105,19 @@ def data(now: Setting, symbol: str, measured: Sequence[tuple[int, Measurement]] 
     )
 
 
-def sampled(now: Setting, symbol: str) -> list[int]:
-    """The stops of the symbol's slider, that on show first, then sizes between them."""
-    found = stops(now.compiled.program.env.of(symbol), now.size(symbol))
+def sample_sizes(now: Setting, symbol: str) -> list[int]:
+    """Return the size on show, the stops of the symbol's slider, and sizes between them."""
+    slider_stops = stops(now.compiled.program.env.of(symbol), now.size(symbol))
     between = [
-        a + (b - a) * n // (BETWEEN + 1) for a, b in pairwise(found) for n in range(1, BETWEEN + 1)
+        a + (b - a) * n // (BETWEEN + 1)
+        for a, b in pairwise(slider_stops)
+        for n in range(1, BETWEEN + 1)
     ]
-    return list(dict.fromkeys([now.size(symbol), *found, *between]))
+    return list(dict.fromkeys([now.size(symbol), *slider_stops, *between]))
 
 
-def _plan(now: Setting, symbol: str, size: int, known: dict[int, PlannedSize]) -> None:
-    """Plan a size; one that the model does not take is left out."""
+def _plan(now: Setting, symbol: str, size: int, plans: dict[int, PlannedSize]) -> None:
+    """Plan a size; a size that the model refuses is left out."""
     sizes = {**dict(now.sizes), symbol: size}
     try:
         wall = now.compiled.planned_wall(sizes)
@@ -133,16 +132,18 @@ def _plan(now: Setting, symbol: str, size: int, known: dict[int, PlannedSize]) -
                 kernel = operator.kernel(placed.kernel)
                 tiles[operator.name], tasks[operator.name] = kernel.name, kernel.tasks
     programs = sum(len(s.placement.programs) for s in schedules)
-    known[size] = PlannedSize(size, wall.total_us, Shape(tiles, programs, tasks))
+    plans[size] = PlannedSize(size, wall.total_us, Shape(tiles, programs, tasks))
 
 
-def _bisected(known: dict[int, PlannedSize], most: int, plan: Callable[[int], None]) -> None:
-    """Halve the intervals whose ends are planned unlike each other, those of the first kinds first
-    and then the narrowest, until all breaks stand between neighbours or enough was planned.
+def _bisect_breaks(plans: dict[int, PlannedSize], most: int, plan: Callable[[int], None]) -> None:
+    """Bisect the intervals whose ends have different plans.
+
+    Intervals of the first kinds come first, then the narrowest. Stops when all breaks lie between
+    neighbours, or after `most` plans.
     """
     refused = set[int]()
-    while len(known) + len(refused) < most:
-        ordered = [known[size] for size in sorted(known)]
+    while len(plans) + len(refused) < most:
+        ordered = [plans[size] for size in sorted(plans)]
         open_ = [
             (KINDS.index(kind_of(a.shape, b.shape)), b.size - a.size, (a.size + b.size) // 2)
             for a, b in pairwise(ordered)
@@ -153,12 +154,12 @@ def _bisected(known: dict[int, PlannedSize], most: int, plan: Callable[[int], No
             return
         middle = min(open_)[2]
         plan(middle)
-        if middle not in known:
+        if middle not in plans:
             refused.add(middle)
 
 
 def kind_of(a: Shape, b: Shape) -> str:
-    """What changes from one plan to the other."""
+    """Return the kind of difference between two plans."""
     if a.tiles != b.tiles:
         return TILE
     return PROGRAMS if a.programs != b.programs else TASKS
@@ -166,34 +167,34 @@ def kind_of(a: Shape, b: Shape) -> str:
 
 def _break(a: PlannedSize, b: PlannedSize) -> Break:
     before, after = a.shape, b.shape
-    kind, said = kind_of(before, after), list[str]()
-    said += [
+    kind, differences = kind_of(before, after), list[str]()
+    differences += [
         f"{name}: the {tile} tile, {before.tiles.get(name, 'none')} before"
         for name, tile in after.tiles.items()
         if before.tiles.get(name) != tile
     ]
     if before.programs != after.programs:
-        said.append(f"{count_text(after.programs, 'program')}, {before.programs} before")
-    said += [
+        differences.append(f"{count_text(after.programs, 'program')}, {before.programs} before")
+    differences += [
         f"{name}: {count_text(n, 'task')}, {before.tasks.get(name, 0)} before"
         for name, n in after.tasks.items()
         if before.tasks.get(name) != n
     ]
-    more = f"; and {len(said) - 3} more" if len(said) > 3 else ""
-    return Break(b.size, b.us, kind, "; ".join(said[:3]) + more)
+    more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
+    return Break(b.size, b.us, kind, "; ".join(differences[:3]) + more)
 
 
-def measuring(now: Setting, symbol: str) -> Iterator[tuple[int, int, Sequence[Any]]]:
-    """Run the program at each stop of the slider, the smallest first."""
+def measure_sizes(now: Setting, symbol: str) -> Iterator[tuple[int, int, Sequence[Any]]]:
+    """Time the program at each stop of the slider, the smallest first."""
     c: Any = now.compiled
     every = stops(c.program.env.of(symbol), now.size(symbol))
-    found = list[tuple[int, Measurement]]()
+    timings = list[tuple[int, Measurement]]()
     for n, size in enumerate(every):
         sizes = {**dict(now.sizes), symbol: size}
         try:
             if c.planned_wall(sizes).total_us <= LONGEST_US:
-                given = random_inputs(c.model.program, sizes)
-                found.append((size, c.time(given, seconds=SECONDS)))
+                inputs = random_inputs(c.model.program, sizes)
+                timings.append((size, c.time(inputs, seconds=SECONDS)))
         except IronworksError:
             continue
-        yield n + 1, len(every), tuple(found)
+        yield n + 1, len(every), tuple(timings)

@@ -1,4 +1,4 @@
-"""The words of the cost over a symbol's sizes, and the clock behind it."""
+"""Words of the cost over a symbol's sizes, and its clock."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from widgets.model.house import House
 from widgets.model.knobs import Setting, symbols
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Clock, Drawn, Family, Picture, controls
-from widgets.timed.clocked import COLUMNS, cells
-from widgets.timed.sizes import SizeRows, data, measuring
+from widgets.timed.measured_text import COLUMNS, cells
+from widgets.timed.sizes import SizeRows, data, measure_sizes
 
 NAME = "sizes"
 
 
 def symbol_of(s: OnShow) -> str:
-    """The symbol of the view, else the last that inputs have; "" where none has one. Raises
-    BadOption for one that there is not.
+    """Return the symbol of the view, else the last that inputs have; "" if they have none.
+
+    Raises BadOption for an unknown symbol.
     """
     names = symbols(s.now.compiled.model.program)
     if s.view.symbol and s.view.symbol not in names:
-        known = ", ".join(names) or "none"
-        raise BadOption(f"there is no symbol {s.view.symbol[:40]!r}", expected=known)
+        known_names = ", ".join(names) or "none"
+        raise BadOption(f"there is no symbol {s.view.symbol[:40]!r}", expected=known_names)
     return s.view.symbol or (names[-1] if names else "")
 
 
 def caption(rows: SizeRows) -> str:
-    """How many sizes were planned, and where the plan changes."""
+    """Return the number of planned sizes, and where the plan changes."""
     others = "".join(f", {name} = {size}" for name, size in rows.others)
     text = f"{rows.symbol} on {rows.device}{others}: predicted at {len(rows.planned)} sizes"
     if rows.at:
@@ -49,8 +50,10 @@ def caption(rows: SizeRows) -> str:
 
 
 def see(rows: SizeRows) -> tuple[Sentence, ...]:
-    """The sentences: what the current size takes, where the plan changes, and what the clock says,
-    or without one how the time grows.
+    """Return the sentences.
+
+    The time of the current size, the breaks of the plan, and the measurement, or without one the
+    growth of the time.
     """
     if not rows.planned:
         return ()
@@ -61,23 +64,27 @@ def see(rows: SizeRows) -> tuple[Sentence, ...]:
     if took:
         clock = (", measured ", Mark(time_text(took.median_us), f"measured size:{at.size}"), ".")
     of = f"A run of {rows.symbol} = {at.size:,} is predicted to take "
-    found: list[Sentence] = [(of, us, *clock)]
+    sentences: list[Sentence] = [(of, us, *clock)]
     if rows.breaks:
         first = rows.breaks[0].size
         count = Mark(count_text(len(rows.breaks), "size"), "change")
         more = " or more" if rows.left else ""
         begin = Mark(f"{first:,}", f"change size:{first}")
-        found.append(("The plan changes at ", count, f"{more}, first at ", begin, "."))
+        sentences.append(("The plan changes at ", count, f"{more}, first at ", begin, "."))
     elif not rows.left:
         sizes = Mark(count_text(len(rows.planned), "size"), "predicted")
-        found.append(("One plan serves all ", sizes, "."))
-    return (*found, *_farthest(rows))
+        sentences.append(("One plan serves all ", sizes, "."))
+    return (*sentences, *_farthest(rows))
 
 
 def _farthest(rows: SizeRows) -> Iterator[Sentence]:
-    """The size whose time the prediction misses most; where none was measured, how time grows."""
-    known = {p.size: p.us for p in rows.planned if p.us > 0}
-    off = [(m.median_us / known[n], n) for n, m in rows.measured if known.get(n) and m.median_us]
+    """Yield the size with the largest prediction error; unmeasured, the growth of the time."""
+    planned_us = {p.size: p.us for p in rows.planned if p.us > 0}
+    off = [
+        (m.median_us / planned_us[n], n)
+        for n, m in rows.measured
+        if planned_us.get(n) and m.median_us
+    ]
     if off:
         ratio, size = max(off, key=lambda x: max(x[0], 1 / x[0]))
         at = Mark(f"{size:,}", f"size:{size}")
@@ -89,27 +96,27 @@ def _farthest(rows: SizeRows) -> Iterator[Sentence]:
             at,
             f": {ratio:.2f} times the prediction.",
         )
-    elif len(known) > 1:
-        (least, us), (most, longest) = min(known.items()), max(known.items())
+    elif len(planned_us) > 1:
+        (least, us), (most, longest) = min(planned_us.items()), max(planned_us.items())
         ends = Mark(f"{longest / us:.3g} times", f"size:{least}|size:{most}")
         yield f"From {least:,} to {most:,} it takes ", ends, " as long."
 
 
 def table(rows: SizeRows) -> Table:
-    """One row a size."""
+    """Return one row per size."""
     columns = (rows.symbol, "predicted µs", *COLUMNS, "plan changes")
     breaks = {b.size: f"{b.kind}: {b.words}" for b in rows.breaks}
-    took, known = dict(rows.measured), {p.size: p.us for p in rows.planned}
-    found = tuple(
+    took, planned_us = dict(rows.measured), {p.size: p.us for p in rows.planned}
+    cells_of_rows = tuple(
         (
             size,
-            round(known[size], 3) if size in known else "",
+            round(planned_us[size], 3) if size in planned_us else "",
             *cells(took.get(size)),
             breaks.get(size, ""),
         )
-        for size in sorted({*known, *took})
+        for size in sorted({*planned_us, *took})
     )
-    return Table(columns, found, tuple(() for _ in found), caption(rows), see(rows))
+    return Table(columns, cells_of_rows, tuple(() for _ in cells_of_rows), caption(rows), see(rows))
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
@@ -119,10 +126,10 @@ def _draw(s: OnShow, op: str) -> Drawn:
         return (), None, Table(("size",), (("fixed",),), ((),), words)
     if s.walls.planned is None:
         return (), None, Table(("size",), (), (), "no run is predicted yet")
-    found = s.clocked(NAME, symbol) or ()
-    plain = s.house.kept(f"sizes {symbol}", s.now.sizes, lambda: data(s.now, symbol))
+    timings = s.clocked(NAME, symbol) or ()
+    plain = s.house.cached(f"sizes {symbol}", s.now.sizes, lambda: data(s.now, symbol))
     tiled = dict.fromkeys(sizes[symbol] for sizes in s.now.compiled.planned_sizes)
-    rows = replace(plain, measured=tuple(found), tiled=tuple(tiled))
+    rows = replace(plain, measured=tuple(timings), tiled=tuple(tiled))
     return rows, None, table(rows)
 
 
@@ -131,18 +138,18 @@ def _about(s: OnShow, op: str) -> str | None:
 
 
 def _under(now: Setting, about: str) -> Setting:
-    """What is measured is so whatever the size on show."""
+    """Return the setting without the size: measurements hold for all sizes on show."""
     return replace(now, sizes=tuple(pair for pair in now.sizes if pair[0] != about))
 
 
 def _measured(
     now: Setting, house: House, about: str, inputs: Arrays
 ) -> Iterator[tuple[int, int, Any]]:
-    yield from measuring(now, about)
+    yield from measure_sizes(now, about)
 
 
 def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
-    """Which symbol, where there are several."""
+    """Return the control of the symbol, if there are several."""
     names = list(symbols(s.now.compiled.model.program))
     if len(names) < 2:
         return controls(s)
@@ -160,7 +167,7 @@ PICTURE = Picture(
         "Measure the sizes",
         _about,
         _measured,
-        lambda found: f"{count_text(len(found), 'size')} measured" if found else "",
+        lambda times: f"{count_text(len(times), 'size')} measured" if times else "",
         _under,
     ),
 )

@@ -1,6 +1,4 @@
-"""Pictures of training: losses, what each thread and each replica did, updates that data skip, and
-memory against time.
-"""
+"""Pictures of training: losses, threads, replicas, skipped updates, and memory against time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The training graph, backward under forward: which values are kept from one for the other, or
-computed again.
-"""
+"""The training graph, backward under forward, with the values saved or recomputed in between."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from explorer.ir.types import Tensor
 from widgets.model.compiled import Compiled
 
 STEP, RECOMPUTING = "differentiate", "rematerialise"
-AGAIN = re.compile(r"(\.again)?(\.\d+)?$")  # what the name of a value gets, computed again
+RECOMPUTED_SUFFIX = re.compile(r"(\.again)?(\.\d+)?$")  # suffix of a recomputed value's name
 Phase = Literal["forward", "backward", "recomputed", "update"]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A binding; `band` is the forward one that it belongs to by its source operators."""
+    """A binding; `band` is the forward node that it belongs to by its source operators."""
 
     name: str
     label: str
@@ -34,18 +32,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A value that the backward part reads. `made` is the node that makes it, None of an input."""
+    """A value that the backward part reads; `producer` is its node, None for an input."""
 
     name: str
     bytes: int
-    made: int | None
+    producer: int | None
     readers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BackwardRows:
-    """Nodes in program order, after the last `step` that said what is computed; `saved` values of
-    the forward part, and `inputs` that are read again, which are there anyway.
+    """Nodes in program order, after the last `step` that determined the computations.
+
+    `saved` are values of the forward part; `inputs` are read again, and exist in any case.
     """
 
     step: str
@@ -55,12 +54,12 @@ class BackwardRows:
 
     @property
     def saved_bytes(self) -> int:
-        """Of the values of the forward part."""
+        """The bytes of the saved values of the forward part."""
         return sum(s.bytes for s in self.saved)
 
 
 def data(c: Compiled, sizes: Mapping[str, int]) -> BackwardRows:
-    """The two graphs as differentiation leaves them, or what computes values again, if it does."""
+    """Return the two graphs after differentiation, or after rematerialisation if it ran."""
     steps = {s.name: s for s in c.snapshots if s.name in (STEP, RECOMPUTING)}
     step = steps.get(STEP)
     last = steps.get(RECOMPUTING, step)
@@ -75,8 +74,10 @@ def data(c: Compiled, sizes: Mapping[str, int]) -> BackwardRows:
 
 
 def _phases(before: Program, after: Program) -> list[Phase]:
-    """Forward is what the differentiated functions compute, up to the last of it; behind that a
-    value of theirs under another name is computed again, and one of `main` comes after gradients.
+    """Return the phase of each binding.
+
+    Forward are the values of the differentiated functions, up to the last of them. Behind that, one
+    of their values under another name is recomputed, and a value of `main` belongs to the update.
     """
     gradients = [b for b in before.main.body if isinstance(b.expr, Gradient)]
     body = after.main.body
@@ -87,16 +88,16 @@ def _phases(before: Program, after: Program) -> list[Phase]:
     results = {v.name for b in gradients for v in b.vars[1:]}
     outer = {v.name for b in before.main.body for v in b.vars} - results
     names = [{v.name for v in b.vars} for b in body]
-    last = max((n for n, found in enumerate(names) if found & inner), default=-1)
-    found: list[Phase] = ["forward"] * (last + 1)
+    last = max((n for n, defined in enumerate(names) if defined & inner), default=-1)
+    phases: list[Phase] = ["forward"] * (last + 1)
     for mine in names[last + 1 :]:
         if mine & outer:
-            found.append("update")
-        elif not mine & results and {AGAIN.sub("", n) for n in mine} & inner:
-            found.append("recomputed")
+            phases.append("update")
+        elif not mine & results and {RECOMPUTED_SUFFIX.sub("", n) for n in mine} & inner:
+            phases.append("recomputed")
         else:
-            found.append("backward")
-    return found
+            phases.append("backward")
+    return phases
 
 
 def _nodes(
@@ -107,8 +108,8 @@ def _nodes(
     for n, (b, phase) in enumerate(zip(body, phases, strict=True)):
         if phase == "forward":
             bands.update(dict.fromkeys(b.origin, n))
-        known = [bands[o] for o in b.origin if o in bands]
-        last = n if phase == "forward" else min(known, default=last)
+        bands_of_origin = [bands[o] for o in b.origin if o in bands]
+        last = n if phase == "forward" else min(bands_of_origin, default=last)
         size = sum(_bytes(v, sizes) for v in b.vars)
         yield Node(b.vars[0].name, _label(b), phase, size, tuple(sorted(b.origin)), last)
 
@@ -131,15 +132,17 @@ def _saved(
         if phase in ("backward", "recomputed"):
             for v in dict.fromkeys(b.reads):
                 readers.setdefault(v, []).append(n)
-    found = [
+    values_read = [
         Saved(v.name, _bytes(v, sizes), makers.get(v.name), tuple(at)) for v, at in readers.items()
     ]
-    values = (s for s in found if s.made is not None and phases[s.made] == "forward")
-    return tuple(values), tuple(s for s in found if s.made is None and not s.name.startswith("@"))
+    values = (s for s in values_read if s.producer is not None and phases[s.producer] == "forward")
+    return tuple(values), tuple(
+        s for s in values_read if s.producer is None and not s.name.startswith("@")
+    )
 
 
 def _bytes(v: Var, sizes: Mapping[str, int]) -> int:
-    """Return the bytes of a value; 0 where only a run knows them."""
+    """Return the bytes of a value, 0 if only a run can tell."""
     if not isinstance(v.type, Tensor) or not v.type.is_known:
         return 0
     count = v.type.bytes

@@ -1,4 +1,4 @@
-"""The drawing and the words of the training graph."""
+"""Drawing and text of the training graph."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.slide import (
     NARROW,
     PX,
-    boxed,
-    boxed_size,
-    folded,
+    fold_columns,
+    label_width,
     legend,
     node,
     pipe,
+    small_box,
+    small_box_size,
     tip,
-    wide,
 )
 from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import Cell, Table, count_text, size_text
@@ -27,20 +27,22 @@ from widgets.model.picture import Drawn, Picture
 from widgets.training.backward import BackwardRows, Node, Saved, data
 
 PHASES = ("forward", "backward", "recomputed", "update")
-LEAST, WIDEST, GAP = 88.0, 150.0, 16.0  # pixels of a node, between two
+LEAST, WIDEST, GAP = 88.0, 150.0, 16.0  # limits of a node's width; gap
 BETWEEN, TOP, FOOT = 10.0, 30.0, 30.0
-ROOMY, TIGHT = (46.0, 92.0), (30.0, 52.0)  # of a node, and for the values that are kept
-LOW = 340  # pixels: below, pictures are tight
+ROOMY, TIGHT = (46.0, 92.0), (30.0, 52.0)  # heights of a node and of the saved values
+LOW = 340  # pictures lower than this use TIGHT
 
 
 def table(rows: BackwardRows) -> Table:
-    """A row for each node, with what the backward part reads of it."""
-    kept = {s.made: s for s in rows.saved}
+    """Return one row per node, with what the backward part reads of it."""
+    saved_by_node = {s.producer: s for s in rows.saved}
     lines: list[tuple[Cell, ...]] = []
-    for n, made in enumerate(rows.nodes):
-        s = kept.get(n)
+    for n, made_node in enumerate(rows.nodes):
+        s = saved_by_node.get(n)
         readers = ", ".join(rows.nodes[r].name for r in s.readers) if s else ""
-        lines.append((made.name, made.label, made.phase, s.bytes if s else 0, readers))
+        lines.append(
+            (made_node.name, made_node.label, made_node.phase, s.bytes if s else 0, readers)
+        )
     lines += [
         (s.name, "input", "read again", s.bytes, ", ".join(rows.nodes[r].name for r in s.readers))
         for s in rows.inputs
@@ -51,23 +53,24 @@ def table(rows: BackwardRows) -> Table:
 
 
 def caption(rows: BackwardRows) -> str:
-    """The two graphs in one sentence."""
+    """Describe the two graphs in one sentence."""
     count = {phase: sum(n.phase == phase for n in rows.nodes) for phase in PHASES}
     if not count["backward"]:
         return f"{count_text(count['forward'], 'forward node')} and no gradient"
-    again = f", {count['recomputed']} recomputed" if count["recomputed"] else ""
+    recomputed_text = f", {count['recomputed']} recomputed" if count["recomputed"] else ""
     return (
-        f"{count_text(count['forward'], 'forward node')}, {count['backward']} backward{again}; "
+        f"{count_text(count['forward'], 'forward node')}, {count['backward']} backward"
+        f"{recomputed_text}; "
         f"{count_text(len(rows.saved), 'value')} kept in between, {size_text(rows.saved_bytes)}"
     )
 
 
 def see(rows: BackwardRows) -> tuple[Sentence, ...]:
-    """The sentences: both parts, what is kept between them, and what is computed again."""
+    """Return the key sentences: both parts, the values saved between them, and recomputation."""
     count = {phase: sum(n.phase == phase for n in rows.nodes) for phase in PHASES}
     if not count["backward"]:
         return ((Mark(count_text(count["forward"], "forward node"), "forward"), ", no gradient."),)
-    found: list[Sentence] = [
+    sentences: list[Sentence] = [
         (
             Mark(count_text(count["forward"], "forward node"), "forward"),
             ", ",
@@ -83,16 +86,17 @@ def see(rows: BackwardRows) -> tuple[Sentence, ...]:
         ),
     ]
     if count["recomputed"]:
-        again = Mark(count_text(count["recomputed"], "value"), "recomputed")
+        recomputed_mark = Mark(count_text(count["recomputed"], "value"), "recomputed")
         verb = "is" if count["recomputed"] == 1 else "are"
-        found.append((again, f" {verb} computed again in place of being kept."))
-    return tuple(found)
+        sentences.append((recomputed_mark, f" {verb} computed again in place of being kept."))
+    return tuple(sentences)
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Forward nodes of a column, one or several that are folded, with their derivatives below:
-    what runs first stands at the top.
+    """Forward nodes of a column, one or several folded, with their derivatives below.
+
+    The derivative that runs first is at the top.
     """
 
     forward: tuple[int, ...]
@@ -102,7 +106,7 @@ class _Column:
 
     @property
     def middle(self) -> float:
-        """Of its width."""
+        """The x of its centre."""
         return self.x + self.wide / 2
 
 
@@ -112,23 +116,24 @@ def figure(
     selected: str = "",
     families: Mapping[str, str] | None = None,
 ) -> Svg:
-    """Forward from left to right on top, backward from right to left below it, and in between the
-    values that are kept.
+    """Draw forward from left to right on top, and backward from right to left below it.
+
+    The values that are saved are in between.
     """
     width, height = size
     columns = _columns(rows, width, selected)
-    high, kept = ROOMY if height >= LOW else TIGHT
-    base = TOP + high + kept + 22
+    high, saved_height = ROOMY if height >= LOW else TIGHT
+    base = TOP + high + saved_height + 22
     deep = max(1, int((height - FOOT - base + BETWEEN) / (high + BETWEEN)))
     tops: dict[int, float] = {}
     for c in columns:
-        for row, part in enumerate(folded(len(c.backward), deep) if c.backward else ()):
+        for row, part in enumerate(fold_columns(len(c.backward), deep) if c.backward else ()):
             tops |= {c.backward[n]: base + row * (high + BETWEEN) for n in part}
-    draw = _Marks(rows, columns, tops, families or {}, selected, high, kept)
+    draw = _Marks(rows, columns, tops, families or {}, selected, high, saved_height)
     marks = [
         label(0, 16, "forward →", "big"),
         *draw.order(base),
-        *draw.kept(),
+        *draw.saved_values(),
         *draw.forward(),
         *draw.backward(deep, base),
         *_legend(rows, size),
@@ -141,27 +146,27 @@ def figure(
 
 
 def _columns(rows: BackwardRows, width: int, selected: str) -> tuple[_Column, ...]:
-    """As many columns as there is room for; of more forward nodes those whose values are kept."""
+    """Return as many columns as fit; of more forward nodes those whose values are saved."""
     forward = [n for n, node_ in enumerate(rows.nodes) if node_.phase == "forward"]
     if not forward:
         return ()
-    kept = {s.made: s.bytes for s in rows.saved}
+    saved_bytes = {s.producer: s.bytes for s in rows.saved}
     most = max(1, int((width - 14 + GAP) / (LEAST + GAP)))
     on = next((i for i, n in enumerate(forward) if selected in rows.nodes[n].ops), 0)
-    weights = [float(kept.get(n, 0)) for n in forward]
-    parts = folded(len(forward), most, on, weights)
+    weights = [float(saved_bytes.get(n, 0)) for n in forward]
+    parts = fold_columns(len(forward), most, on, weights)
     each = min(WIDEST, (width - 14 + GAP) / len(parts) - GAP)
-    found = []
+    columns = []
     for i, part in enumerate(parts):
         mine = tuple(forward[n] for n in part)
         below = [n for n, b in enumerate(rows.nodes) if b.phase in ("backward", "recomputed")]
-        found.append(
+        columns.append(
             _Column(
                 mine, tuple(n for n in below if rows.nodes[n].band in mine),
                 1 + i * (each + GAP), each,
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +182,11 @@ class _Marks:
     room: float
 
     def column_of(self, n: int) -> _Column | None:
-        """The column of a node."""
+        """Return the column of a node."""
         return next((c for c in self.columns if n in c.forward or n in c.backward), None)
 
     def order(self, base: float) -> Iterator[str]:
-        """Lines between neighbours: forward to the right, then around, and backward to the left."""
+        """Draw lines between neighbours: forward to the right, around, and backward to the left."""
         y = TOP + self.high / 2
         for a, b in pairwise(self.columns):
             line = pipe(f"M{a.x + a.wide:g} {y:g}H{b.x - 7:g}", width=2) + tip(b.x, y, "right")
@@ -198,14 +203,14 @@ class _Marks:
             yield lit_by(pipe(d, width=2) + tip(turn.x + turn.wide, y, "left"), "backward")
 
     def forward(self) -> Iterator[str]:
-        """The nodes of the forward part."""
+        """Draw the nodes of the forward part."""
         for c in self.columns:
             yield self._node(c.forward, c, TOP, "forward")
 
     def backward(self, deep: int, base: float) -> Iterator[str]:
-        """The derivatives under what they are of."""
+        """Draw the derivatives below the nodes that they belong to."""
         for c in self.columns:
-            for part in folded(len(c.backward), deep) if c.backward else ():
+            for part in fold_columns(len(c.backward), deep) if c.backward else ():
                 mine = tuple(c.backward[n] for n in part)
                 yield self._node(mine, c, self.tops[mine[0]], self.rows.nodes[mine[0]].phase)
 
@@ -227,13 +232,13 @@ class _Marks:
             keys=keys,
         )  # fmt: skip
 
-    def kept(self) -> Iterator[str]:
-        """The values that are kept, from what makes them to what reads them."""
+    def saved_values(self) -> Iterator[str]:
+        """Draw the values that are saved, from their producers to their readers."""
         lines, boxes = list[str](), list[str]()
         by_column: dict[int, list[Saved]] = {}
         for s in self.rows.saved:
             for i, c in enumerate(self.columns):
-                if s.made in c.forward:
+                if s.producer in c.forward:
                     by_column.setdefault(i, []).append(s)
         for i, saved in by_column.items():
             c, readers = self.columns[i], dict[int, float]()
@@ -249,20 +254,24 @@ class _Marks:
             names = ", ".join(f"{s.name} {size_text(s.bytes)}" for s in saved)
             first = min(self.tops.values(), default=0.0)
             for to, top in readers.items():
-                way = self._way(c, self.columns[to], y, top, i, under=top > first)
-                lines.append(lit_by(way, "kept"))
+                route = self._route(c, self.columns[to], y, top, i, under=top > first)
+                lines.append(lit_by(route, "kept"))
             name = saved[0].name if len(saved) == 1 else count_text(len(saved), "value")
-            shown = [name, size] if wide(name, bold=True) <= c.wide - 14 else [size]
-            if boxed_size(shown)[0] > c.wide or self.room < 80:
+            shown = [name, size] if label_width(name, bold=True) <= c.wide - 14 else [size]
+            if small_box_size(shown)[0] > c.wide or self.room < 80:
                 shown = [size]
-            box = boxed(c.middle, y, shown, title=f"kept: {names}")
+            box = small_box(c.middle, y, shown, title=f"kept: {names}")
             boxes.append(lit_by(box, "kept"))
         yield from lines
         yield from boxes
 
-    def _way(self, a: _Column, b: _Column, y: float, top: float, track: int, *, under: bool) -> str:
-        """From a forward node down to a derivative: straight, along the space in between, and from
-        the side to one that stands under another.
+    def _route(
+        self, a: _Column, b: _Column, y: float, top: float, track: int, *, under: bool
+    ) -> str:
+        """Draw a line from a forward node down to a derivative.
+
+        It is straight, or runs along the space in between, and enters from the side if the
+        derivative is below another.
         """
         x = a.middle
         low = y + (26 if self.room >= 80 else 16) + 4 * (track % 4)
@@ -288,16 +297,18 @@ def _legend(rows: BackwardRows, size: tuple[int, int]) -> Iterator[str]:
     if rows.inputs:
         many = size_text(sum(i.bytes for i in rows.inputs))
         more.append(f"{count_text(len(rows.inputs), 'input')} read again, {many}")
-    said = "; ".join(more)
-    if wide(said) > width:
-        said = more[-1]
+    summary = "; ".join(more)
+    if label_width(summary) > width:
+        summary = more[-1]
     narrow = width < NARROW
     items = [("forward", "pipe", "order"), ("kept", "box", "value kept")]
     if any(n.phase == "recomputed" for n in rows.nodes):
         items.append(("recomputed", "dashbox", "computed again"))
-    yield from legend(items, height - 9, 0 if narrow and said else width - wide(said) - 14)
-    if said:
-        yield label(width, height - 9, said, anchor="end")
+    yield from legend(
+        items, height - 9, 0 if narrow and summary else width - label_width(summary) - 14
+    )
+    if summary:
+        yield label(width, height - 9, summary, anchor="end")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
@@ -309,7 +320,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="backward",
     title="Training graph",
-    words="What is computed forward and backward, and which values are kept in between.",
+    words="The forward and backward graphs, and the values saved between them.",
     draw=_draw,
     stage=Stage.DIFFERENTIATED,
     about="operator",

@@ -1,5 +1,6 @@
-"""The compiler cache about one compilation: what its key is made of, which tier has it, what that
-saves, and on a miss what differs from the nearest key.
+"""The compiler cache for one compilation: its key, the tiers that have it, and the time saved.
+
+On a miss, it shows what differs from the nearest key.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from explorer.cli.bug_report.private import without_paths
-from explorer.codegen.emitted import STEP
+from explorer.codegen.emit import STEP
 from explorer.compilation import Compilation
-from explorer.compiler import kept_where
+from explorer.compiler import cache_tiers
 from explorer.ir.stage import Stage
 from explorer.stored.why_not import FOLLOWS
 from widgets.draw.svg import Svg, cross, fit, label, path, rect
@@ -26,7 +27,7 @@ MAIN = ("model", "target", "donate", "memory", "compiler", "python", "numpy", "n
 
 @dataclass(frozen=True, slots=True)
 class TierRow:
-    """A tier: whether the program is there, how many kernels are, what it saves in seconds."""
+    """A tier: True if it has the program, its number of kernels, and the seconds it saves."""
 
     name: str
     place: str
@@ -37,7 +38,7 @@ class TierRow:
 
 @dataclass(frozen=True, slots=True)
 class PartRow:
-    """A part of the key; `then` is what it is in the nearest key, where that is another."""
+    """A part of the key; `then` is its value in the nearest key, if that differs."""
 
     name: str
     now: str
@@ -46,12 +47,13 @@ class PartRow:
 
 @dataclass(frozen=True, slots=True)
 class CacheRows:
-    """`kept`: no step ran for the compilation, which was found whole or remembered. `said` is the
-    answer in one sentence.
+    """The cache's state for a compilation; `summary` is one sentence.
+
+    `from_cache`: no step ran for the compilation, because it came from the cache.
     """
 
-    said: str
-    kept: bool
+    summary: str
+    from_cache: bool
     kernels: int
     seconds: float
     tiers: tuple[TierRow, ...]
@@ -59,40 +61,40 @@ class CacheRows:
 
 
 def data(c: Compiled) -> CacheRows:
-    """Where a compilation lies now. The seconds are those that its steps took when they ran."""
+    """Return the cache's state now; the seconds are those that its steps took when they ran."""
     if not isinstance(c, Compilation):
-        return CacheRows("it was not compiled here, and has no key", False, 0, 0.0, (), ())
-    found = kept_where(c)
+        return CacheRows("it was not compiled here, so it has no key", False, 0, 0.0, (), ())
+    tiers = cache_tiers(c)
     seconds = sum(step.seconds for step in c.steps)
     code = sum(step.seconds for step in c.steps if step.name == STEP)
     rows = []
-    for tier in found.tiers:
-        whole = found.kernels == tier.kernels > 0
-        saves = seconds if tier.program else code if whole else 0.0
-        place = without_paths(tier.place)  # reports are shared
+    for tier in tiers.tiers:
+        has_all = tiers.kernels == tier.kernels > 0
+        saves = seconds if tier.program else code if has_all else 0.0
+        place = without_paths(tier.place)  # reports must not reveal paths
         rows.append(TierRow(tier.name, place, tier.program, tier.kernels, saves))
-    then = {d.part: d.then for d in found.why.differs}
-    now = dict(found.wanted.parts) if found.wanted else {}
+    then = {d.part: d.then for d in tiers.why.differs}
+    now = dict(tiers.key.parts) if tiers.key else {}
     parts = tuple(PartRow(name, text, then.get(name)) for name, text in now.items())
     gone = tuple(PartRow(name, "", text) for name, text in then.items() if name not in now)
-    kept = bool(c.steps) and all(step.kept for step in c.steps)
-    said = _said(found.why.untold, found.why.found, len(then))
-    return CacheRows(said, kept, found.kernels, seconds, tuple(rows), (*parts, *gone))
+    from_cache = bool(c.steps) and all(step.cached for step in c.steps)
+    summary = _summarize(tiers.why.is_unstorable, tiers.why.is_cached, len(then))
+    return CacheRows(summary, from_cache, tiers.kernels, seconds, tuple(rows), (*parts, *gone))
 
 
-def _said(untold: bool, found: bool, differs: int) -> str:
-    if untold:
-        return "never kept: nobody can tell what a pass or a policy of it will do"
-    if found:
+def _summarize(unhashable: bool, hit: bool, differs: int) -> str:
+    if unhashable:
+        return "never cached: a pass or a policy of it cannot be hashed"
+    if hit:
         return "a hit: a later process runs no pass and compiles no kernel"
     if differs:
         parts = "1 part differs" if differs == 1 else f"{differs} parts differ"
         return f"a miss: {parts} from the nearest key"
-    return "a miss: nothing is kept of a model of this name"
+    return "a miss: no model of this name is cached"
 
 
 def table(rows: CacheRows) -> Table:
-    """A row for each tier, then one for each part of the key."""
+    """Return one row per tier, then one per part of the key."""
     tiers = [
         (f"tier {t.name}", "hit" if t.program else "miss", f"{t.kernels} of {rows.kernels} kernels",
          f"saves {time_text(1e6 * t.saves)}")
@@ -100,22 +102,22 @@ def table(rows: CacheRows) -> Table:
     ]  # fmt: skip
     differs = any(p.then is not None for p in rows.parts)
     parts = [(p.name, _state(p, differs), p.now, p.then or "") for p in rows.parts]
-    none = [("key", "none", rows.said, "")] if not tiers else []
+    none = [("key", "none", rows.summary, "")] if not tiers else []
     return Table(
-        ("what", "state", "now", "nearest, or saved"), (*tiers, *parts, *none), (), rows.said
+        ("what", "state", "now", "nearest, or saved"), (*tiers, *parts, *none), (), rows.summary
     )
 
 
 def _state(part: PartRow, differs: bool) -> str:
-    """Digests of other parts are not compared one by one."""
+    """Return the state of a part; a digest that follows from other parts is not compared."""
     if part.then is not None:
         return "differs"
     return "follows" if differs and part.name in FOLLOWS else "same"
 
 
 def figure(rows: CacheRows) -> Svg:
-    """Tiers, then the key: parts that differ first, options that are as the rest below."""
-    marks, y = [label(12, 22, f"Compiler cache: {rows.said}", "i w")], 46.0
+    """Draw the tiers, then the key: parts that differ first, then the main equal parts."""
+    marks, y = [label(12, 22, f"Compiler cache: {rows.summary}", "i w")], 46.0
     marks.append(label(12, y, _how(rows), "q"))
     y += 26
     heads = ("tier", "folder", "whole program", "kernels", "saves")
@@ -139,15 +141,15 @@ def figure(rows: CacheRows) -> Svg:
         marks += [label(12, y, part.name, "i"), label(150, y, shown, "mono", title=part.now)]
     if len(same) > len(main):
         y += LINE
-        rest = f"and {len(same) - len(main)} more parts, all of them in the table"
-        marks.append(label(12, y, rest, "q"))
-    return Svg(780, y + 16, "".join(marks), f"Compiler cache: {rows.said}")
+        remainder = f"and {len(same) - len(main)} more parts, all of them in the table"
+        marks.append(label(12, y, remainder, "q"))
+    return Svg(780, y + 16, "".join(marks), f"Compiler cache: {rows.summary}")
 
 
 def _how(rows: CacheRows) -> str:
     ran = (
         "No step ran for this compilation"
-        if rows.kept
+        if rows.from_cache
         else "This compilation was made step by step"
     )
     return f"{ran}; its steps took {time_text(1e6 * rows.seconds)} when they ran."
@@ -168,7 +170,7 @@ def _tier(tier: TierRow, kernels: int, y: float) -> Iterator[str]:
 
 
 def _differing(part: PartRow, y: float) -> Sequence[str]:
-    """What it was on one line, what it is on the next, as in a diff."""
+    """Draw the old value on one line and the new one on the next, as in a diff."""
     room = RIGHT - 166
     then, now = part.then or "(not there)", part.now or "(not there)"
     return (
@@ -190,7 +192,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="cache",
     title="Compiler cache",
-    words="What the key is made of, which tier has the program, and on a miss what differs.",
+    words="The parts of the cache key, the tiers with the program, and why a miss differs.",
     draw=_draw,
     stage=Stage.EMITTED,
 )

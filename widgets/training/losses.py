@@ -1,4 +1,4 @@
-"""The loss of every step, the mean of every epoch, and what validation found."""
+"""The loss of every step, the mean of every epoch, and the validation results."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import plotly.graph_objects as go
 from explorer.training import Fitted
 from widgets.draw.plots import colours, styled
 
-MOST = 4_000  # points of one line; of more, each stands for the mean of some
+MOST = 4_000  # points per line; more are averaged in groups
 
 
 def losses(fitted: Fitted, *, log: bool = False, theme: str = "either") -> go.Figure:
-    """Losses by step: a line of all, a stair of the epochs' means, and validation's points at the
-    ends of their epochs. `log`: the loss on a logarithmic axis.
+    """Plot losses by step: a line of all, a stair of the epochs' means, and validation points.
+
+    Validation points are at the ends of their epochs. `log`: the loss on a logarithmic axis.
     """
     c, figure = colours(theme), go.Figure()
-    steps, values = _thinned(fitted.losses)
+    steps, values = _downsample(fitted.losses)
     figure.add_scatter(
         x=steps,
         y=values,
@@ -43,7 +44,7 @@ def losses(fitted: Fitted, *, log: bool = False, theme: str = "either") -> go.Fi
                 name="validation",
                 mode="markers",
                 marker={"color": c["accent"], "size": 8, "symbol": "diamond"},
-                customdata=[_told(e.validated) for e in fitted.epochs],
+                customdata=[_metrics_text(e.validated) for e in fitted.epochs],
                 hovertemplate="%{customdata}<extra>validation</extra>",
             )
     figure.update_xaxes(title="step")
@@ -51,11 +52,11 @@ def losses(fitted: Fitted, *, log: bool = False, theme: str = "either") -> go.Fi
     return styled(figure, theme, str(fitted), 360)
 
 
-def _told(found: dict[str, float]) -> str:
-    return "<br>".join(f"{name} {value:.4g}" for name, value in found.items())
+def _metrics_text(metrics: dict[str, float]) -> str:
+    return "<br>".join(f"{name} {value:.4g}" for name, value in metrics.items())
 
 
-def _thinned(values: list[float]) -> tuple[list[int], list[float]]:
+def _downsample(values: list[float]) -> tuple[list[int], list[float]]:
     step = -(-len(values) // MOST)
     if step <= 1:
         return list(range(1, len(values) + 1)), list(values)

@@ -1,4 +1,4 @@
-"""Memory against time: the points that rematerialisation weighs, as a picture of the house."""
+"""Memory against time: the candidates of rematerialisation as a picture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import plotly.graph_objects as go
 
-from explorer.autodiff.rematerialisation.facts import steps_of
+from explorer.autodiff.rematerialisation.function_steps import steps_of
 from explorer.autodiff.rematerialisation.policy import front
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
@@ -21,51 +21,53 @@ from widgets.model.picture import Drawn, Picture
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """A point of the front, predicted: what intermediates need at once, the time of all kernels,
-    and how many values are computed again; `taken`: this compilation is it.
+class FrontPoint:
+    """A point of the front, predicted: peak bytes of intermediates, time of all kernels.
+
+    `recomputed` is the number of recomputed values; `taken`: this compilation uses it.
     """
 
     label: str
     peak_bytes: int
     us: float
-    again: int
+    recomputed: int
     taken: bool
 
     @property
     def words(self) -> str:
-        """What it is, in a line."""
+        """The description in one line."""
         return (
             f"{self.label}: {size_text(self.peak_bytes)} at once, {time_text(self.us)} predicted, "
-            f"{self.again} value{'' if self.again == 1 else 's'} computed again"
+            f"{self.recomputed} value{'' if self.recomputed == 1 else 's'} computed again"
         )
 
 
-def points(c: Compiled) -> tuple[Weighed, ...]:
-    """The front of a compilation's main function, the fastest point first: that which was weighed
-    where something is computed again already, or what would be.
+def points(c: Compiled) -> tuple[FrontPoint, ...]:
+    """Return the front of a compilation's main function, the fastest point first.
+
+    It is the front that rematerialisation evaluated if it ran, else the one that it would evaluate.
     """
     main = c.program.main
-    known = {r.function: r for r in c.program.decisions.rematerialisation}
-    if main.name in known:
-        row = known[main.name]
+    decisions = {r.function: r for r in c.program.decisions.rematerialisation}
+    if main.name in decisions:
+        row = decisions[main.name]
         pairs = [(p.label, p.value, p.value == row.chosen) for p in row.candidates]
-        found = [Weighed(n, v.peak_bytes, v.us, len(v.again), t) for n, v, t in pairs]
+        candidates = [FrontPoint(n, v.peak_bytes, v.us, len(v.recomputed), t) for n, v, t in pairs]
     else:
-        found = [
-            Weighed(p.label, p.run.peak_bytes, p.run.us, len(p.copies), not p.copies)
+        candidates = [
+            FrontPoint(p.label, p.run.peak_bytes, p.run.us, len(p.copies), not p.copies)
             for p in front(steps_of(c.program, main))
         ]
-    return tuple(sorted(found, key=lambda p: (p.us, p.peak_bytes)))
+    return tuple(sorted(candidates, key=lambda p: (p.us, p.peak_bytes)))
 
 
-def table(rows: tuple[Weighed, ...]) -> Table:
-    """A row for each point, the fastest first."""
+def table(rows: tuple[FrontPoint, ...]) -> Table:
+    """Return one row per point, the fastest first."""
     taken = next((p for p in rows if p.taken), rows[0])
     return Table(
         ("point", "at once (MiB)", "all kernels (ms)", "computed again", "taken"),
         tuple(
-            (p.label, round(p.peak_bytes / 2**20, 3), round(p.us / 1e3, 3), p.again,
+            (p.label, round(p.peak_bytes / 2**20, 3), round(p.us / 1e3, 3), p.recomputed,
              "yes" if p.taken else "")
             for p in rows
         ),
@@ -75,30 +77,33 @@ def table(rows: tuple[Weighed, ...]) -> Table:
     )  # fmt: skip
 
 
-def see(rows: tuple[Weighed, ...]) -> tuple[Sentence, ...]:
-    """The sentences: the plan that was taken, and the one of least memory with what that costs."""
+def see(rows: tuple[FrontPoint, ...]) -> tuple[Sentence, ...]:
+    """Return the key sentences: the plan in use, and the plan of least memory with its cost."""
     n = next((n for n, p in enumerate(rows) if p.taken), 0)
     mine, least = rows[n], min(range(len(rows)), key=lambda i: rows[i].peak_bytes)
-    held, other = Mark(size_text(mine.peak_bytes), "taken" if mine.taken else "plan:0"), rows[least]
+    peak, other = Mark(size_text(mine.peak_bytes), "taken" if mine.taken else "plan:0"), rows[least]
     takes = f" and takes {time_text(mine.us)}" if mine.us > 0 else ""
     whose = "The plan here" if mine.taken else "The fastest plan"
-    found: list[Sentence] = [(f"{whose} holds ", held, f" at once{takes}, predicted.")]
+    sentences: list[Sentence] = [(f"{whose} holds ", peak, f" at once{takes}, predicted.")]
     if other.peak_bytes >= mine.peak_bytes:
-        return (*found, ("No plan holds less.",))
-    again, bytes_ = (
-        count_text(other.again, "value"),
+        return (*sentences, ("No plan holds less.",))
+    recomputed_text, bytes_ = (
+        count_text(other.recomputed, "value"),
         Mark(size_text(other.peak_bytes), f"plan:{least}"),
     )
     more = f" at the price of {other.us / mine.us - 1:.1%} more time" if mine.us > 0 else ""
-    found.append(("With ", f"{again} computed again it would hold ", bytes_, f"{more}."))
+    sentences.append(
+        ("With ", f"{recomputed_text} computed again it would hold ", bytes_, f"{more}.")
+    )
     if len(rows) > 2:
-        found.append((Mark(f"{len(rows)} plans", "plan"), " lie between memory and time."))
-    return tuple(found)
+        sentences.append((Mark(f"{len(rows)} plans", "plan"), " lie between memory and time."))
+    return tuple(sentences)
 
 
-def chart(rows: tuple[Weighed, ...], title: str, theme: str) -> go.Figure:
-    """The front as a curve: predicted bytes of intermediates against predicted time, the point that
-    was taken filled.
+def chart(rows: tuple[FrontPoint, ...], title: str, theme: str) -> go.Figure:
+    """Plot the front: predicted bytes of intermediates against predicted time.
+
+    The point in use is filled.
     """
     colour, figure, ((size_unit, size), (time_unit, us)) = colours(theme), go.Figure(), units(rows)
     figure.add_scatter(
@@ -119,10 +124,10 @@ def chart(rows: tuple[Weighed, ...], title: str, theme: str) -> go.Figure:
     return styled(figure, theme, title, 420)
 
 
-Units: TypeAlias = tuple[tuple[str, int], tuple[str, float]]  # each with what it holds
+Units: TypeAlias = tuple[tuple[str, int], tuple[str, float]]  # (unit, its size)
 
 
-def units(rows: Sequence[Weighed]) -> Units:
+def units(rows: Sequence[FrontPoint]) -> Units:
     """Return the unit of the bytes of a front, and that of its times in microseconds."""
     longest = max((p.us for p in rows), default=0.0)
     time = ("ms", 1e3) if longest >= 1e3 else ("µs", 1.0)
@@ -131,12 +136,13 @@ def units(rows: Sequence[Weighed]) -> Units:
 
 def mark(
     figure: go.Figure,
-    rows: Sequence[Weighed],
+    rows: Sequence[FrontPoint],
     name: str,
     c: dict[str, str],
     units: Units,
     visible: bool = True,
 ) -> None:
+    """Add a marker for each of some points."""
     (_, size), (_, us) = units
     figure.add_scatter(
         x=[p.peak_bytes / size for p in rows],
@@ -154,15 +160,17 @@ def mark(
 def _draw(s: OnShow, op: str) -> Drawn:
     c = s.now.compiled
     if c.program.stage < Stage.ROLLED:
-        raise BadOption("no kernel has tiles yet, so none has a time: compile through ROLLED")
-    rows = s.house.kept("memory_time", s.now.sizes, lambda: points(c))
+        raise BadOption(
+            "kernels have no predicted times before they are tiled: compile through ROLLED"
+        )
+    rows = s.house.cached("memory_time", s.now.sizes, lambda: points(c))
     return rows, None, table(rows)
 
 
 PICTURE = Picture(
     name="memory_time",
     title="Memory by time",
-    words="What intermediates would take at once if more values were computed again, and the time.",
+    words="The peak bytes of intermediates if more values were recomputed, and the time.",
     draw=_draw,
     stage=Stage.DIFFERENTIATED,
 )

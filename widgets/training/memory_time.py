@@ -1,4 +1,4 @@
-"""Memory against time, with a slider through the points that rematerialisation weighs."""
+"""Memory against time, with a slider through the candidates of rematerialisation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import plotly.graph_objects as go
 from explorer.compilation import Compilation
 from widgets.draw.plots import colours
 from widgets.draw.table import size_text
-from widgets.training.memory_front import Weighed, chart, mark, points, units
+from widgets.training.memory_front import FrontPoint, chart, mark, points, units
 
 
 def memory_time(c: Compilation, *, theme: str = "either") -> go.Figure:
-    """The chart with a slider, or the arrow keys on it, that goes through the points."""
+    """Plot the front, with a slider or arrow keys that go through its points."""
     colour, rows = colours(theme), points(c)
     taken = next((n for n, p in enumerate(rows) if p.taken), 0)
     figure = chart(rows, rows[taken].words, theme)
@@ -22,7 +22,7 @@ def memory_time(c: Compilation, *, theme: str = "either") -> go.Figure:
     return figure
 
 
-def _slider(rows: tuple[Weighed, ...], taken: int, c: dict[str, str]) -> dict[str, object]:
+def _slider(rows: tuple[FrontPoint, ...], taken: int, c: dict[str, str]) -> dict[str, object]:
     steps = [
         {
             "label": size_text(p.peak_bytes),

@@ -1,5 +1,6 @@
-"""What each replica of a training run did when, by its stamps: its passes, the all-reduce of each
-bucket, the reads of its host, the update; for several runs, from the begin of a step on.
+"""Timeline of each replica of a training run: passes, all-reduces, host reads, and updates.
+
+Several runs are compared from the start of a step.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from explorer.training import Fitted, Span, Timeline
 from explorer.training.runs.timeline import PASSES, What, common
 from widgets.draw.table import Cell, Table, count_text, size_text
 
-Run: TypeAlias = Sequence[Fitted | Timeline]  # of each replica, in their order
+Run: TypeAlias = Sequence[Fitted | Timeline]  # one per replica
 WORDS: dict[What, str] = {
     "gradients": "forward and backward pass",
     "forward": "forward pass",
@@ -27,7 +28,7 @@ WORDS: dict[What, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A replica did one thing, from `begin` on, in milliseconds since the step began."""
+    """One activity of a replica, from `begin_ms` on, in milliseconds since the step began."""
 
     replica: int
     what: What
@@ -39,12 +40,12 @@ class Bar:
 
     @property
     def beside(self) -> bool:
-        """It is done beside the passes, by a thread of its own."""
+        """True if it runs concurrently with the passes, on a thread of its own."""
         return self.what == "reduce"
 
     @property
     def words(self) -> str:
-        """What it is, in a line."""
+        """The description in one line."""
         size = f", {size_text(self.bytes)}" if self.bytes else ""
         of = f" of {self.about}" if self.about else ""
         noun = WORDS[self.what].partition(",")[0].removesuffix(" of a bucket")
@@ -56,9 +57,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRun:
-    """A run: the bars of the steps that are shown; of all its steps but the first the medians of
-    what one takes, of the mean of the replicas, in milliseconds: the step, its all-reduce, what of
-    that lies within the passes of the same replica, and the reads of the host.
+    """A run: the bars of the shown steps, and medians over all its steps but the first.
+
+    The medians are of the mean over replicas, in milliseconds: the step, its all-reduce, the part
+    of that which lies within the passes of the same replica, and the reads of the host.
     """
 
     name: str
@@ -77,7 +79,7 @@ class ReplicaRun:
 
     @property
     def words(self) -> str:
-        """What was measured, in a line."""
+        """The measurements in one line."""
         name = f"{self.name}: " if self.name else ""
         reads = f"its hosts read {_ms(self.read_ms)}" if self.read_ms else "no host reads"
         return (
@@ -89,29 +91,31 @@ class ReplicaRun:
 def data(
     runs: Run | Mapping[str, Run], steps: tuple[int, int] | None = None
 ) -> tuple[ReplicaRun, ...]:
-    """The rows of one run, or of several by their names: of `steps`, the first and the last, else
-    of the one step that takes the median of all. Stamps of processes are compared too, where they
-    have one clock (one machine). Raises BadOption where a run has no replicas' stamps.
+    """Return the rows of one run, or of several by their names.
+
+    They cover `steps`, the first and the last, else the step with the median time. Timestamps of
+    processes are comparable if they have one clock (one machine). Raises BadOption if a run has no
+    replica timestamps.
     """
-    given = runs if isinstance(runs, Mapping) else {"": runs}
-    return tuple(_run(name, run, steps) for name, run in given.items())
+    named_runs = runs if isinstance(runs, Mapping) else {"": runs}
+    return tuple(_run(name, run, steps) for name, run in named_runs.items())
 
 
 def _run(name: str, run: Run, steps: tuple[int, int] | None) -> ReplicaRun:
     lines = [r.timeline if isinstance(r, Fitted) else r for r in run]
     by_step = [_by_step(t) for t in lines]
-    known = sorted(set.intersection(*(set(b) for b in by_step))) if by_step else []
-    counted = known[1:] or known  # the first one also warms up
+    common_steps = sorted(set.intersection(*(set(b) for b in by_step))) if by_step else []
+    counted = common_steps[1:] or common_steps  # the first step includes warm-up
     if not counted:
         raise BadOption(
             f"{name or 'the run'} has no stamps of replicas to show",
             where=name,
-            expected="what `explorer.fit(..., ranks=...)` gave in each replica",
+            expected="the results of `explorer.fit(..., ranks=...)` in each replica",
         )
     lengths = {n: fmean(_seconds(b[n], "run") for b in by_step) for n in counted}
     middle = sorted(counted, key=lambda n: lengths[n])[(len(counted) - 1) // 2]
     first, last = steps or (middle, middle)
-    shown = [n for n in known if first <= n <= last]
+    shown = [n for n in common_steps if first <= n <= last]
     spans = [
         (r, t.start, s) for r, (t, b) in enumerate(zip(lines, by_step, strict=True))
         for n in shown for s in b[n] if s.what in WORDS
@@ -138,13 +142,15 @@ def _run(name: str, run: Run, steps: tuple[int, int] | None) -> ReplicaRun:
 
 
 def _by_step(timeline: Timeline) -> dict[int, list[Span]]:
-    """The spans of each step that was summed over replicas, in the order in which they began."""
-    found: dict[int, list[Span]] = {}
+    """Return the spans of each step that was summed over replicas, ordered by their start."""
+    spans_by_step: dict[int, list[Span]] = {}
     for span in sorted(tuple(timeline.spans), key=lambda s: s.begin):
         if span.what in WORDS or span.what == "run":
-            found.setdefault(span.step, []).append(span)
-    whole = ("run", "reduce")
-    return {n: s for n, s in found.items() if all(any(o.what == w for o in s) for w in whole)}
+            spans_by_step.setdefault(span.step, []).append(span)
+    required = ("run", "reduce")
+    return {
+        n: s for n, s in spans_by_step.items() if all(any(o.what == w for o in s) for w in required)
+    }
 
 
 def _seconds(spans: Sequence[Span], what: What) -> float:
@@ -161,14 +167,14 @@ def _ms(value: float) -> str:
 
 
 def caption(rows: Sequence[ReplicaRun]) -> str:
-    """Each run in a sentence, and how they compare."""
+    """Describe each run in a sentence, and how they compare."""
     first = rows[0]
     of = f"medians of {count_text(first.steps, 'step')}, {count_text(first.replicas, 'replica')}"
     return "; ".join((*(r.words for r in rows), f"measured, {of}"))
 
 
 def table(rows: Sequence[ReplicaRun]) -> Table:
-    """A row for each bar, run by run and replica by replica, the passes before the sums."""
+    """Return one row per bar, run by run and replica by replica, the passes before the sums."""
     columns = ("run", "replica", "step", "what", "of", "begin (ms)", "took (ms)", "bytes")
     lines: list[tuple[Cell, ...]] = [
         (r.name, b.replica, b.step, WORDS[b.what], b.about, b.begin_ms, b.ms, b.bytes or "")

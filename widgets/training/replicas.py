@@ -1,5 +1,6 @@
-"""Replicas over time, as a chart: the all-reduce of late layers under the backward pass of early
-ones; beside it the ordinary form, that sums after the passes and whose hosts read.
+"""Replicas over time as a chart: all-reduces of late layers under early layers' backward pass.
+
+The ordinary form, with sums after the passes and host reads, can be shown next to it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from explorer.training.runs.timeline import What
-from widgets.draw.plots import colours, rows_high, styled
+from widgets.draw.plots import colours, least_height, styled
 from widgets.training.replica_rows import WORDS, Bar, ReplicaRun, Run, caption, data
 
 TOKENS: dict[What, str] = {
@@ -22,29 +23,29 @@ TOKENS: dict[What, str] = {
     "update": "f-matmul",
 }
 HATCHES: dict[What, str] = {"reduce": "/", "update": "."}
-LETTER, WIDE = 6.5, 560  # pixels: of a letter in a bar, and of the axis on a narrow page
+LETTER, WIDE = 6.5, 560  # pixels of a letter, and of a narrow page's axis
 
 
 def replicas(
     runs: Run | Mapping[str, Run], *, steps: tuple[int, int] | None = None, theme: str = "either"
 ) -> go.Figure:
-    """Two rows for each replica, its passes and its sums, in milliseconds since the step began;
-    of `steps`, the first and the last, else of the one that takes the median.
+    """Plot two rows per replica, its passes and its sums, in milliseconds since the step began.
 
-    `runs`: what `explorer.fit(..., ranks=...)` gave in each replica, or several such by name; their
-    `timeline`s do as well, as processes send them. Raises BadOption where there is nothing to show.
+    They cover `steps`, the first and the last, else the step with the median time. `runs`: the
+    results of `explorer.fit(..., ranks=...)` of each replica, or several such by name; their
+    `timeline`s work too, as processes send them. Raises BadOption if there is nothing to show.
     """
     rows = data(runs, steps)
-    head, *rest = escape(caption(rows), quote=False).split("; ")
-    title = f'{head}<br><span style="font-size:12px">{"<br>".join(rest)}</span>'
+    head, *subtitles = escape(caption(rows), quote=False).split("; ")
+    title = f'{head}<br><span style="font-size:12px">{"<br>".join(subtitles)}</span>'
     figure = chart(rows, title, theme)
-    down = 18 * len(rest)  # pixels: lines of the title
+    down = 18 * len(subtitles)  # pixels of the title's lines
     legend_y = 1 - (32 + down) / figure.layout.height
     return figure.update_layout(margin_t=104 + down, legend_y=legend_y)
 
 
 def chart(rows: Sequence[ReplicaRun], title: str, theme: str) -> go.Figure:
-    """The bars of each run under its name, on one clock."""
+    """Plot the bars of each run under its name, on one clock."""
     c, figure = colours(theme), go.Figure()
     places = dict(_places(rows))
     total = max((b.begin_ms + b.ms for r in rows for b in r.bars), default=1.0)
@@ -65,12 +66,12 @@ def chart(rows: Sequence[ReplicaRun], title: str, theme: str) -> go.Figure:
             text=f"<b>{escape(r.name, quote=False)}</b>", x=0, y=places[r.name, 0, False] - 0.8,
             xref="paper", yref="y", xanchor="left", yanchor="middle", showarrow=False,
         )  # fmt: skip
-    least = rows_high(count, 26)
+    least = least_height(count, 26)
     return styled(figure, theme, title, 234 + 26 * count, barmode="overlay", meta=least)
 
 
 def _places(rows: Sequence[ReplicaRun]) -> Iterator[tuple[tuple[str, int, bool], float]]:
-    """Where each row stands, by the run, the replica, and whether it is that of its sums."""
+    """Yield the y of each row, by run, replica, and True for the row of sums."""
     at = 1.0
     for r in rows:
         for replica in range(r.replicas):
@@ -92,7 +93,7 @@ def _bars(
     total: float,
     c: dict[str, str],
 ) -> go.Bar:
-    edge = c["bad"] if what == "read" else c["pane"]  # a read is short, and to be seen
+    edge = c["bad"] if what == "read" else c["pane"]  # reads are short, so they are outlined
     return go.Bar(
         orientation="h",
         name=word,
@@ -123,10 +124,10 @@ def _bars(
 
 
 def _fits(bar: Bar, total: float) -> str:
-    """The parameters of a bar, shortened; "" where it is too short for them."""
-    first, *rest = bar.about.split(", ")
+    """Return the parameters of a bar, shortened to fit, or ""."""
+    first, *others = bar.about.split(", ")
     room = bar.ms / total * WIDE / LETTER
-    for text in (bar.about, f"{first} and {len(rest)} more", f"{first} …"):
+    for text in (bar.about, f"{first} and {len(others)} more", f"{first} …"):
         if len(text) + 1 <= room:
             return text
     return ""

@@ -1,4 +1,4 @@
-"""What each thread of a training run did when; several runs one above the other, on one clock."""
+"""Timeline of the threads of a training run; several runs one above the other, on one clock."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOKENS = {
     "save": "f-elementwise",
     "validate": "f-reduction",
 }
-SHOWN = 12  # steps, the last ones, where none are asked for
+SHOWN = 12  # default number of steps, the last ones
 
 
 def threads(
@@ -45,17 +45,22 @@ def threads(
     steps: tuple[int, int] | None = None,
     theme: str = "either",
 ) -> go.Figure:
-    """A bar for each thing that a thread did, in milliseconds since the first step that is shown;
-    `steps` are the first and the last of these, else the last dozen. The legend switches kinds off.
-    A mapping gives several runs their names: the red bars of ordinary optimizers stand inside of
+    """Plot a bar for each activity of a thread, in milliseconds since the first shown step.
+
+    `steps` are the first and the last shown step, else the last dozen. The legend switches kinds
+    off. A mapping gives several runs their names: the red bars of ordinary optimizers are inside
     steps, where the host waits for a value before it goes on.
     """
-    given = dict(runs) if isinstance(runs, Mapping) else {"": runs}
+    named_runs = dict(runs) if isinstance(runs, Mapping) else {"": runs}
     figure = make_subplots(
-        len(given), 1, shared_xaxes=True, subplot_titles=list(given), vertical_spacing=0.12
+        len(named_runs),
+        1,
+        shared_xaxes=True,
+        subplot_titles=list(named_runs),
+        vertical_spacing=0.12,
     )
     named: set[str] = set()
-    for row, fitted in enumerate(given.values(), 1):
+    for row, fitted in enumerate(named_runs.values(), 1):
         spans = _shown(fitted, steps)
         start = min((s.begin for s in spans), default=0.0)
         for what, word in WORDS.items():
@@ -63,16 +68,16 @@ def threads(
             if mine:
                 figure.add_trace(_bars(what, word, mine, start, theme, what not in named), row, 1)
                 named.add(what)
-    figure.update_xaxes(title="milliseconds", row=len(given), col=1)
+    figure.update_xaxes(title="milliseconds", row=len(named_runs), col=1)
     seen = {y for trace in figure.data for y in trace.y}
     order = [lane for lane in reversed(LANES.values()) if lane in seen]
     figure.update_yaxes(categoryorder="array", categoryarray=order)
-    tall = 150 + 140 * len(given)
+    tall = 150 + 140 * len(named_runs)
     return styled(figure, theme, "Threads of a training run", tall, barmode="overlay")
 
 
 def _shown(fitted: Fitted, steps: tuple[int, int] | None) -> list[Span]:
-    """The spans of the steps that are shown, and what lies between their begin and end."""
+    """Return the spans of the shown steps, and all spans that overlap their time."""
     first, last = steps or (max(0, fitted.step - SHOWN), fitted.step)
     spans = tuple(fitted.timeline.spans)
     runs = [s for s in spans if s.what == "run" and first <= s.step <= last]
@@ -87,7 +92,7 @@ def _bars(
 ) -> go.Bar:
     c = colours(theme)
     thin = {"read": 0.9, "wait": 0.3}.get(what, 0.6)
-    edge = c["bad"] if what == "read" else c["pane"]  # a read is short, and to be seen
+    edge = c["bad"] if what == "read" else c["pane"]  # reads are short, so they are outlined
     return go.Bar(
         orientation="h",
         name=word,

@@ -1,4 +1,4 @@
-"""One parameter under gradients of which some are NaN: what each way to skip a step comes to."""
+"""One parameter under gradients of which some are NaN, for each method of skipping a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from explorer.training import SGD, LossScale
 from explorer.training.step import Optimizer
 from widgets.draw.plots import colours, styled
 
-WAYS = {
+SKIP_METHODS = {
     "where": "where(found, old, new)",
     "skip": "the host skips the step",
     "mask": "old + (new - old) * (1 - found)",
@@ -23,8 +23,8 @@ WAYS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """The parameter after each step, the counter of steps and the scale of the loss beside it."""
+class SkipResult:
+    """The parameter after each step, with the step counter and the loss scale."""
 
     values: tuple[float, ...]
     counted: tuple[int, ...]
@@ -36,39 +36,47 @@ def skipped_updates(
     optimizer: Optimizer | None = None,
     steps: int = 8,
     scale: LossScale | None = None,
-) -> dict[str, Way]:
-    """What the optimizer makes of a parameter 1 and gradients 1, NaN at some steps: in the ways of
-    `WAYS`, computed by the optimizer itself.
+) -> dict[str, SkipResult]:
+    """Return the results of an optimizer for parameter 1 and gradients 1, NaN at some steps.
+
+    There is one result per method of `SKIP_METHODS`, computed by the optimizer itself.
     """
     chosen = SGD(0.1, momentum=0.9) if optimizer is None else optimizer
-    return {name: _way(name, set(nan_at), chosen, steps, scale or LossScale()) for name in WAYS}
+    return {
+        name: _simulate(name, set(nan_at), chosen, steps, scale or LossScale())
+        for name in SKIP_METHODS
+    }
 
 
-def _way(name: str, nan_at: set[int], optimizer: Optimizer, steps: int, scale: LossScale) -> Way:
+def _simulate(
+    name: str, nan_at: set[int], optimizer: Optimizer, steps: int, scale: LossScale
+) -> SkipResult:
     p: Any = np.ones((), np.float32)
     state, scaling = optimizer.init(p), scale.init()
     values, counted, scales = [float(p)], [0], [float(scaling["scale"])]
     numbers = optimizer.numbers
     for n in range(steps):
-        g, found = np.float32(np.nan if n in nan_at else 1.0), np.bool_(n in nan_at)
+        g, is_nan = np.float32(np.nan if n in nan_at else 1.0), np.bool_(n in nan_at)
         clean = np.bool_(False)
         with np.errstate(all="ignore"):
             if name == "where":
-                p, state = optimizer.update(p, g, state, numbers, found)
+                p, state = optimizer.update(p, g, state, numbers, is_nan)
             elif name == "zeros":
-                p, state = optimizer.update(p, np.float32(0 if found else g), state, numbers, clean)
+                p, state = optimizer.update(
+                    p, np.float32(0 if is_nan else g), state, numbers, clean
+                )
             elif name == "mask":
                 new, after = optimizer.update(p, g, state, numbers, clean)
-                keep = np.float32(1 - found)
+                keep = np.float32(1 - is_nan)
                 p = p + (new - p) * keep
                 state = {k: v + (after[k] - v) * keep for k, v in state.items()}
-            elif not found:
+            elif not is_nan:
                 p, state = optimizer.update(p, g, state, numbers, clean)
-            scaling = scale.update(scaling, found)
+            scaling = scale.update(scaling, is_nan)
         values.append(float(p))
         counted.append(int(np.nan_to_num(np.asarray(state["step"], np.float64))))
         scales.append(float(scaling["scale"]))
-    return Way(tuple(values), tuple(counted), tuple(scales))
+    return SkipResult(tuple(values), tuple(counted), tuple(scales))
 
 
 def update(
@@ -79,38 +87,39 @@ def update(
     *,
     theme: str = "either",
 ) -> go.Figure:
-    """The parameter by step for each way, with the steps whose gradient is NaN marked; below the
-    counter of valid steps, and the scale of the loss.
+    """Plot the parameter by step for each method, with the NaN steps marked.
+
+    Below are the counter of valid steps, and the loss scale.
     """
     c = colours(theme)
-    found = skipped_updates(nan_at, optimizer, steps, scale)
+    results = skipped_updates(nan_at, optimizer, steps, scale)
     titles = ["a parameter", "valid steps", "scale of the loss"]
     figure = make_subplots(
         3, 1, shared_xaxes=True, row_heights=[0.56, 0.22, 0.22], subplot_titles=titles,
         vertical_spacing=0.09,
     )  # fmt: skip
     x = list(range(steps + 1))
-    looks = {
+    line_styles = {
         "where": {"color": c["f-conv"], "width": 6},
         "skip": {"color": c["ink"], "width": 1.5, "dash": "dot"},
         "mask": {"color": c["bad"], "width": 2},
         "zeros": {"color": c["f-elementwise"], "width": 2, "dash": "dash"},
     }
-    for name, way in found.items():
+    for name, result in results.items():
         figure.add_scatter(
-            x=x, y=way.values, name=WAYS[name], line=looks[name], row=1, col=1,
-            hovertemplate="after %{x} steps: %{y:.4f}<extra>" + WAYS[name] + "</extra>",
+            x=x, y=result.values, name=SKIP_METHODS[name], line=line_styles[name], row=1, col=1,
+            hovertemplate="after %{x} steps: %{y:.4f}<extra>" + SKIP_METHODS[name] + "</extra>",
         )  # fmt: skip
-    for name, way in found.items():
-        last = next((n for n, v in enumerate(way.values) if np.isnan(v)), 0) - 1
+    for name, result in results.items():
+        last = next((n for n, v in enumerate(result.values) if np.isnan(v)), 0) - 1
         if last >= 0:
             figure.add_scatter(
-                x=[last], y=[way.values[last]], mode="markers+text", text=["NaN from here on"],
+                x=[last], y=[result.values[last]], mode="markers+text", text=["NaN from here on"],
                 textposition="bottom left", textfont={"color": c["bad"]}, showlegend=False,
-                marker={"symbol": "x", "size": 11, "color": looks[name]["color"]}, row=1, col=1,
-                hoverinfo="skip",
+                marker={"symbol": "x", "size": 11, "color": line_styles[name]["color"]},
+                row=1, col=1, hoverinfo="skip",
             )  # fmt: skip
-    own = found["where"]
+    own = results["where"]
     for row, values, unit in ((2, own.counted, "steps"), (3, own.scales, "")):
         figure.add_scatter(
             x=x, y=values, showlegend=False, line={"color": c["f-conv"], "shape": "hv"},

@@ -1,1 +1,1 @@
-"""Welder's pictures: groups, tile graphs, streams of tiles between memories."""
+"""Pictures of Welder: groups, tile graphs, streams of tiles between memories."""

@@ -1,5 +1,6 @@
-"""One group and its neighbours as they were before fusion: every kernel, every value between them,
-and the memory level at which it is handed on. Values are moved by hand here.
+"""One group and its neighbours before fusion: kernels, values between them, and handover levels.
+
+Values are moved by hand in this picture.
 """
 
 from __future__ import annotations
@@ -12,24 +13,25 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
 from widgets.model.house import House
 from widgets.welder.pipeline import PipelineRows, Scene, crossing
-from widgets.welder.welded import Welded
+from widgets.welder.welded_group import WeldedGroup
 
-MOST_BESIDE = 2  # neighbours on either side that are drawn
+MOST_BESIDE = 2  # neighbours drawn on either side
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRows:
-    """The pipeline of a group with its neighbours, and how many of them are not drawn."""
+    """The pipeline of a group with its neighbours; `left_out` counts those that are not drawn."""
 
     stream: PipelineRows
     left_out: int
 
 
 def data(
-    w: Welded, before: Program, house: House, sizes: Sizes, moved: Mapping[str, str]
+    w: WeldedGroup, before: Program, house: House, sizes: Sizes, moved: Mapping[str, str]
 ) -> ConnectionRows:
-    """The group with the kernels that it reads from, and those that read it; values `moved` by hand
-    are handed on at a level of their own.
+    """Return the group with the kernels that it reads from, and those that read it.
+
+    Values `moved` by hand are handed over at their own level.
     """
     calls = {b.name: b for f in before.functions for b in f.body if _is_kernel(b)}
     inside = [m for m in w.group.members if m in calls]
@@ -49,11 +51,11 @@ def data(
                 movable=v.tensor not in results)
         for v in rows.values
     )  # fmt: skip
-    found = replace(
+    stream = replace(
         rows, values=tuple(v for v in values if v.readers), inputs=(), outputs=(),
         cuts=(rows.levels[-1],), cut=rows.levels[-1],
     )  # fmt: skip
-    return ConnectionRows(found, len({*sources, *readers}) - len(beside))
+    return ConnectionRows(stream, len({*sources, *readers}) - len(beside))
 
 
 def _is_kernel(b: Binding) -> bool:

@@ -1,4 +1,4 @@
-"""What moving values to other memory levels by hand would change, predicted, in words."""
+"""Predicted effects of moving values to other memory levels by hand, as text."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ from typing import Any
 from explorer.devices.model import Device
 from widgets.draw.table import size_text, time_text
 from widgets.model.compiled import Compiled
-from widgets.model.hand import Hand, Move, Outcome, Totals
+from widgets.model.manual_moves import ManualMoves, Move, Outcome, Totals
 
 Judge = Callable[[Compiled, Sequence[Move], Device, Mapping[str, int]], Outcome]
 
 
-def told(hand: Hand, levels: Sequence[str], device: str, *, sheet: bool) -> dict[str, Any]:
-    """The moves and what the last one changes, as a JSON value."""
-    found = hand.outcome
+def move_state(
+    hand: ManualMoves, levels: Sequence[str], device: str, *, sheet: bool
+) -> dict[str, Any]:
+    """Return the moves and the effect of the last one as a JSON value."""
+    last_outcome = hand.outcome
     rows: list[tuple[str, str, str, str, bool]] = []
-    said = "All values are where the compiler put them."
-    if found is not None and found.before is not None and found.after is not None:
-        rows = changes(found.before, found.after)
+    summary = "All values are where the compiler put them."
+    if (
+        last_outcome is not None
+        and last_outcome.before is not None
+        and last_outcome.after is not None
+    ):
+        rows = changes(last_outcome.before, last_outcome.after)
         value, level = hand.steps[-1][0]
-        said = f"{value} in {level}: {predicted(found)}"
-        # A value that was moved again was judged as if it had not been moved before.
+        summary = f"{value} in {level}: {predicted(last_outcome)}"
+        # The effect of a value moved twice is relative to its original level.
         latest = {move[0]: outcome for move, outcome in hand.steps}
         if len(latest) > 1:
             saved = sum(map(_saved, latest.values()))
             more = "less" if saved >= 0 else "more"
-            said += f"; all {len(latest)} moves: {time_text(abs(saved))} {more}"
+            summary += f"; all {len(latest)} moves: {time_text(abs(saved))} {more}"
     return {
         "refused": "",
         "levels": list(levels),
@@ -36,7 +42,7 @@ def told(hand: Hand, levels: Sequence[str], device: str, *, sheet: bool) -> dict
         "sheet": sheet,
         "moves": [list(move) for move in hand.moves],
         "rows": [list(row) for row in rows],
-        "said": said,
+        "said": summary,
     }
 
 
@@ -46,17 +52,18 @@ def _saved(outcome: Outcome) -> float:
     return outcome.before.predicted_us - outcome.after.predicted_us
 
 
-def predicted(found: Outcome) -> str:
-    """The modelled time after, against that before, in words."""
-    if found.before is None or found.after is None:
+def predicted(outcome: Outcome) -> str:
+    """Compare the predicted time after the move with the time before."""
+    if outcome.before is None or outcome.after is None:
         return "nothing changes"
-    before, after = found.before.predicted_us, found.after.predicted_us
+    before, after = outcome.before.predicted_us, outcome.after.predicted_us
     return f"predicted {time_text(after)}, {_share(before, after)}"
 
 
 def changes(before: Totals, after: Totals) -> list[tuple[str, str, str, str, bool]]:
-    """What is predicted before and after: a name, both values, the change, and whether there is no
-    room.
+    """Return the predictions before and after, by name.
+
+    Each row is the name, both values, the change, and True if the value does not fit.
     """
     room = f" of {size_text(after.capacity)}" if after.capacity else ""
     full = after.capacity is not None and after.footprint > after.capacity

@@ -1,5 +1,6 @@
-"""A group's operators over the memory levels: the level at which each value is handed on, and the
-kernels that there are where only values down to one level stay inside (Welder, section 3).
+"""A group's operators over the memory levels: the handover level of each value, and the kernels.
+
+With a cut level, only values down to that level stay inside a kernel (Welder, section 3).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from explorer.compilation.operators import call_family, in_words
-from explorer.cost.bound import bind_kernel
+from explorer.cost.bind_kernel import bind_kernel
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes
@@ -23,15 +24,16 @@ from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.plan import plan_group
 from explorer.welder.what_if import by_position, together
 from widgets.model.house import House
-from widgets.welder.welded import MOST_APART, Welded
+from widgets.welder.welded_group import MOST_APART, WeldedGroup
 
 OFF = "off"  # the cut level at which every operator is a kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A kernel before fusion: its binding, what it is called, its family, and the source operators
-    that it computes. `outside`: it belongs to another group.
+    """A kernel before fusion: its binding, label, family, and the source operators it computes.
+
+    `outside`: it belongs to another group.
     """
 
     name: str
@@ -43,8 +45,10 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value between operators, by their positions: the level at which it is handed on, the tile
-    that is handed on at once (() where it is not known) and all of it.
+    """A value between operators, which are given by position.
+
+    `level` is where it is handed over, `tile` the part handed over at once (() if unknown), and
+    `full` its entire shape.
     """
 
     tensor: str
@@ -61,9 +65,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """A tensor that operators read from memory, or a result that one writes there. `what`:
-    "weight", "input", the name of the operator that made it, or "output"; `ops` are the source
-    operators that made it, and `why` says why they are no part of the group.
+    """A tensor that operators read from memory, or a result that one writes there.
+
+    `what`: "weight", "input", the name of the operator that computed it, or "output"; `ops` are the
+    source operators that computed it, and `why` is the reason that they are not in the group.
     """
 
     tensor: str
@@ -78,9 +83,11 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class PipelineRows:
-    """One group at one cut level. `kernels`: the operators of each kernel; `held`: what the
-    memories hold, nearest first; `traffic`: bytes to and from memory of these kernels, and `apart`
-    of one kernel for each operator.
+    """One group at one cut level.
+
+    `kernels`: the operators of each kernel; `usage` of the memories, nearest first;
+    `traffic`: bytes to and from memory of these kernels; `apart`: the same for one kernel per
+    operator.
     """
 
     title: str
@@ -92,7 +99,7 @@ class PipelineRows:
     inputs: tuple[Outer, ...]
     outputs: tuple[Outer, ...]
     kernels: tuple[tuple[int, ...], ...]
-    held: tuple[LevelBytes, ...]
+    usage: tuple[LevelBytes, ...]
     traffic: int
     apart: int
     cut: str
@@ -107,8 +114,10 @@ class PipelineRows:
         return tuple(v for v in self.values if v.level != self.levels[-1])
 
 
-def data(w: Welded, before: Program, house: House, sizes: Sizes, cut: str = "") -> PipelineRows:
-    """The rows of a group; `cut` is one of `cuts_of`, "" for the group as it is."""
+def data(
+    w: WeldedGroup, before: Program, house: House, sizes: Sizes, cut: str = ""
+) -> PipelineRows:
+    """Return the rows of a group; `cut` is one of its cuts, "" for the group as it is."""
     scene = Scene(w, before, house, sizes)
     last = scene.frame(None)
     cuts = scene.cuts(last)
@@ -121,7 +130,7 @@ def data(w: Welded, before: Program, house: House, sizes: Sizes, cut: str = "") 
 class Scene:
     """The kernels of a group before fusion, in program order, with `beside` of other groups."""
 
-    welded: Welded
+    welded: WeldedGroup
     before: Program
     house: House
     sizes: Sizes
@@ -130,6 +139,7 @@ class Scene:
     names: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        """Collect the kernel calls of the group and of `beside`, by name."""
         mine = {*self.welded.group.members, *self.beside}
         body = (b for f in self.before.functions for b in f.body)
         calls = {b.name: b for b in body if isinstance(b.expr, KernelCall) and b.name in mine}
@@ -142,35 +152,35 @@ class Scene:
         return tuple(m.name for m in memories(self.welded.device))
 
     def cuts(self, last: PipelineRows) -> tuple[str, ...]:
-        """The levels at which the group differs: none, and each at which it hands a value on."""
+        """Return the distinct cut levels: off, and each level at which a value is handed over."""
         used = {v.level for v in last.inner}
         if not used or len(self.names) > MOST_APART or not self._groups(()):
             return (self.levels[-1],)
         return (OFF, *(level for level in self.levels if level in used))
 
     def frame(self, cut: str | None, last: PipelineRows | None = None) -> PipelineRows:
-        """The group where values down to a level stay inside; as it is without a level."""
+        """Return the group with values down to level `cut` inside, or as it is for None."""
         w = self.welded
         inside = set(w.group.members[:-1])
         if cut is not None and last is not None:
             reach = -1 if cut == OFF else self.levels.index(cut)
             inside = {v.tensor for v in last.inner if self.levels.index(v.level) <= reach}
-        made = self._groups(inside)
+        groups = self._groups(inside)
         if cut is None:  # the plan of the picture's own kernel
             everything = (tuple(range(len(self.names))),)
-            known = len(made) == 1  # columns that two kernels make are in no group made anew
-            plans = [self._plan(g, whole=True) for g in made if known]
-            where = _handed(made, plans, self.levels) if known else self._decided()
+            single = len(groups) == 1  # columns computed by two kernels belong to no new group
+            plans = [self._plan(g, as_planned=True) for g in groups if single]
+            where = _handover_places(groups, plans, self.levels) if single else self._decided()
             return self.rows(where, everything, crossing(w.plan), w.plan.levels)
-        plans = [self._plan(g, whole=False) for g in made]
-        home = {m: n for n, g in enumerate(made) for m in g.members}
+        plans = [self._plan(g, as_planned=False) for g in groups]
+        home = {m: n for n, g in enumerate(groups) for m in g.members}
         kernels = [tuple(i for i, m in enumerate(self.names) if home.get(m) == n)
-                   for n in range(len(made))]  # fmt: skip
-        where = _handed(made, plans, self.levels)
+                   for n in range(len(groups))]  # fmt: skip
+        where = _handover_places(groups, plans, self.levels)
         return self.rows(where, kernels, sum(map(crossing, plans)), together(plans))
 
     def _decided(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Where Welder decided to hand on each value; the tile is not known."""
+        """Return Welder's handover level of each value; the tile is unknown."""
         graph = self.house.compiled.program.decisions.tile_graph
         mine = set(self.welded.group.members)
         edges = [e for e in (graph.edges if graph else ()) if {e.source, e.target} <= mine]
@@ -183,9 +193,9 @@ class Scene:
         where: Mapping[str, tuple[str, tuple[int, ...]]],
         kernels: Sequence[tuple[int, ...]],
         traffic: int,
-        held: Sequence[LevelBytes],
+        usage: Sequence[LevelBytes],
     ) -> PipelineRows:
-        """The rows where each value is handed on as `where` says: at a level, by a tile."""
+        """Return the rows where each value is handed over at the level and tile of `where`."""
         w = self.welded
         apart = sum(map(crossing, w.apart)) or traffic
         return PipelineRows(
@@ -198,7 +208,7 @@ class Scene:
             tuple(self._inputs()),
             tuple(self._outputs()),
             tuple(k for k in kernels if k),
-            tuple(held),
+            tuple(usage),
             traffic,
             apart,
             "",
@@ -208,15 +218,15 @@ class Scene:
         )
 
     def _groups(self, inside: Collection[str]) -> tuple[Group, ...]:
-        """The kernels in which these values are not stored; () where they cannot be made here."""
+        """Return the kernels in which these values are not stored, () if they cannot be built."""
         kernels = Kernels.around(self.before, self.names[-1], self.welded.device)
         if kernels is None or any(n not in kernels.bindings for n in self.names):
             return ()
         return kernels.grouped_as_far_as(self.names, inside)
 
-    def _plan(self, group: Group, *, whole: bool) -> GroupPlan:
+    def _plan(self, group: Group, *, as_planned: bool) -> GroupPlan:
         w, env = self.welded, self.before.env.at(self.sizes)
-        if not whole:
+        if not as_planned:
             return plan_group(bind_kernel(group.kernel, self.sizes), w.device, env)
         tiling = by_position(Tiling(w.plan.tile), w.kernel, group.kernel)
         return plan_group(bind_kernel(group.kernel, self.sizes), w.device, env, tiling)
@@ -224,9 +234,11 @@ class Scene:
     def _operator(self, name: str) -> Operator:
         b = self.calls[name]
         ops = tuple(sorted(b.origin))
-        known = [o for o in self.house.operators if o.name in b.origin]
+        source_operators = [o for o in self.house.operators if o.name in b.origin]
         outside = name in self.beside
-        return Operator(name, self.house.member(name), call_family(b, known), ops, outside)
+        return Operator(
+            name, self.house.member(name), call_family(b, source_operators), ops, outside
+        )
 
     def _values(self, where: Mapping[str, tuple[str, tuple[int, ...]]]) -> Iterator[Value]:
         places = {n: i for i, n in enumerate(self.names)}
@@ -249,18 +261,22 @@ class Scene:
             for v in dict.fromkeys(self.calls[name].kernel_call.args):
                 if v.name not in places:
                     readers.setdefault(v, []).append(places[name])
-        made = self.house.values
+        names_of_values = self.house.values
         steps = self.welded.group.steps
         refused = {s.label.split(" into ")[0]: s for s in steps if s.refused}
         origins = {v: b.origin for f in self.before.functions for b in f.body for v in b.vars}
         for v, at in readers.items():
-            what = "weight" if v.name in self.before.constants else made.get(v.name, "input")
-            label, ops = made.get(v.name, v.name), tuple(sorted(origins.get(v, ())))
-            why = in_words(_why(refused[v.name]), made) if v.name in refused else ""
+            what = (
+                "weight"
+                if v.name in self.before.constants
+                else names_of_values.get(v.name, "input")
+            )
+            label, ops = names_of_values.get(v.name, v.name), tuple(sorted(origins.get(v, ())))
+            why = in_words(_why(refused[v.name]), names_of_values) if v.name in refused else ""
             yield Outer(v.name, label, what, tuple(at), *self._extent(v), ops, why)
 
     def _outputs(self) -> Iterator[Outer]:
-        """The results that are stored for readers outside."""
+        """Yield the results that are stored for readers outside."""
         inside = {v for n in self.names for v in _reads(self.calls[n])}
         for i, name in enumerate(self.names):
             if name not in inside or name == self.names[-1]:
@@ -274,7 +290,7 @@ class Scene:
 
 
 def _why(step: Candidate[bool]) -> str:
-    """Return why a value stays outside, and what would change that."""
+    """Return the reason why a value stays outside, and what would change that."""
     if step.why is None or not step.why.change:
         return step.refused
     return f"{step.why.text}; what would change that: {step.why.change}"
@@ -285,7 +301,10 @@ def _reads(b: Binding) -> frozenset[str]:
 
 
 def _of_value(tile: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a tile as a part of a value, which may have more dims of one; () where it is none."""
+    """Return a tile as a part of a value, () if their ranks do not match.
+
+    The value may have more dims of one.
+    """
     shape = full if len(tile) == len(full) else tuple(n for n in full if n != 1)
     return tuple(map(min, tile, shape)) if len(tile) == len(shape) else ()
 
@@ -295,17 +314,19 @@ def crossing(plan: GroupPlan) -> int:
     return plan.levels[-2].traffic if len(plan.levels) > 1 else plan.levels[-1].traffic
 
 
-def _handed(
-    made: Iterable[Group], plans: Iterable[GroupPlan], levels: Sequence[str]
+def _handover_places(
+    groups: Iterable[Group], plans: Iterable[GroupPlan], levels: Sequence[str]
 ) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return of each value inside a kernel the level and the tile that its plan hands on: in
-    registers, element by element of the output's tile, what is no tensor of its own.
+    """Return the handover level and tile of each value inside a kernel, by its plan.
+
+    A value that is no tensor of its own stays in registers, element by element of the output's
+    tile.
     """
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for group, plan in zip(made, plans, strict=True):
+    handovers: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for group, plan in zip(groups, plans, strict=True):
         edges = {e.tensor: e for e in plan.edges}
         out = next((t.tile for t in plan.tiles if t.level == levels[0] and t.tensor == t.node), ())
         for member in group.members[:-1]:
             edge = edges.get(tensor_of(member))
-            found[member] = (edge.level, edge.reuse_tile) if edge else (levels[0], out)
-    return found
+            handovers[member] = (edge.level, edge.reuse_tile) if edge else (levels[0], out)
+    return handovers

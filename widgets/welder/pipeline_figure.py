@@ -1,5 +1,6 @@
-"""The drawing of a fused pipeline: operators over memory levels, values that dip to the level where
-they are handed on, kernels as boxes, and dashed cuts where a value goes through memory.
+"""Drawing of a fused pipeline: operators over memory levels, values that dip to their level.
+
+Kernels are boxes; a dashed cut marks a value that goes through memory.
 """
 
 from __future__ import annotations
@@ -10,28 +11,28 @@ from itertools import groupby
 from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.slide import (
     PX,
-    boxed,
-    boxed_size,
     handle_group,
+    label_width,
     legend,
     node,
     pipe,
+    small_box,
+    small_box_size,
     tip,
-    wide,
 )
 from widgets.draw.svg import Svg, label, path_end, rect
 from widgets.draw.table import count_text, size_text
 from widgets.welder.pipeline import Outer, PipelineRows, Value
 from widgets.welder.pipeline_layout import ENTRY, FAR, INPUT, OUT, Column, Lane, Layout
-from widgets.welder.welded import by, level_name, short_name
+from widgets.welder.welded_group import by, level_name, short_name
 
-BAR, BESIDE, APART = 30.0, 6.0, 122.0  # above inputs, between two, and the lane that has room
+BAR, BESIDE, APART = 30.0, 6.0, 122.0  # height above inputs, their gap, minimum lane height
 
 
 def see(rows: PipelineRows) -> tuple[Sentence, ...]:
-    """The sentences: how many kernels, how many values stay inside, and what memory moves."""
+    """Return the key sentences: the kernels, the values inside them, and the memory traffic."""
     count, kernels = len(rows.operators), len(rows.kernels)
-    found: list[Sentence] = [
+    sentences: list[Sentence] = [
         (
             Mark(count_text(count, "operator"), "node"),
             " runs as " if count == 1 else " run as ",
@@ -42,10 +43,10 @@ def see(rows: PipelineRows) -> tuple[Sentence, ...]:
     if rows.values:
         inner = f"{len(rows.inner)} of {count_text(len(rows.values), 'value')}"
         verb = " never reaches memory." if len(rows.inner) == 1 else " never reach memory."
-        found.append((Mark(inner, "kept"), verb))
+        sentences.append((Mark(inner, "kept"), verb))
     less = f" instead of {size_text(rows.apart)}." if rows.traffic != rows.apart else "."
-    found.append(("Memory traffic: ", Mark(size_text(rows.traffic), "memory"), less))
-    return tuple(found)
+    sentences.append(("Memory traffic: ", Mark(size_text(rows.traffic), "memory"), less))
+    return tuple(sentences)
 
 
 def figure(
@@ -56,7 +57,7 @@ def figure(
     *,
     handles: bool = False,
 ) -> Svg:
-    """The operators over the levels, made for so many pixels; by `handles` values can be moved."""
+    """Draw the operators over the levels; with `handles`, values can be moved."""
     names = [n for n, o in enumerate(rows.operators) if selected and selected in o.ops]
     inner = [n for n in names if not rows.operators[n].outside] or names
     at = Layout(rows, *size, on=inner[0] if inner else 0, even=handles)
@@ -74,12 +75,12 @@ def figure(
 
 
 def _lanes(at: Layout, *, handles: bool) -> Iterator[str]:
-    """The levels with their names and how full they are."""
-    held = {m.level: m for m in at.rows.held}
+    """Draw the levels with their names and usage."""
+    usage = {m.level: m for m in at.rows.usage}
     last = at.rows.levels[-1]
     for lane in at.lanes.values():
         name = short_name(lane.level) if at.narrow else level_name(lane.level)
-        m = held.get(lane.level)
+        m = usage.get(lane.level)
         body = rect(0, lane.y, at.width, lane.high - 4, "var(--app)")
         if handles:
             where = f'class="lane" data-lane="{lane.level}"'
@@ -103,17 +104,17 @@ def _lane_words(lane: Lane, name: str, words: str, share: float, x: float, *, na
     full = "bad" if share > 1 else ""
     if lane.thin:
         return label(x, lane.y + 18, name, "w i", title=words)
-    found = label(x, lane.y + min(22.0, lane.high / 2 + 4), name, "big")
+    body = label(x, lane.y + min(22.0, lane.high / 2 + 4), name, "big")
     if narrow or lane.high < 64:
-        return found
-    found += label(x, lane.y + 42, words, full or "i")
-    found += rect(x, lane.y + 50, 112, 8, "none", 'stroke="var(--edge)"')
+        return body
+    body += label(x, lane.y + 42, words, full or "i")
+    body += rect(x, lane.y + 50, 112, 8, "none", 'stroke="var(--edge)"')
     ink = "bad" if share > 1 else "ink2"
-    return found + rect(x, lane.y + 50, 112 * min(1.0, share), 8, f"var(--{ink})")
+    return body + rect(x, lane.y + 50, 112 * min(1.0, share), 8, f"var(--{ink})")
 
 
 def _kernels(at: Layout) -> Iterator[str]:
-    """A box around each kernel, down to the farthest level inside of it, with its name."""
+    """Draw a box around each kernel, down to the farthest level inside it, with its name."""
     rows, order = at.rows, at.rows.levels
     home = {o: n for n, k in enumerate(rows.kernels) for o in k}
     for number, members in enumerate(rows.kernels):
@@ -129,21 +130,21 @@ def _kernels(at: Layout) -> Iterator[str]:
             x, right = mine[0].x + 3, mine[-1].x + mine[-1].width - 3
             edge = 'rx="8" fill-opacity="0.6" stroke="var(--ink)" stroke-width="2"'
             body = rect(x, at.top - 8, right - x, bottom - at.top + 8, "var(--pane)", edge)
-            said = _kernel_words(rows, number, right - x)
-            if said and not first:
-                body += label(x + 3, at.top - 14, said, "i w")
+            name = _kernel_words(rows, number, right - x)
+            if name and not first:
+                body += label(x + 3, at.top - 14, name, "i w")
             yield lit_by(body, "kernel")
 
 
 def _kernel_words(rows: PipelineRows, number: int, room: float) -> str:
-    """What a kernel is called over its box, in as many words as fit."""
+    """Return the longest name of a kernel that fits over its box."""
     count, name = len(rows.kernels[number]), f"kernel {number + 1}"
     if len(rows.kernels) == 1:
         name = f"kernel {rows.title}"
     fused = count_text(count, "operator") + " fused"
-    said = [f"{name}: {fused}", f"{count} fused"] if count > 1 else []
-    said += [name, "kernel", str(number + 1)]
-    return next((s for s in said if wide(s, bold=True) <= room - 6), "")
+    texts = [f"{name}: {fused}", f"{count} fused"] if count > 1 else []
+    texts += [name, "kernel", str(number + 1)]
+    return next((s for s in texts if label_width(s, bold=True) <= room - 6), "")
 
 
 def _operators(at: Layout, on: frozenset[int]) -> Iterator[str]:
@@ -166,7 +167,7 @@ def _operators(at: Layout, on: frozenset[int]) -> Iterator[str]:
 
 
 def tile_text(tile: Sequence[int]) -> str:
-    """A tile without the leading dims of one."""
+    """Return a tile without its leading dims of one."""
     shape = list(tile)
     while len(shape) > 1 and shape[0] == 1:
         shape.pop(0)
@@ -174,34 +175,34 @@ def tile_text(tile: Sequence[int]) -> str:
 
 
 def _values(at: Layout, on: frozenset[int], *, handles: bool) -> Iterator[str]:
-    """Each value's way down to its level, along it, and up into what reads it."""
+    """Draw the line of each value down to its level, along it, and up to its readers."""
     last = at.rows.levels[-1]
     boxes: list[str] = []
     lines: list[str] = []
     taken: set[int] = set()
     for v in sorted(at.rows.values, key=lambda v: -v.source):
-        ways = list(at.ways(v))
-        if not ways:
+        pairs = list(at.column_pairs(v))
+        if not pairs:
             continue
         cut, mine = v.level == last, bool(on & {v.source})
         keys = f"edge {v.level} {'cut memory' if cut else 'kept'}"
         ink = "accent" if mine else "ink"
-        body = "".join(_way(at, v, ways, ink))
-        has_box = ways[0][0] not in taken
-        taken.add(ways[0][0])
-        box = _value_box(at, v, ways, on=mine) if has_box else ""
+        body = "".join(_draw_route(at, v, pairs, ink))
+        has_box = pairs[0][0] not in taken
+        taken.add(pairs[0][0])
+        box = _value_box(at, v, pairs, on=mine) if has_box else ""
         if cut and has_box and not handles:
-            body += _cut_mark(at, ways[0][0])
+            body += _cut_mark(at, pairs[0][0])
         lines.append(lit_by(body, keys))
         boxes.append(_handle(v, box, at) if handles and v.movable and box else lit_by(box, keys))
     yield from lines
     yield from boxes
 
 
-def _way(at: Layout, v: Value, ways: Sequence[tuple[int, int]], ink: str) -> Iterator[str]:
+def _draw_route(at: Layout, v: Value, pairs: Sequence[tuple[int, int]], ink: str) -> Iterator[str]:
     lane = at.lanes[v.level]
     y, top = lane.row, at.foot
-    for source, target in ways:
+    for source, target in pairs:
         x1 = at.columns[source].at(OUT)
         if target == source + 1:
             x2 = at.columns[target].at(ENTRY)
@@ -217,32 +218,32 @@ def _way(at: Layout, v: Value, ways: Sequence[tuple[int, int]], ink: str) -> Ite
         yield tip(x2, top + 1, "up", ink)
 
 
-def _value_box(at: Layout, v: Value, ways: Sequence[tuple[int, int]], *, on: bool) -> str:
-    """The tile and its bytes where the value is handed on; a mark where they have no room."""
-    source = at.columns[ways[0][0]]
+def _value_box(at: Layout, v: Value, pairs: Sequence[tuple[int, int]], *, on: bool) -> str:
+    """Draw the tile and its bytes where the value is handed over, or a mark if they do not fit."""
+    source = at.columns[pairs[0][0]]
     x, y = source.x + source.width, at.lanes[v.level].row
     cut = v.level == at.rows.levels[-1]
     tile = tile_text(v.tile) if v.tile else ""
     size = f"{size_text(v.bytes)} ×2" if cut else size_text(v.tile_bytes) if v.tile_bytes else ""
     part = f"{tile} of " if tile else ""
-    said = f"{v.label}: {part}{by(v.full)} at {level_name(v.level)}"
+    tip_text = f"{v.label}: {part}{by(v.full)} at {level_name(v.level)}"
     room, high = source.width * 0.8, at.lanes[v.level].high
     for lines in ([tile, size], [size, ""], [size.removesuffix(" ×2"), ""], [tile, ""]):
         shown = [line for line in lines if line] or [size_text(v.bytes)] * at.even
-        w, h = boxed_size(shown)
+        w, h = small_box_size(shown)
         if shown and w <= room and h <= high - 8:
-            return boxed(x, y, shown, on=on, title=said)
+            return small_box(x, y, shown, on=on, title=tip_text)
     edge = f'stroke="var(--{"accent" if on else "ink"})" stroke-width="2"'
-    return rect(x - 5, y - 5, 10, 10, "var(--pane)", edge, title=said)
+    return rect(x - 5, y - 5, 10, 10, "var(--pane)", edge, title=tip_text)
 
 
 def _cut_mark(at: Layout, source: int) -> str:
-    """A dashed line between two kernels."""
+    """Draw a dashed line between two kernels."""
     c, memory = at.columns[source], at.lanes[at.rows.levels[-1]]
     x, top = c.x + c.width, at.foot + 12
     bottom = memory.row - 26
     y = [*at.lanes.values()][min(1, len(at.lanes) - 2)].row
-    w = wide("cut") + 8
+    w = label_width("cut") + 8
     return (
         pipe(f"M{x:.1f} {top:.1f}V{bottom:.1f}", ink="ink3", width=2, dashed="2 6")
         + rect(x - w / 2, y - 9, w, 18, "var(--app)")
@@ -251,7 +252,7 @@ def _cut_mark(at: Layout, source: int) -> str:
 
 
 def _inputs(at: Layout) -> Iterator[str]:
-    """What operators read from memory, in grey, with its name and bytes."""
+    """Draw the tensors that operators read from memory, in grey, with names and bytes."""
     by_column: dict[int, list[Outer]] = {}
     for o in at.rows.inputs:
         for column in dict.fromkeys(at.column_of[n] for n in o.operators):
@@ -271,40 +272,40 @@ def _inputs(at: Layout) -> Iterator[str]:
 def _input_boxes(
     mine: Sequence[Outer], beside: Sequence[Sequence[str]], lane: Lane, c: Column, y: float
 ) -> Iterator[str]:
-    """The boxes of what a column reads: each of its own, where there is room, else one of all."""
+    """Draw the boxes of a column's inputs: one each if they fit, else one for all."""
     x = c.at(INPUT)
     if beside:
-        widths = [boxed_size(lines)[0] for lines in beside]
+        widths = [small_box_size(lines)[0] for lines in beside]
         left = min(max(c.x + 4, x - _together(widths) / 2), c.x + c.width - 4 - _together(widths))
         middles = []
         for o, lines, w in zip(mine, beside, widths):
             middles.append(left + w / 2)
             yield pipe(f"M{left + w / 2:.1f} {y:.1f}V{y - BAR:.1f}", ink="edge", width=2)
-            yield boxed(left + w / 2, y, lines, title=_read(o), ops=o.ops)
+            yield small_box(left + w / 2, y, lines, title=_read(o), ops=o.ops)
             left += w + BESIDE
         first, last = min(middles[0], x), max(middles[-1], x)
         yield pipe(f"M{first - 1:.1f} {y - BAR:.1f}H{last + 1:.1f}", ink="edge", width=2)
         return
     lines = _outer_words(mine, c.width - 20)
-    said, ops = "; ".join(map(_read, mine)), mine[0].ops if len(mine) == 1 else ()
+    tip_text, ops = "; ".join(map(_read, mine)), mine[0].ops if len(mine) == 1 else ()
     if lane.tall and lines:
-        yield boxed(x, y, lines, title=said, ops=ops)
+        yield small_box(x, y, lines, title=tip_text, ops=ops)
     else:
-        yield rect(x - 4, y - 4, 8, 8, "var(--edge)", title=said, ops=ops)
+        yield rect(x - 4, y - 4, 8, 8, "var(--edge)", title=tip_text, ops=ops)
 
 
 def _read(o: Outer) -> str:
     names = ", ".join(dict.fromkeys((o.label, o.what)))
-    said = f"read from memory: {names}, {by(o.full)}, {size_text(o.bytes)}"
-    return f"{said}; not fused: {o.why}" if o.why else said
+    description = f"read from memory: {names}, {by(o.full)}, {size_text(o.bytes)}"
+    return f"{description}; not fused: {o.why}" if o.why else description
 
 
 def _beside(mine: Sequence[Outer], room: float) -> list[list[str]]:
-    """The words of each of several inputs, where their boxes stand beside each other."""
-    found = [_outer_words([o], room) for o in mine]
-    widths = [boxed_size(lines)[0] for lines in found]
-    fits = len(mine) > 1 and all(found) and _together(widths) <= room
-    return found if fits else []
+    """Return the text of each of several inputs if their boxes fit next to each other."""
+    texts = [_outer_words([o], room) for o in mine]
+    widths = [small_box_size(lines)[0] for lines in texts]
+    fits = len(mine) > 1 and all(texts) and _together(widths) <= room
+    return texts if fits else []
 
 
 def _together(widths: Sequence[float]) -> float:
@@ -312,21 +313,23 @@ def _together(widths: Sequence[float]) -> float:
 
 
 def _outer_words(mine: Sequence[Outer], room: float) -> list[str]:
-    """The name of what is read and its bytes, as far as they fit: of several how many there are."""
+    """Return the name of an input and its bytes, or the number of inputs, as far as they fit."""
     size = size_text(sum(o.bytes for o in mine))
-    one = mine[0]
-    names = [one.what] if one.what == "weight" else [one.label, path_end(one.label), one.what]
+    first = mine[0]
+    names = (
+        [first.what] if first.what == "weight" else [first.label, path_end(first.label), first.what]
+    )
     if len(mine) > 1:
         names = [f"{len(mine)} inputs", f"{len(mine)} in"]
-    elif one.what in ("input", "weight", "output"):
-        names.append(one.what[:3])
-    name = next((n for n in names if wide(n, bold=True) <= room), "")
+    elif first.what in ("input", "weight", "output"):
+        names.append(first.what[:3])
+    name = next((n for n in names if label_width(n, bold=True) <= room), "")
     lines = [line for line in (name, size) if line]
-    return lines if lines and wide(size) <= room else []
+    return lines if lines and label_width(size) <= room else []
 
 
 def _outputs(at: Layout) -> Iterator[str]:
-    """What operators leave in memory for others."""
+    """Draw the results that operators store in memory for others."""
     lane = at.lanes[at.rows.levels[-1]]
     for o in at.rows.outputs:
         c = at.columns[at.column_of[o.operators[0]]]
@@ -336,22 +339,22 @@ def _outputs(at: Layout) -> Iterator[str]:
         left, right = c.at(INPUT) + 6, min(at.width - 4, c.at(1.36))
         lines = _outer_words([o], right - left - 14)
         if lane.tall and lines:
-            said = f"stored: {o.label}, {by(o.full)}, {size_text(o.bytes)}"
-            half = boxed_size(lines)[0] / 2
-            body += boxed(min(max(x, left + half), right - half), y, lines, title=said)
+            tip_text = f"stored: {o.label}, {by(o.full)}, {size_text(o.bytes)}"
+            half = small_box_size(lines)[0] / 2
+            body += small_box(min(max(x, left + half), right - half), y, lines, title=tip_text)
         yield lit_by(body, "out memory")
 
 
 def _handle(v: Value, marks: str, at: Layout) -> str:
-    """A value that can be moved to another level, by pointer or by key."""
+    """Draw a value that can be moved to another level, by pointer or by key."""
     levels = at.rows.levels
     of = len(levels) - 1
-    said = f"{v.label}, {size_text(v.bytes)}, at {level_name(v.level)}"
+    spoken = f"{v.label}, {size_text(v.bytes)}, at {level_name(v.level)}"
     attributes = {
         "class": "handle", "data-value": v.tensor, "data-level": v.level, "tabindex": "0",
         "role": "slider", "aria-orientation": "vertical", "aria-valuemin": "0",
         "aria-valuemax": str(of), "aria-valuenow": str(of - levels.index(v.level)),
-        "aria-valuetext": said, "aria-label": said,
+        "aria-valuetext": spoken, "aria-label": spoken,
     }  # fmt: skip
     return handle_group(marks, list(attributes.items()))
 

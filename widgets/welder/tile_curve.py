@@ -1,5 +1,6 @@
-"""Traffic against the size of the output tile, with the capacity at which it ends, and the bytes of
-every memory level before and after fusion (Welder, section 3).
+"""Memory traffic by the size of the output tile, up to the capacity (Welder, section 3).
+
+It also holds the bytes of every memory level before and after fusion.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from explorer.ir.decisions.tile_graph import GroupPlan
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.tile_costs import TileCost, holder
 from widgets.draw.table import size_text
-from widgets.welder.welded import Welded, level_name, tile_words
+from widgets.welder.welded_group import WeldedGroup, level_name, tile_words
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One tile of the curve: elements of its output tile, bytes that all tasks move, bytes that one
-    holds, whether it fits, and how many tasks in how many waves.
+    """One tile of the curve.
+
+    `elements` is the size of its output tile, `traffic` the bytes that all tasks move, and
+    `footprint` the bytes that one task holds.
     """
 
     tile: str
@@ -32,9 +35,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Bytes between one level and the next farther one, by the group's kernels apart and by the
-    group.
-    """
+    """Bytes between a level and the next farther one, by separate kernels and by the group."""
 
     level: str
     farther: str
@@ -71,12 +72,12 @@ class CurveRows:
         return tuple(best[size] for size in sorted(best))
 
 
-def data(welded: Welded) -> CurveRows:
-    """The curve of a group and its bytes."""
+def data(welded: WeldedGroup) -> CurveRows:
+    """Return the curve of a group and its bytes per level."""
     memory = holder(welded.device)
     names = [m.name for m in memories(welded.device)]
-    whole = _largest(welded.points)
-    points = tuple(_point(cost, whole) for cost in welded.points)
+    full_sizes = _largest(welded.points)
+    points = tuple(_point(cost, full_sizes) for cost in welded.points)
     return CurveRows(
         welded.title,
         welded.device.name,
@@ -92,24 +93,24 @@ def data(welded: Welded) -> CurveRows:
     )
 
 
-def rank_of(welded: Welded) -> int:
-    """The point on show, -1 where no point has its tile."""
+def rank_of(welded: WeldedGroup) -> int:
+    """Return the position of the current tile among the points, -1 if no point has it."""
     shown = dict(welded.plan.tile)
     return next((n for n, p in enumerate(welded.points) if dict(p.tile) == shown), -1)
 
 
 def _largest(costs: Iterable[TileCost]) -> dict[str, int]:
-    """The greatest size of each axis: what an axis that a tile does not name is left at."""
-    found: dict[str, int] = {}
+    """Return the greatest size of each axis, which a tile that does not name the axis has."""
+    sizes: dict[str, int] = {}
     for cost in costs:
-        found |= {axis: max(size, found.get(axis, 0)) for axis, size in cost.tile}
-    return found
+        sizes |= {axis: max(size, sizes.get(axis, 0)) for axis, size in cost.tile}
+    return sizes
 
 
-def _point(cost: TileCost, whole: Mapping[str, int]) -> Point:
+def _point(cost: TileCost, full_sizes: Mapping[str, int]) -> Point:
     return Point(
         tile_words(cost.tile),
-        prod((dict(whole) | dict(cost.tile)).values()),
+        prod((dict(full_sizes) | dict(cost.tile)).values()),
         cost.traffic,
         cost.footprint,
         cost.valid,
@@ -119,7 +120,7 @@ def _point(cost: TileCost, whole: Mapping[str, int]) -> Point:
 
 
 def cut_off(points: Sequence[Point]) -> float:
-    """Where the tiles that fit end, in elements; 0 where none that does not fit is larger."""
+    """Return the size at which tiles no longer fit, in elements; 0 if no larger tile exists."""
     fit = [p.elements for p in points if p.fits]
     larger = [p.elements for p in points if p.elements > max(fit, default=0)]
     if not larger:
@@ -128,14 +129,14 @@ def cut_off(points: Sequence[Point]) -> float:
 
 
 def moved(plan: GroupPlan, apart: Sequence[GroupPlan]) -> Iterator[Moved]:
-    """Bytes at every border, of the operators apart where they have plans, and of the group."""
+    """Yield the bytes between neighbouring levels, of separate kernels and of the group."""
     for near, far in zip(plan.levels, plan.levels[1:]):
         before = sum(m.traffic for p in apart for m in p.levels if m.level == near.level)
         yield Moved(near.level, far.level, before if apart else None, near.traffic)
 
 
 def point_words(rows: CurveRows, n: int) -> str:
-    """A tile in a sentence."""
+    """Describe a tile in a sentence."""
     p = rows.points[n]
     room = f" of {size_text(rows.capacity)}" if rows.capacity else ""
     return (

@@ -1,4 +1,4 @@
-"""The drawing and the words of the tile curve, and beside it the bytes of every level."""
+"""Drawing and text of the tile curve, with the bytes of every level next to it."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from math import ceil, floor, log2
 
 from explorer.ir.stage import Stage
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import NARROW, PX, choice, cut_to, wide
+from widgets.draw.slide import NARROW, PX, choice, cut_to, label_width
 from widgets.draw.svg import Svg, label, path, rect
 from widgets.draw.table import Cell, Table, count_text, size_text
 from widgets.model.picture import Picture
 from widgets.welder.tile_curve import CurveRows, Moved, data, point_words
 from widgets.welder.view import GROUPS, of_group
-from widgets.welder.welded import level_name, short_name
+from widgets.welder.welded_group import level_name, short_name
 
 Plot = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def see(rows: CurveRows) -> tuple[Sentence, ...]:
-    """The sentences: how many tiles fit, which is current, and what fusion saves."""
+    """Return the key sentences: the tiles that fit, the current one, and the saving of fusion."""
     fits, level = sum(p.fits for p in rows.points), level_name(rows.level)
-    found: list[Sentence] = [
+    sentences: list[Sentence] = [
         (Mark(f"{fits} of {count_text(len(rows.points), 'tile')}", "fits"), f" fit in {level}.")
     ]
     if rows.rank >= 0:
         p = rows.points[rows.rank]
         moved = size_text(p.traffic)
-        found.append(("The current tile, ", Mark(p.tile, "current"), f", moves {moved}."))
+        sentences.append(("The current tile, ", Mark(p.tile, "current"), f", moves {moved}."))
     last = rows.moved[-1] if rows.moved else None
     if last is not None and last.before is not None:
-        found.append(
+        sentences.append(
             ("Memory traffic: ", Mark(size_text(last.after), "moved"),
              f" instead of {size_text(last.before)}.")
         )  # fmt: skip
-    return tuple(found)
+    return tuple(sentences)
 
 
 def table(rows: CurveRows) -> Table:
-    """One row a tile, then one a border of two levels."""
+    """Return one row per tile, then one per pair of neighbouring levels."""
     columns = (
         "", "output tile", "elements", f"bytes {rows.farther} to {rows.level}",
         f"bytes held in {rows.level}", "fits", "tasks", "waves",
@@ -60,8 +60,8 @@ def table(rows: CurveRows) -> Table:
         ("", f"{m.farther} to {m.level}, the plan", "", m.after, _before_words(m), "", "", "")
         for m in rows.moved
     )
-    found = (*points, *levels)
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
+    cells = (*points, *levels)
+    return Table(columns, cells, tuple(rows.ops for _ in cells), caption(rows), see(rows))
 
 
 def _before_words(m: Moved) -> str:
@@ -69,7 +69,7 @@ def _before_words(m: Moved) -> str:
 
 
 def caption(rows: CurveRows) -> str:
-    """Which curve, and where on it the current plan lies."""
+    """Describe the curve, and the position of the current plan on it."""
     fits = sum(p.fits for p in rows.points)
     text = f"{rows.group} on {rows.device}: {fits} of {len(rows.points)} tiles fit"
     if rows.rank < 0:
@@ -79,7 +79,7 @@ def caption(rows: CurveRows) -> str:
 
 
 def figure(rows: CurveRows, size: tuple[int, int], selected: str = "") -> Svg:
-    """The curve, and beside it the bytes of the levels; below it where the page is narrow."""
+    """Draw the curve, with the bytes of the levels next to it, or below on a narrow page."""
     w, h = size
     low = 60.0 + 44 * len(rows.moved)
     if w < NARROW and h < low + 220:
@@ -107,11 +107,11 @@ def _curve(rows: CurveRows, at: Plot) -> Iterator[str]:
         yield label(left - 6, y_axis(n) + 4, size_text(n), anchor="end")
     yield path(f"M{left:g} {top:g}V{bottom:g}H{right:g}", "var(--edge)")
     room = right - left + 60
-    said = f"traffic of {level_name(rows.farther)} to {level_name(rows.level)}, predicted"
-    yield label(left - 60, 14, cut_to(said, room), title=said)
-    said = "elements of the output tile"
-    said = said if wide(said) < right - left - 150 else "elements"
-    yield label(right, bottom + 38, said, anchor="end")
+    axis_title = f"traffic of {level_name(rows.farther)} to {level_name(rows.level)}, predicted"
+    yield label(left - 60, 14, cut_to(axis_title, room), title=axis_title)
+    axis_title = "elements of the output tile"
+    axis_title = axis_title if label_width(axis_title) < right - left - 150 else "elements"
+    yield label(right, bottom + 38, axis_title, anchor="end")
     if rows.cut:
         yield from _capacity(rows, x_axis(rows.cut), at)
     best = [(x_axis(p.elements), y_axis(max(1, p.traffic))) for p in rows.frontier]
@@ -129,22 +129,22 @@ def _capacity(rows: CurveRows, x: float, at: Plot) -> Iterator[str]:
     left, top, right, _ = at
     size = f" {size_text(rows.capacity)}" if rows.capacity else ""
     full = f"capacity of {level_name(rows.level)}:{size}"
-    ways = (full, f"capacity:{size}", size.strip(), "")
-    sides = max(x - 8 - left, right - x - 8)
-    said = next(t for t in ways if wide(t, bold=True) <= sides)
+    texts = (full, f"capacity:{size}", size.strip(), "")
+    available = max(x - 8 - left, right - x - 8)
+    text = next(t for t in texts if label_width(t, bold=True) <= available)
     body = path(f"M{x:.1f} {top:g}V{at[3]:g}", "var(--bad)", 'stroke-dasharray="5 4"')
-    end = x - 8 >= left + wide(said, bold=True)
+    end = x - 8 >= left + label_width(text, bold=True)
     at_x = x - 6 if end else x + 6
-    width = wide(said, bold=True)
+    width = label_width(text, bold=True)
     body += rect((at_x - width if end else at_x) - 2, top - 2, width + 4, 18, "var(--pane)")
-    body += label(at_x, top + 12, said, "bad", anchor="end" if end else "", title=full)
+    body += label(at_x, top + 12, text, "bad", anchor="end" if end else "", title=full)
     yield lit_by(body, "capacity")
 
 
 def _point(rows: CurveRows, n: int, x: float, y: float) -> str:
-    p, said = rows.points[n], point_words(rows, n)
+    p, description = rows.points[n], point_words(rows, n)
     keys = f"{'fits' if p.fits else 'not'}{' current' * (n == rows.rank)}"
-    target = rect(x - 9, y - 9, 18, 18, "transparent", title=said)
+    target = rect(x - 9, y - 9, 18, 18, "transparent", title=description)
     if n == rows.rank:
         mark = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6.5" fill="var(--accent)"/>'
     elif p.fits:
@@ -156,7 +156,7 @@ def _point(rows: CurveRows, n: int, x: float, y: float) -> str:
         d = f"M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8"
         mark = path(d, "var(--bad)", 'stroke-width="1.5"')
     on = n == max(0, rows.rank)
-    return choice(lit_by(mark + target, keys), n, said, on=on)
+    return choice(lit_by(mark + target, keys), n, description, on=on)
 
 
 def _legend(y: float, x: float) -> Iterator[str]:
@@ -170,11 +170,14 @@ def _legend(y: float, x: float) -> Iterator[str]:
 
 
 def _bars(rows: CurveRows, x: float, y: float, right: float) -> Iterator[str]:
-    """Bytes at each border of two levels: apart outlined, fused filled."""
+    """Draw the bytes between neighbouring levels: separate kernels outlined, fused ones filled."""
     yield label(x, y, "Bytes between levels", "w i")
-    said = "outlined: one kernel an operator; filled: fused"
+    legend = "outlined: one kernel an operator; filled: fused"
     yield label(
-        x, y + 20, said if wide(said) <= right - x else "outlined: apart; filled: fused", title=said
+        x,
+        y + 20,
+        legend if label_width(legend) <= right - x else "outlined: apart; filled: fused",
+        title=legend,
     )
     shown = [*reversed(rows.moved)]
     most = max((n or 0 for m in shown for n in (m.before, m.after)), default=1) or 1
@@ -183,7 +186,7 @@ def _bars(rows: CurveRows, x: float, y: float, right: float) -> Iterator[str]:
         after = size_text(m.after)
         words = f"{size_text(m.before)} → {after}" if m.before is not None else after
         name = f"{level_name(m.farther)} ↔ {level_name(m.level)}"
-        if wide(name) + wide(words) + 8 > right - x:
+        if label_width(name) + label_width(words) + 8 > right - x:
             name = f"{short_name(m.farther)} ↔ {short_name(m.level)}"
         body = label(x, y, name, "i")
         body += label(right, y, words, "i", anchor="end")
@@ -200,16 +203,18 @@ class _Log:
     """A logarithmic axis between two pixels."""
 
     def __init__(self, values: list[int], start: float, end: float) -> None:
+        """Span the powers of two around `values` from pixel `start` to `end`."""
         self.low, self.high = floor(log2(min(values))), max(ceil(log2(max(values))), 1)
         self.high = max(self.high, self.low + 1)
         self.start, self.end = start, end
 
     def __call__(self, value: float) -> float:
+        """Return the pixel of a value."""
         share = (log2(value) - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
     def ticks(self, apart: float) -> list[int]:
-        """Powers of two, at least so many pixels apart."""
+        """Return powers of two, at least `apart` pixels from each other."""
         step = max(1, ceil(apart * (self.high - self.low) / abs(self.end - self.start)))
         return [1 << n for n in range(max(0, self.low), self.high + 1, step)]
 

@@ -1,6 +1,4 @@
-"""The tile graph: which kernels became one, at which memory level each intermediate is handed on,
-and the bytes saved.
-"""
+"""The tile graph: the groups of fused kernels, the handover levels, and the bytes saved."""
 
 from __future__ import annotations
 
@@ -15,14 +13,12 @@ from explorer.ir.types import Tensor
 from widgets.draw.see import Sentence
 from widgets.draw.table import Table, count_text, size_text
 from widgets.model.house import House
-from widgets.welder.welded import level_name
+from widgets.welder.welded_group import level_name
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """An intermediate: from which member to which, its bytes, and the level at which it is handed
-    on.
-    """
+    """An intermediate: its source and target members, its bytes, and its handover level."""
 
     source: str
     target: str
@@ -34,9 +30,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A kernel after welding: its members in order, and what it moves to and from memory before and
-    after.
-    """
+    """A kernel after fusion: its members in order, and its memory traffic before and after."""
 
     name: str
     members: tuple[str, ...]
@@ -51,7 +45,7 @@ class Group:
 
 
 def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Group, ...]:
-    """Every group in program order; empty where Welder has not run."""
+    """Return every group in program order; empty if Welder has not run."""
     graph = program.decisions.tile_graph
     if graph is None:
         return ()
@@ -67,18 +61,18 @@ def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Grou
     into: dict[str, list[int]] = {}
     for n, e in enumerate(graph.edges):
         into.setdefault(e.target, []).append(n)
-    found = []
+    rows = []
     for g in graph.groups:
         inside = set(g.members)
         places = sorted(n for member in inside for n in into.get(member, ()))
         mine = [graph.edges[n] for n in places if graph.edges[n].source in inside]
-        found.append(_group(g, mine, outputs.get(g.name, 0), bound))
-    return tuple(found)
+        rows.append(_group(g, mine, outputs.get(g.name, 0), bound))
+    return tuple(rows)
 
 
 def groups(house: House, sizes: tuple[tuple[str, int], ...]) -> tuple[Group, ...]:
-    """Return the groups of the program on show, read once."""
-    return house.kept("groups", sizes, lambda: data(house.compiled.program, dict(sizes)))
+    """Return the memoized groups of the current program."""
+    return house.cached("groups", sizes, lambda: data(house.compiled.program, dict(sizes)))
 
 
 def _group(
@@ -108,13 +102,13 @@ def _handover(e: TileEdge, sizes: Mapping[str, int]) -> Handover:
 
 
 def of_operator(groups: tuple[Group, ...], op: str) -> Group | None:
-    """The group that computes an operator, else the largest one."""
+    """Return the group that computes an operator, else the largest one."""
     mine = next((g for g in groups if op in g.ops), None)
     return mine or max(groups, key=lambda g: len(g.members), default=None)
 
 
 def table(groups: tuple[Group, ...], house: House, see: tuple[Sentence, ...] = ()) -> Table:
-    """One row a group."""
+    """Return one row per group."""
     return Table(
         ("group", "members", "bytes before", "bytes after", "levels decided"),
         tuple(
@@ -134,7 +128,7 @@ def table(groups: tuple[Group, ...], house: House, see: tuple[Sentence, ...] = (
 
 
 def caption(groups: tuple[Group, ...]) -> str:
-    """What all of Welder's work did, in one line."""
+    """Describe the effect of all fusion in one line."""
     before, after = sum(g.bytes_before for g in groups), sum(g.bytes_after for g in groups)
     return (
         f"{count_text(sum(len(g.members) for g in groups), 'kernel')} became {len(groups)}; "

@@ -1,5 +1,6 @@
-"""The part of a tile graph that is drawn: the kernel that is selected with those that it reads from
-and that read it, each with its operators, their tiles, and the levels of its edges.
+"""The drawn part of a tile graph: the selected kernel with the kernels nearest to it.
+
+Each has its operators, their tiles, and the levels of its edges.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from widgets.welder.pipeline import PipelineRows, Scene
 
 @dataclass(frozen=True, slots=True)
 class GroupColumn:
-    """One kernel: its operators and the values between them; bytes to and from memory, as kernels
-    apart and fused.
+    """One kernel: its operators and the values between them.
+
+    The bytes to and from memory are those of separate kernels and of the fused one.
     """
 
     rows: PipelineRows
@@ -41,8 +43,9 @@ class MemoryEdge:
 
 @dataclass(frozen=True, slots=True)
 class GraphWindow:
-    """Some columns in program order, the edges between them, which is selected, and how many
-    kernels stand before and after them.
+    """Some columns in program order with their edges.
+
+    `on` is the selected column; `before` and `after` count the kernels outside the window.
     """
 
     columns: tuple[GroupColumn, ...]
@@ -53,11 +56,13 @@ class GraphWindow:
 
 
 def window(s: OnShow, op: str, most: int) -> GraphWindow:
-    """At most so many kernels around the one that computes an operator."""
+    """Return at most `most` kernels around the one that computes an operator."""
     graph = s.now.compiled.program.decisions.tile_graph
     groups = graph.groups if graph else ()
     program = view.before_welding(s.now.compiled)
-    alias, reads = s.house.kept("reads of groups", (), lambda: _aliases_and_reads(program, groups))
+    alias, reads = s.house.cached(
+        "reads of groups", (), lambda: _aliases_and_reads(program, groups)
+    )
     first = next((g for g in groups if op and op in g.origin), None)
     first = first or max(groups, key=lambda g: g.bytes_before - g.bytes_after, default=None)
     if first is None:
@@ -67,7 +72,7 @@ def window(s: OnShow, op: str, most: int) -> GraphWindow:
     sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
     columns = []
     for n in chosen:
-        w = view.plainly(s, groups[n])
+        w = view.group_in_use(s, groups[n])
         if w is not None:
             rows = Scene(w, program, s.house, sizes).frame(None)
             g = groups[n]
@@ -78,30 +83,30 @@ def window(s: OnShow, op: str, most: int) -> GraphWindow:
 
 
 def _aliases(program: Program) -> dict[str, str]:
-    """What a view of a value shows, by its own name."""
-    found: dict[str, str] = {}
+    """Return the underlying value of each view, by name."""
+    aliases: dict[str, str] = {}
     for _, b in program.bindings():
         if isinstance(b.expr, View):
-            found[b.name] = found.get(b.expr.arg.name, b.expr.arg.name)
-    return found
+            aliases[b.name] = aliases.get(b.expr.arg.name, b.expr.arg.name)
+    return aliases
 
 
 def _aliases_and_reads(
     program: Program, groups: Sequence[FusionGroup]
 ) -> tuple[dict[str, str], list[set[int]]]:
-    """What views show, and of each group those that it reads from."""
+    """Return the underlying values of views, and for each group the groups that it reads."""
     alias = _aliases(program)
     home = {m: n for n, g in enumerate(groups) for m in g.members}
-    found: list[set[int]] = [set() for _ in groups]
+    reads: list[set[int]] = [set() for _ in groups]
     for _, b in program.bindings():
         if b.name in home:
-            made = {home.get(alias.get(v.name, v.name), -1) for v in b.reads}
-            found[home[b.name]] |= made - {-1, home[b.name]}
-    return alias, found
+            sources = {home.get(alias.get(v.name, v.name), -1) for v in b.reads}
+            reads[home[b.name]] |= sources - {-1, home[b.name]}
+    return alias, reads
 
 
 def _nearest(at: int, reads: Sequence[Collection[int]], most: int, count: int) -> set[int]:
-    """The groups next to one, by edges, then by their place in the program."""
+    """Return the groups nearest to one, by edges, then by program order."""
     readers: list[list[int]] = [[] for _ in range(count)]
     for n, sources in enumerate(reads):
         for m in sources:
@@ -118,9 +123,11 @@ def _nearest(at: int, reads: Sequence[Collection[int]], most: int, count: int) -
 
 
 def _edges(columns: Sequence[GroupColumn], alias: dict[str, str]) -> Iterator[MemoryEdge]:
-    made = {o.name: (c, n) for c, g in enumerate(columns) for n, o in enumerate(g.rows.operators)}
+    producers = {
+        o.name: (c, n) for c, g in enumerate(columns) for n, o in enumerate(g.rows.operators)
+    }
     for target, column in enumerate(columns):
         for i in column.rows.inputs:
-            source = made.get(alias.get(i.tensor, i.tensor))
+            source = producers.get(alias.get(i.tensor, i.tensor))
             if source is not None and source[0] < target:
                 yield MemoryEdge(*source, target, i.operators[0], i.bytes)

@@ -1,6 +1,4 @@
-"""The drawing of the tile graph, as in Welder's paper: operators with their tiles, and edges with
-the memory level at which they are cut.
-"""
+"""Drawing of the tile graph, as in Welder's paper: operators with tiles, edges with levels."""
 
 from __future__ import annotations
 
@@ -8,31 +6,29 @@ from collections.abc import Iterator, Sequence
 
 from explorer.ir.stage import Stage
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import PX, folded, legend, node, one_line, pipe, tip, wide
+from widgets.draw.slide import PX, fold_columns, label_width, legend, node, one_line, pipe, tip
 from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import count_text, size_text
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture, nothing
+from widgets.model.picture import Drawn, Picture, placeholder
 from widgets.welder import tile_graph
 from widgets.welder.pipeline import PipelineRows
 from widgets.welder.pipeline_figure import tile_text
 from widgets.welder.tile_graph import Group, caption
 from widgets.welder.tile_graph_columns import GraphWindow, GroupColumn, MemoryEdge, window
-from widgets.welder.welded import level_name, short_name
+from widgets.welder.welded_group import level_name, short_name
 
-NODE, GAP, LEAST, WIDEST = 46.0, 26.0, 112.0, 190.0  # of operators; widths of a column
+NODE, GAP, LEAST, WIDEST = 46.0, 26.0, 112.0, 190.0  # operators; minimum and maximum column width
 GUTTER, HEAD, FOOT, BUS, LOW = 86.0, 50.0, 62.0, 7.0, 320.0
 
 
 def columns_for(width: int) -> int:
-    """How many kernels stand beside each other."""
+    """Return the number of kernels that fit next to each other."""
     return max(1, int((width - 20 + GUTTER) // (LEAST + GUTTER)))
 
 
 def see(groups: Sequence[Group], edges: int) -> tuple[Sentence, ...]:
-    """The sentences: what became of the operators, how many of all edges stay inside of kernels,
-    and what that saves.
-    """
+    """Return the key sentences: the operators, the edges that stay inside, and the bytes saved."""
     members = sum(len(g.members) for g in groups)
     inner = sum(len(g.handovers) for g in groups)
     before, after = sum(g.bytes_before for g in groups), sum(g.bytes_after for g in groups)
@@ -49,7 +45,7 @@ def see(groups: Sequence[Group], edges: int) -> tuple[Sentence, ...]:
 
 
 def figure(w: GraphWindow, title: str, size: tuple[int, int], selected: str = "") -> Svg:
-    """Kernels beside each other, their operators from the top down."""
+    """Draw kernels next to each other, their operators from the top down."""
     width, height = size
     count = max(1, len(w.columns))
     room = (width - 20 - GUTTER * (count - 1)) / count
@@ -63,12 +59,12 @@ def figure(w: GraphWindow, title: str, size: tuple[int, int], selected: str = ""
     marks = [m for n, p in enumerate(places) for m in p.ground(on=n == w.on)]
     marks += _memory_edges(w, places, floor)
     marks += [m for p in places for m in p.marks()]
-    marks += _rest(w, height, width)
+    marks += _remainder(w, height, width)
     return Svg(width, height, "".join(marks), title, selected, PX)
 
 
 class _Places:
-    """The operators of one column; those that have no room are folded."""
+    """The operators of one column; those that do not fit are folded."""
 
     def __init__(
         self,
@@ -80,27 +76,28 @@ class _Places:
         high: float,
         gap: float,
     ) -> None:
+        """Place the operators of `c` in at most `rows` rows."""
         self.column, self.x, self.w, self.high, self.gap = c, x, w, high, gap
         operators = c.rows.operators
         self.on = next((n for n, o in enumerate(operators) if selected in o.ops), -1)
-        self.parts = folded(len(operators), rows, max(0, self.on))
+        self.parts = fold_columns(len(operators), rows, max(0, self.on))
         self.row = {o: n for n, part in enumerate(self.parts) for o in part}
 
     def top(self, row: int) -> float:
-        """Where a row begins."""
+        """Return the top of a row."""
         return HEAD + 8 + row * (self.high + self.gap)
 
     def middle(self, operator: int) -> float:
-        """The height of an operator's sides."""
+        """Return the y of the middle of an operator."""
         return self.top(self.row[operator]) + self.high / 2
 
     @property
     def floor(self) -> float:
-        """Where the kernel ends."""
+        """The bottom of the kernel."""
         return self.top(len(self.parts) - 1) + self.high + 8
 
     def ground(self, *, on: bool) -> Iterator[str]:
-        """The kernel's box with its name and its bytes."""
+        """Draw the kernel's box with its name and its bytes."""
         c, x, w = self.column, self.x, self.w
         edge = f'rx="8" stroke="var(--{"accent" if on else "ink"})" stroke-width="2"'
         body = rect(x - 8, HEAD - 2, w + 16, self.floor - HEAD + 2, "var(--app)", edge, ops=c.ops)
@@ -108,11 +105,11 @@ class _Places:
         body += label(x - 6, 18, name, "a" if on else "i w", ops=c.ops, title=c.rows.title)
         after, before = size_text(c.bytes_after), size_text(c.bytes_before)
         words = f"{before} → {after}" if before != after else after
-        body += label(x - 6, 37, words if wide(words) <= w + 16 else after)
+        body += label(x - 6, 37, words if label_width(words) <= w + 16 else after)
         yield lit_by(body, "kernel")
 
     def marks(self) -> Iterator[str]:
-        """The operators, and the edges between them with their levels."""
+        """Draw the operators, and the edges between them with their levels."""
         rows = self.column.rows
         yield from self._edges(rows)
         tiles = {v.source: v.tile for v in rows.values}
@@ -135,10 +132,10 @@ class _Places:
             )  # fmt: skip
 
     def _edges(self, rows: PipelineRows) -> Iterator[str]:
-        """The direct edges with their level; longer ones run along the right side."""
+        """Draw the direct edges with their level; longer ones run along the right side."""
         center = self.x + self.w / 2
         far = 0
-        said: set[int] = set()
+        labelled: set[int] = set()
         for v in rows.values:
             source = self.row[v.source]
             for target in sorted({self.row[r] for r in v.readers} - {source}):
@@ -146,12 +143,12 @@ class _Places:
                 keys = f"edge {v.level} kept"
                 if target == source + 1:
                     body = pipe(f"M{center:g} {y1:g}V{y2 - 6:g}") + tip(center, y2, "down")
-                    if source not in said and self.gap >= GAP:
-                        said.add(source)
+                    if source not in labelled and self.gap >= GAP:
+                        labelled.add(source)
                         name = level_name(v.level)
-                        fits = wide(name, bold=True) + 14 < self.w / 2
+                        fits = label_width(name, bold=True) + 14 < self.w / 2
                         words = name if fits else short_name(v.level)
-                        at = center + wide(words, bold=True) / 2 + 12
+                        at = center + label_width(words, bold=True) / 2 + 12
                         body += label(at, (y1 + y2) / 2 + 3, words, "i w", anchor="middle")
                     yield lit_by(body, keys)
                     continue
@@ -163,14 +160,14 @@ class _Places:
 
 
 def _result_tile(rows: PipelineRows) -> tuple[int, ...]:
-    """The tile that a task writes of the kernel's result."""
+    """Return the tile of the kernel's result that a task writes."""
     level = rows.plan.level
     mine = [t.tile for t in rows.plan.tiles if t.tensor == t.node and t.level == level]
     return mine[-1] if mine else ()
 
 
 def _memory_edges(w: GraphWindow, places: Sequence[_Places], floor: float) -> Iterator[str]:
-    """Edges between kernels, cut at memory: beside each other straight, others below all."""
+    """Draw the edges between kernels, cut at memory: straight to a neighbour, else below all."""
     tracks: dict[int, int] = {}
     chips: dict[tuple[int, int], str] = {}
     for e in w.edges:
@@ -195,31 +192,31 @@ def _memory_edges(w: GraphWindow, places: Sequence[_Places], floor: float) -> It
 
 def _memory_chip(e: MemoryEdge, x: float, y: float) -> str:
     words = size_text(e.bytes)
-    w = wide(words, bold=True)
+    w = label_width(words, bold=True)
     return rect(x + 2, y - 10, w + 4, 20, "var(--pane)") + label(x + 4, y + 5, words, "i w")
 
 
-def _rest(w: GraphWindow, height: int, width: int) -> Iterator[str]:
+def _remainder(w: GraphWindow, height: int, width: int) -> Iterator[str]:
     more = []
     if w.before:
         more.append(f"{count_text(w.before, 'kernel')} before")
     if w.after:
         more.append(f"{count_text(w.after, 'kernel')} after")
-    said = ", ".join(more)
+    remainder = ", ".join(more)
     items = [
         ("kept", "pipe", "edge, cut at the level beside it"),
         ("cut", "dash", "cut at memory"),
         ("kernel", "box", "kernel"),
     ]
-    yield from legend(items, height - 9, width - (wide(said) + 16 if said else 0))
-    if said:
-        yield label(width, height - 9, said, anchor="end")
+    yield from legend(items, height - 9, width - (label_width(remainder) + 16 if remainder else 0))
+    if remainder:
+        yield label(width, height - 9, remainder, anchor="end")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     rows = tile_graph.groups(s.house, s.now.sizes)
     if not rows:
-        return nothing("Welder has not run.")
+        return placeholder("Welder has not run.")
     shown = window(s, op, columns_for(s.view.size[0]))
     graph = s.now.compiled.program.decisions.tile_graph
     edges = len({(e.source, e.target, e.tensor) for e in graph.edges}) if graph else 0
@@ -230,7 +227,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="groups",
     title="Tile graph",
-    words="Operators with their tiles, and edges with the memory level at which each is cut; of a "
+    words="Operators with their tiles, and edges with the memory level at which each is cut; on a "
     "GPU, those of Welder's own tiles, not of the thread blocks that run.",
     stage=Stage.WELDED,
     about="kernel",

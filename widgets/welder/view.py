@@ -1,6 +1,4 @@
-"""Which group, which device and which of its tiles Welder's pictures are about, from what is on
-show.
-"""
+"""The group, device and tile that Welder's pictures show."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, TypeVar
 
-from explorer.cost.bound import bind_kernel
+from explorer.cost.bind_kernel import bind_kernel
 from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption
@@ -25,54 +23,54 @@ from widgets.draw.table import Table
 from widgets.model.compiled import Compiled
 from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Draw, Drawn, Family, nothing
+from widgets.model.picture import Draw, Drawn, Family, placeholder
 from widgets.roller.view import SHEETS, device_of
-from widgets.welder.judged import welded as welded_for
-from widgets.welder.welded import MOST_APART, Welded, tile_words
+from widgets.welder.judge_moves import compile_with_moves as welded_for
+from widgets.welder.welded_group import MOST_APART, WeldedGroup, tile_words
 
 NO_GROUPS = "Welder has left no groups."
 R = TypeVar("R")
 
 
-def welded(s: OnShow, op: str) -> Welded | None:
-    """The group that computes a source operator, else the one that saves most, on the device of the
-    view; None where Welder has left no groups.
+def welded_group(s: OnShow, op: str) -> WeldedGroup | None:
+    """Return the group that computes a source operator, else the one that saves most.
 
-    Raises BadOption for a device or a tile that there is not.
+    It is planned for the device of the view. Return None if Welder has left no groups. Raises
+    BadOption for an unknown device or tile.
     """
     program = s.now.compiled.program
     graph = program.decisions.tile_graph
     group = _group(graph.groups, op) if graph else None
-    found = plainly(s, group) if group else None
-    if found is None:
+    group_view = group_in_use(s, group) if group else None
+    if group_view is None:
         return None
-    key = repr(("plans", found.binding, found.device.name))
-    points, apart = s.house.kept(key, s.now.sizes, lambda: _others(s.now, found))
+    key = repr(("plans", group_view.binding, group_view.device.name))
+    points, apart = s.house.cached(key, s.now.sizes, lambda: _others(s.now, group_view))
     if s.view.rank >= max(1, len(points)):
         raise BadOption(
-            f"{found.binding} has {len(points)} tiles to choose from, "
-            f"none is number {s.view.rank + 1}"
+            f"{group_view.binding} has no tile number {s.view.rank + 1}: "
+            f"it has {len(points)} tiles to choose from"
         )
-    plan = found.plan
+    plan = group_view.plan
     if s.view.rank >= 0:
         tile = dict(points[s.view.rank].tile)
-        plan = plan_group(_bound(s.now, found.kernel), found.device, tile=tile)
-    return replace(found, plan=plan, points=points, rank=s.view.rank, apart=apart)
+        plan = plan_group(_bound(s.now, group_view.kernel), group_view.device, tile=tile)
+    return replace(group_view, plan=plan, points=points, rank=s.view.rank, apart=apart)
 
 
-def plainly(s: OnShow, group: FusionGroup) -> Welded | None:
-    """A group under the plan in use, on the device of the view; None where it is no kernel."""
+def group_in_use(s: OnShow, group: FusionGroup) -> WeldedGroup | None:
+    """Return a group under the plan in use, on the view's device, None if it is no kernel."""
     kernel = kernels_of(after_welding(s.now.compiled)).get(group.name)
     if kernel is None:
         return None
     own = s.view.device in ("", s.now.compiled.device.name)
     device: Device = s.now.compiled.device if own else device_of(s.view.device)
     decision = s.now.compiled.program.decisions.tiling(group.name)
-    runs = own and device.kind == "cpu"  # else nobody has refined the tile
+    runs = own and device.kind == "cpu"  # else the tile is not tuned
     tile = decision.chosen if runs and decision else None
     plan = plan_group(_bound(s.now, kernel), device, tile=tile)
     ops, title = tuple(sorted(group.origin)), s.house.label(group.name, group.origin)
-    return Welded(group.name, kernel, group, device, own, ops, plan, plan, title=title)
+    return WeldedGroup(group.name, kernel, group, device, own, ops, plan, plan, title=title)
 
 
 def _group(groups: tuple[FusionGroup, ...], op: str) -> FusionGroup | None:
@@ -81,18 +79,18 @@ def _group(groups: tuple[FusionGroup, ...], op: str) -> FusionGroup | None:
 
 
 def program_for(s: OnShow, device: Device) -> Program:
-    """The program as Welder leaves it for a device."""
+    """Return the program as Welder leaves it for a device."""
     c = s.now.compiled
     if device.name == c.device.name:
         return after_welding(c)
-    found: Program = s.house.kept(
+    program: Program = s.house.cached(
         f"welded for {device.name}", (), lambda: welded_for(c, (), device).program
     )
-    return found
+    return program
 
 
-def regrouped(s: OnShow, w: Welded, program: Program, op: str) -> Welded:
-    """The same view of a program whose groups are others."""
+def group_in_program(s: OnShow, w: WeldedGroup, program: Program, op: str) -> WeldedGroup:
+    """Return the same view of a program with other groups."""
     graph = program.decisions.tile_graph
     groups = graph.groups if graph else ()
     group = next((g for g in groups if op and op in g.origin), None)
@@ -100,12 +98,12 @@ def regrouped(s: OnShow, w: Welded, program: Program, op: str) -> Welded:
     kernel = kernels_of(program).get(group.name, w.kernel)
     plan = plan_group(_bound(s.now, kernel), w.device)
     ops, title = tuple(sorted(group.origin)), s.house.label(group.name, group.origin)
-    found = replace(w, binding=group.name, kernel=kernel, group=group, plan=plan, ops=ops)
-    return replace(found, title=title)
+    group_view = replace(w, binding=group.name, kernel=kernel, group=group, plan=plan, ops=ops)
+    return replace(group_view, title=title)
 
 
 def greatest_groups(s: OnShow, count: int) -> tuple[str, ...]:
-    """The groups that save most bytes to and from memory, by name."""
+    """Return the names of the groups that save most memory traffic."""
     graph = s.now.compiled.program.decisions.tile_graph
     groups = graph.groups if graph else ()
     ranked = sorted(groups, key=lambda g: g.bytes_after - g.bytes_before)
@@ -113,27 +111,27 @@ def greatest_groups(s: OnShow, count: int) -> tuple[str, ...]:
 
 
 def after_welding(c: Compiled) -> Program:
-    """The program that Welder left, before tiles and layouts changed its kernels."""
+    """Return the program that Welder left, before tiles and layouts changed its kernels."""
     steps = [x.after for x in c.snapshots if x.stage == Stage.WELDED]
     return steps[-1] if steps else c.program
 
 
 def before_welding(c: Compiled) -> Program:
-    """The program that Welder found: every kernel on its own."""
+    """Return the program before Welder, in which every operator is a kernel."""
     steps = [x.before for x in c.snapshots if x.stage == Stage.WELDED]
     return steps[0] if steps else c.program
 
 
 def kernels_of(program: Program) -> Mapping[str, Kernel]:
-    """Every kernel by its binding."""
+    """Return every kernel by its binding."""
     return {b.name: b.expr.kernel for b in program.kernel_calls if isinstance(b.expr, KernelCall)}
 
 
 Others = tuple[tuple[TileCost, ...], tuple[GroupPlan, ...]]
 
 
-def _others(now: Setting, w: Welded) -> Others:
-    """The tiles of the curve, and the plans of the kernels apart."""
+def _others(now: Setting, w: WeldedGroup) -> Others:
+    """Return the tiles of the curve, and the plans of the separate kernels."""
     bound = _bound(now, w.kernel)
     points = curve(bound, w.device)
     if w.plan.tile not in [p.tile for p in points]:
@@ -149,13 +147,13 @@ def _elements(cost: TileCost) -> int:
 
 
 def _bound(now: Setting, kernel: Kernel) -> Kernel:
-    """A kernel at the sizes on show."""
+    """Return a kernel at the current sizes."""
     return bind_kernel(kernel, {**now.compiled.program.env.hints, **dict(now.sizes)})
 
 
 def _devices(s: OnShow, op: str) -> Mapping[str, Any]:
-    """What may be chosen in a picture of the tiles in use: devices, with the one on show."""
-    rows = welded(s, op)
+    """Return the choice of devices of a picture that shows only the tiles in use."""
+    rows = welded_group(s, op)
     if rows is None:
         return {}
     names = dict.fromkeys(("this-cpu", rows.device.name, *device_names()))
@@ -170,15 +168,15 @@ def _devices(s: OnShow, op: str) -> Mapping[str, Any]:
 
 
 def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
-    """Devices and tiles, with the ones on show."""
-    rows = welded(s, op)
+    """Return the choices of devices and tiles with their current values."""
+    rows = welded_group(s, op)
     tiles = ["in use", *(tile_words(p.tile) for p in rows.points)] if rows else []
     return {**_devices(s, op), "tiles": tiles} if rows else {}
 
 
 def _about(s: OnShow, op: str) -> tuple[str, ...]:
-    found = welded(s, op)
-    return found.ops if found else ()
+    group_view = welded_group(s, op)
+    return group_view.ops if group_view else ()
 
 
 GROUPS = Family("groups", _controls, _about, greatest_groups, SHEETS)
@@ -186,17 +184,17 @@ GROUPS_IN_USE = replace(GROUPS, controls=_devices, sheets=())
 
 
 def of_group(
-    data: Callable[[Welded], R],
+    data: Callable[[WeldedGroup], R],
     figure: Callable[[R, tuple[int, int], str], Svg],
     table: Callable[[R], Table],
 ) -> Draw:
-    """A picture about the tiles of one group, drawn for the pixels of the page."""
+    """Return the draw function of a picture about the tiles of one group."""
 
     def draw(s: OnShow, op: str) -> Drawn:
-        found = welded(s, op)
-        if found is None:
-            return nothing(NO_GROUPS)
-        rows = data(found)
+        group_view = welded_group(s, op)
+        if group_view is None:
+            return placeholder(NO_GROUPS)
+        rows = data(group_view)
         return rows, figure(rows, s.view.size, op), table(rows)
 
     return draw

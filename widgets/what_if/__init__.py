@@ -1,1 +1,1 @@
-"""What if: every option of the systems and every figure of the hardware, to change."""
+"""Pictures of other options and hardware: every option and every figure, to change."""

@@ -1,4 +1,4 @@
-"""Every option of every system, with what it may be; a page with a kernel has them as controls."""
+"""Every option of every system with its legal values, as controls in a page with a kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import Table, count_text
-from widgets.draw.table_drawing import drawn_table
+from widgets.draw.table_drawing import draw_table
 from widgets.model.controls import settings
 from widgets.model.controls.settings import Control
 from widgets.model.on_show import OnShow
@@ -16,21 +16,21 @@ from widgets.model.picture import Drawn, Family, Picture
 NOTHING_CHOSEN = {"devices": [], "device": "", "tiles": [], "rank": -1, "note": "", "more": []}
 
 
-def table(controls: Sequence[Control], said: str) -> Table:
-    """One row a control."""
+def table(controls: Sequence[Control], caption_text: str) -> Table:
+    """Return one row per control."""
     rows = [(c.name, c.now, c.a, c.default, c.says, c.legal, c.source) for c in controls]
     rows = rows or [("none", "", "", "", "it was compiled elsewhere: nothing can be set", "", "")]
     columns = ("setting", "now", "A", "by default", "what it is", "may be", "from")
-    return Table(columns, tuple(rows), ((),) * len(rows), said)
+    return Table(columns, tuple(rows), ((),) * len(rows), caption_text)
 
 
 def caption(controls: Sequence[Control], noun: str) -> str:
-    """How many there are, and how many are other than by default."""
+    """Return the number of controls, and those that differ from their defaults."""
     other = [c for c in controls if c.now != c.default]
-    said = ", ".join(f"{c.title} {c.now}" for c in other[:3])
+    changed = ", ".join(f"{c.title} {c.now}" for c in other[:3])
     more = " and more" if len(other) > 3 else ""
     return f"{count_text(len(controls), noun)}; " + (
-        f"{len(other)} other than by default: {said}{more}" if other else "all as by default"
+        f"{len(other)} other than by default: {changed}{more}" if other else "all as by default"
     )
 
 
@@ -38,24 +38,24 @@ def _draw(s: OnShow, op: str) -> Drawn:
     controls = settings.options(s.now.compiled, s.pinned.compiled)
     words = replace(table(controls, caption(controls, "option")), see=see(controls))
     other = [c for c in controls if c.now != c.default]
-    first = [*other, *(c for c in controls if c.now == c.default)]  # a drawing has room for few
+    first = [*other, *(c for c in controls if c.now == c.default)]  # a drawing shows only the first
     drawn = table(first, words.caption)
     keys = [f"option{' other' * (c.now != c.default)}" for c in first]
-    return controls, drawn_table(drawn, keys or ["option"]), words
+    return controls, draw_table(drawn, keys or ["option"]), words
 
 
 def see(controls: Sequence[Control]) -> tuple[Sentence, ...]:
-    """The sentence: how many options there are, and which are other than by default."""
+    """Return the sentence: the number of options, and those that differ from their defaults."""
     if not controls:
         return ()
     other = [c for c in controls if c.now != c.default]
     count = Mark(count_text(len(controls), "option"), "option")
     if not other:
         return ((count, ", all as by default."),)
-    said = ", ".join(f"{c.title} {c.now}" for c in other[:3])
+    changed = ", ".join(f"{c.title} {c.now}" for c in other[:3])
     more = f" and {len(other) - 3} more" if len(other) > 3 else ""
     return (
-        (count, ", ", Mark(f"{len(other)} other", "other"), f" than by default: {said}{more}."),
+        (count, ", ", Mark(f"{len(other)} other", "other"), f" than by default: {changed}{more}."),
     )
 
 

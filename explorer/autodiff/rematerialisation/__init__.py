@@ -1,14 +1,15 @@
-"""Rematerialisation: what a function keeps for later, and what it computes again (Chen et al. 2016,
-Training deep nets with sublinear memory cost).
+"""Rematerialisation: which values a function stores, and which it recomputes.
 
-It works on kernels as they will run: what is computed again is the same kernel under the same
-tiling, so its bits are the same, and what Welder keeps inside of a kernel is no value to be saved.
-Before that, loops stack what they keep where it takes no memory of its own.
+Source: Chen et al. 2016, Training deep nets with sublinear memory cost.
+
+It works on kernels as they will run. A recomputed kernel has the same tiling, so its bits are the
+same, and a value that Welder keeps inside of a kernel is never stored. Before that, loops stack
+their saved rows in memory that is already there, if they can.
 """
 
 from __future__ import annotations
 
-from explorer.autodiff.rematerialisation.facts import steps_of
+from explorer.autodiff.rematerialisation.function_steps import steps_of
 from explorer.autodiff.rematerialisation.options import Options
 from explorer.autodiff.rematerialisation.policy import front
 from explorer.autodiff.rematerialisation.stacked_in_place import stack_in_place

@@ -1,7 +1,7 @@
-"""The steps of a function along its topological levels, and what they would be if some values were
-computed again: when each runs, and how many bytes are needed then.
+"""Steps of a function by topological level, with and without recomputed values.
 
-Levels are those of Rammer's waves, so that a value that is computed again counts where it will run.
+A run says when each step runs and how many bytes are live then. Levels are those of Rammer's waves,
+so a recomputed value counts at the level where it will run.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A binding. `needs` are the places of those that have to run before it, `reads` the places of
-    those whose memory it reads; `bytes` is what it makes in memory of its own, which readers of a
-    view of it read too. A view takes no time. `repeats`: it may be computed again.
+    """A binding with its dependences, bytes and time.
+
+    `needs` are the steps that must run before it, `reads` the steps whose memory it reads; `bytes`
+    is its result in memory of its own, which readers of a view of it read too. A view takes no
+    time. `repeats` is True if it may be recomputed.
     """
 
     name: str
@@ -29,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A step that is computed again, `after` another one, right before its first late `reader`."""
+    """A recomputed step, `after` another one, right before its first late `reader`."""
 
     place: int
     after: int
@@ -38,23 +40,26 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run needs: `live` bytes by level."""
+    """The `live` bytes by level, and the time, of a run."""
 
     live: tuple[int, ...]
     us: float
 
     @property
     def peak_bytes(self) -> int:
-        """The most at once."""
+        """The most bytes at once."""
         return max(self.live, default=0)
 
 
 class Steps:
-    """The steps of a function. The `turn` is the level at which most bytes are needed: what was
-    made earlier and is read later could be computed again.
+    """The steps of a function.
+
+    `peak_level` is the level with the most live bytes. A value made before it and read after it
+    could be recomputed.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
+        """Compute the level and the readers of each step, and the peak level."""
         self.all = tuple(steps)
         self.level: list[int] = []
         for step in self.all:
@@ -64,18 +69,18 @@ class Steps:
         for n, step in enumerate(self.all):
             for read in step.reads:
                 self.readers[read].append(n)
-        self.turn = 0
+        self.peak_level = 0
         self.plain = self.run(())
-        self.turn = self.plain.live.index(self.plain.peak_bytes) if self.plain.live else 0
-        self.late = [n for n, level in enumerate(self.level) if level > self.turn]
+        self.peak_level = self.plain.live.index(self.plain.peak_bytes) if self.plain.live else 0
+        self.late = [n for n, level in enumerate(self.level) if level > self.peak_level]
 
     def is_early(self, place: int) -> bool:
-        """Whether a step is over before the turn."""
-        return self.level[place] < self.turn
+        """Return True if a step ends before the peak."""
+        return self.level[place] < self.peak_level
 
     @property
     def saved(self) -> list[int]:
-        """The steps before the turn whose results are read behind it."""
+        """The steps before the peak whose results are read after it."""
         return [
             n
             for n, step in enumerate(self.all)
@@ -83,62 +88,65 @@ class Steps:
         ]
 
     def read_late(self, place: int) -> bool:
-        """Whether something behind the turn reads it."""
-        return any(self.level[r] > self.turn for r in self.readers[place])
+        """Return True if a step after the peak reads it."""
+        return any(self.level[r] > self.peak_level for r in self.readers[place])
 
-    def copies(self, kept: Collection[int]) -> list[Copy]:
-        """What is computed again, in an order in which it can be, if of the steps before the turn
-        only those have results that stay.
+    def copies(self, stored: Collection[int]) -> list[Copy]:
+        """Return the recomputed steps in an order that they can run in.
+
+        Of the steps before the peak, only those in `stored` store their results.
         """
-        again = self._repeated(kept)
-        wanted: dict[int, int] = {}  # by step, its first late reader
+        recomputed = self._repeated(stored)
+        first_readers: dict[int, int] = {}  # by step, its first late reader
 
         def want(place: int, reader: int) -> None:
             for needed in self.all[place].needs:
-                if again[needed]:
-                    known = wanted.get(needed, reader)
-                    wanted[needed] = min(known, reader, key=self._when)
+                if recomputed[needed]:
+                    earliest = first_readers.get(needed, reader)
+                    first_readers[needed] = min(earliest, reader, key=self._when)
 
         for n in self.late:
             want(n, n)
         for n in range(len(self.all) - 1, -1, -1):
-            if n in wanted:
-                want(n, wanted[n])
+            if n in first_readers:
+                want(n, first_readers[n])
         return [
-            Copy(n, self._beside(reader, again), reader) for n, reader in sorted(wanted.items())
+            Copy(n, self._latest_stored_operand(reader, recomputed), reader)
+            for n, reader in sorted(first_readers.items())
         ]
 
-    def _repeated(self, kept: Collection[int]) -> list[bool]:
-        found: list[bool] = []
+    def _repeated(self, stored: Collection[int]) -> list[bool]:
+        """Return for each step whether it is recomputed."""
+        recomputed: list[bool] = []
         for n, step in enumerate(self.all):
             if step.is_view:
-                found.append(step.repeats and any(found[m] for m in step.needs))
+                recomputed.append(step.repeats and any(recomputed[m] for m in step.needs))
             else:
-                found.append(step.repeats and self.is_early(n) and n not in kept)
-        return found
+                recomputed.append(step.repeats and self.is_early(n) and n not in stored)
+        return recomputed
 
     def _when(self, place: int) -> tuple[int, int]:
         return self.level[place], place
 
-    def _beside(self, reader: int, again: Sequence[bool]) -> int:
-        """Of what a reader reads, the step that ends last: the adjoint."""
-        others = [n for n in self.all[reader].needs if not again[n]]
+    def _latest_stored_operand(self, reader: int, recomputed: Sequence[bool]) -> int:
+        """Return the latest of a reader's stored operands: the adjoint."""
+        others = [n for n in self.all[reader].needs if not recomputed[n]]
         return max(others, key=self._when, default=-1)
 
     def run(self, copies: Sequence[Copy]) -> Run:
-        """With these computed again, each as soon as can be."""
-        made = {copy.place: len(self.all) + k for k, copy in enumerate(copies)}
+        """Return the run with these copies, each as early as possible."""
+        copy_numbers = {copy.place: len(self.all) + k for k, copy in enumerate(copies)}
         level = [*self.level, *(0 for _ in copies)]
         last, begin = dict[int, int](), dict[int, int]()
         for n, place, after in self._order(copies):
-            step, is_late = self.all[place], n != place or self.level[place] > self.turn
-            known = made if made and is_late else {}
-            before = [level[known.get(m, m)] for m in step.needs]
+            step, is_late = self.all[place], n != place or self.level[place] > self.peak_level
+            renumbered = copy_numbers if copy_numbers and is_late else {}
+            before = [level[renumbered.get(m, m)] for m in step.needs]
             before += [level[after]] if after >= 0 else []
             level[n] = max(before, default=0) + (not step.is_view)
             begin[n] = last[n] = level[n]
             for read in step.reads:
-                root = known.get(read, read)
+                root = renumbered.get(read, read)
                 last[root] = max(last[root], level[n])
         added = [0] * (max(level, default=0) + 2)
         for n, first in begin.items():
@@ -149,8 +157,9 @@ class Steps:
         return Run(tuple(accumulate(added[:-1])), us)
 
     def _order(self, copies: Sequence[Copy]) -> Iterator[tuple[int, int, int]]:
-        """(number, place, what it comes after), every step behind those that it needs: a copy
-        stands before the readers of its level.
+        """Yield (number, place, what it comes after), every step behind those that it needs.
+
+        A copy stands before the readers of its level.
         """
         count = len(self.all)
         rows = [((level, 1, n), n, n, -1) for n, level in enumerate(self.level)]
@@ -162,12 +171,12 @@ class Steps:
             yield n, place, after
 
     def crossing(self) -> Mapping[int, list[int]]:
-        """By level before the turn, the steps whose results those up to the turn read later."""
-        found: dict[int, list[int]] = {level: [] for level in range(1, self.turn)}
+        """Return the live steps at each level before the peak, by readers up to the peak."""
+        live: dict[int, list[int]] = {level: [] for level in range(1, self.peak_level)}
         for n in range(len(self.all)):
             if not self.is_early(n) or not self.all[n].bytes:
                 continue
-            reads = (self.level[r] for r in self.readers[n] if self.level[r] <= self.turn)
+            reads = (self.level[r] for r in self.readers[n] if self.level[r] <= self.peak_level)
             for level in range(self.level[n], max(reads, default=0)):
-                found[level].append(n)
-        return {level: places for level, places in found.items() if level}
+                live[level].append(n)
+        return {level: places for level, places in live.items() if level}

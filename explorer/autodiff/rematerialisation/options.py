@@ -1,4 +1,4 @@
-"""How much memory intermediates may take before some are computed again."""
+"""Options of rematerialisation: the memory that intermediates may take."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ MOST_MB = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Nothing is computed again, and no loop stacks its rows in the place of others, unless one of
-    these is set.
+    """Memory bounds of intermediates; by default there is none.
 
-    share      of the bytes that a function's intermediates need at once, the part that they may
-    budget_mb  megabytes that they may need at once; 0: no bound
+    Without a bound, nothing is recomputed and no loop stacks its rows in the place of others.
+
+        share      the allowed part of the bytes that a function's intermediates need at once
+        budget_mb  megabytes that they may need at once; 0: no bound
     """
 
     share: float = option(
@@ -26,14 +27,15 @@ class Options:
     )
 
     def __post_init__(self) -> None:
+        """Check the values."""
         check("rematerialisation", self)
 
     @property
     def is_set(self) -> bool:
-        """Whether anything is asked for."""
+        """Return True if there is a bound."""
         return self.share < 1.0 or self.budget_mb > 0
 
-    def room(self, peak_bytes: int) -> int:
-        """The bytes that are there for what would need so many."""
-        room = int(peak_bytes * self.share)
-        return min(room, self.budget_mb << 20) if self.budget_mb else room
+    def limit_bytes(self, peak_bytes: int) -> int:
+        """Return the bytes that are allowed, for a function with this peak."""
+        shared = int(peak_bytes * self.share)
+        return min(shared, self.budget_mb << 20) if self.budget_mb else shared

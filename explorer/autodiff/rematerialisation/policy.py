@@ -1,8 +1,8 @@
-"""What to compute again: points between the fastest run and the one of the least memory.
+"""Choice of recomputed values: points between the fastest run and the one of least memory.
 
-A function is cut where the fewest bytes cross before its turn (Chen et al. 2016, Training deep nets
-with sublinear memory cost): what crosses stays, and the segments between are computed again, the
-first of them or all. Beside these stand points that compute again only what is cheap by its bytes
+A function is cut where the fewest bytes cross before its peak (Chen et al. 2016, Training deep nets
+with sublinear memory cost). Crossing values are stored, and the segments between them are
+recomputed: the first few, or all. Other points recompute only values that are cheap for their bytes
 (Korthikanti et al. 2022, Reducing activation recomputation in large transformer models).
 """
 
@@ -15,14 +15,14 @@ from explorer.autodiff.rematerialisation.model import Copy, Run, Steps
 from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.ir.decisions.rematerialisation import Recomputation
 
-SEGMENTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)  # into which what is saved is cut
-PARTS = 6  # of a row of choices that are weighed
-Kept = frozenset[int]
+SEGMENTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)  # numbers of segments that are tried
+PARTS = 6  # points that are tried of each series
+Stored = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One choice: what is computed again, and the run that it makes."""
+    """One choice: the recomputed steps and the run that results."""
 
     label: str
     copies: tuple[Copy, ...]
@@ -30,16 +30,17 @@ class Point:
 
 
 def front(steps: Steps) -> tuple[Point, ...]:
-    """The points of which none has both less memory and less time than another, the fastest first:
-    that is the run in which nothing is computed again.
+    """Return the Pareto front in time and memory, the fastest first.
+
+    The first point is the run without recomputation.
     """
     plain = Point("nothing recomputed", (), steps.plain)
-    found: dict[tuple[Copy, ...], Point] = {(): plain}
-    for label, kept in choices(steps):
-        copies = tuple(steps.copies(kept))
-        if copies not in found:
-            found[copies] = Point(label, copies, steps.run(copies))
-    ranked = sorted(found.values(), key=lambda p: (p.run.us, p.run.peak_bytes, len(p.copies)))
+    points: dict[tuple[Copy, ...], Point] = {(): plain}
+    for label, stored in choices(steps):
+        copies = tuple(steps.copies(stored))
+        if copies not in points:
+            points[copies] = Point(label, copies, steps.run(copies))
+    ranked = sorted(points.values(), key=lambda p: (p.run.us, p.run.peak_bytes, len(p.copies)))
     out: list[Point] = []
     for point in ranked:
         if not out or point.run.peak_bytes < out[-1].run.peak_bytes:
@@ -47,78 +48,85 @@ def front(steps: Steps) -> tuple[Point, ...]:
     return tuple(out)
 
 
-def choices(steps: Steps) -> Iterator[tuple[str, Kept]]:
-    """What may be kept, with a name for each."""
+def choices(steps: Steps) -> Iterator[tuple[str, Stored]]:
+    """Yield the sets of values that could be stored, with a label for each."""
     saved = frozenset(steps.saved)
     if not saved:
         return
     rates = sorted(saved, key=lambda n: steps.all[n].us / steps.all[n].bytes)
     for count in _spread(len(rates)):
-        yield f"the {count} cheapest again", saved - {*rates[:count]}
-    known: set[Kept] = set()
+        yield f"recompute the {count} cheapest", saved - {*rates[:count]}
+    seen: set[Stored] = set()
     for most in SEGMENTS:
         cuts = _cuts(steps, most)
-        stays = _crossing(steps, cuts)
-        if not cuts or stays in known:
+        crossing = _crossing(steps, cuts)
+        if not cuts or crossing in seen:
             continue
-        known.add(stays)
+        seen.add(crossing)
         for count in _spread(len(cuts)):
-            later = frozenset(n for n in saved if steps.level[n] > cuts[count - 1])
-            yield f"{count} of {len(cuts) + 1} segments again", stays | later
+            saved_after_cut = frozenset(n for n in saved if steps.level[n] > cuts[count - 1])
+            yield f"recompute {count} of {len(cuts) + 1} segments", crossing | saved_after_cut
 
 
 def _cuts(steps: Steps, most: int) -> tuple[int, ...]:
-    """The levels behind which a function is cut into about so many segments of equal bytes, each
-    at the narrowest place of the second half of its segment.
+    """Return the levels that cut a function into about `most` segments of equal bytes.
+
+    Each cut is at the narrowest level of the second half of its segment.
     """
     crossing = {
         level: sum(steps.all[n].bytes for n in places) for level, places in steps.crossing().items()
     }
-    made = dict.fromkeys(range(steps.turn), 0)
+    saved_bytes = dict.fromkeys(range(steps.peak_level), 0)
     for n in steps.saved:
-        made[steps.level[n]] += steps.all[n].bytes
-    limit, cuts, begin = sum(made.values()) / most, list[int](), 0
+        saved_bytes[steps.level[n]] += steps.all[n].bytes
+    limit, cuts, begin = sum(saved_bytes.values()) / most, list[int](), 0
     for level in sorted(crossing):
-        held = sum(made[n] for n in range(begin + 1, level + 1))
-        if held < limit:
+        segment_bytes = sum(saved_bytes[n] for n in range(begin + 1, level + 1))
+        if segment_bytes < limit:
             continue
         half = [
-            n for n in range(begin + 1, level + 1) if n in crossing and _over(made, begin, n, held)
+            n
+            for n in range(begin + 1, level + 1)
+            if n in crossing and _is_second_half(saved_bytes, begin, n, segment_bytes)
         ]
         begin = min(half, key=lambda n: (crossing[n], -n))
         cuts.append(begin)
     return tuple(cuts)
 
 
-def _over(made: dict[int, int], begin: int, level: int, held: int) -> bool:
-    return 2 * sum(made[n] for n in range(begin + 1, level + 1)) >= held
+def _is_second_half(
+    saved_bytes: dict[int, int], begin: int, level: int, segment_bytes: int
+) -> bool:
+    return 2 * sum(saved_bytes[n] for n in range(begin + 1, level + 1)) >= segment_bytes
 
 
-def _crossing(steps: Steps, cuts: tuple[int, ...]) -> Kept:
+def _crossing(steps: Steps, cuts: tuple[int, ...]) -> Stored:
     crossing = steps.crossing()
     return frozenset(n for level in cuts for n in crossing[level])
 
 
 def _spread(count: int) -> list[int]:
-    """Some numbers from 1 to `count`, the last included."""
+    """Return some numbers from 1 to `count`, the last included."""
     return sorted({-(-count * part // PARTS) for part in range(1, PARTS + 1)} - {0})
 
 
-def chosen(points: tuple[Point, ...], room: int) -> tuple[Point, ...]:
-    """The points, best first: the fastest that fits into so many bytes, then slower ones, then
-    those that do not fit, the smallest first.
+def rank_points(points: tuple[Point, ...], limit_bytes: int) -> tuple[Point, ...]:
+    """Sort the points, best first.
+
+    The fastest that fits into `limit_bytes` comes first, then slower ones, then those that do not
+    fit, the smallest first.
     """
-    return tuple(sorted(points, key=lambda p: (max(0, p.run.peak_bytes - room), p.run.us)))
+    return tuple(sorted(points, key=lambda p: (max(0, p.run.peak_bytes - limit_bytes), p.run.us)))
 
 
-def weighed(steps: Steps, point: Point, room: int) -> Candidate[Recomputation]:
-    """A point as a decision knows it, refused where it does not fit."""
+def to_candidate(steps: Steps, point: Point, limit_bytes: int) -> Candidate[Recomputation]:
+    """Return a point as the candidate of a decision, refused if it does not fit."""
     names = tuple(steps.all[c.place].name for c in point.copies)
     peak = point.run.peak_bytes
-    made = Recomputation(names, peak, point.run.us)
-    terms = (("as before", steps.plain.us), ("again", point.run.us - steps.plain.us))
-    if peak <= room:
-        return Candidate(point.label, made, terms)
-    text = f"it needs {peak:,} bytes, and {room:,} are there"
-    why = Refusal("room", float(peak), float(room), text)
-    return Candidate(point.label, made, terms, text, why)
+    recomputation = Recomputation(names, peak, point.run.us)
+    terms = (("before", steps.plain.us), ("recomputed", point.run.us - steps.plain.us))
+    if peak <= limit_bytes:
+        return Candidate(point.label, recomputation, terms)
+    text = f"it needs {peak:,} bytes, and only {limit_bytes:,} are available"
+    why = Refusal("room", float(peak), float(limit_bytes), text)
+    return Candidate(point.label, recomputation, terms, text, why)

@@ -69,7 +69,7 @@ def publish(folder: str | None) -> Answer:
     done = cache.publish(Path(folder).expanduser())
     text = (
         f"{counted(done.added, 'entry', 'entries')}, {size(done.added_bytes)} published, "
-        f"{done.known:,} known\n{done.folder}"
+        f"{done.already_there:,} known\n{done.folder}"
     )
     return Answer(done, text)
 
@@ -96,16 +96,16 @@ def verify() -> Answer:
 def why(flags: Namespace) -> Answer:
     """Whether a compilation would be found whole, and if not, what differs: then it is a no."""
     from explorer.cli.compiled import loaded, options
-    from explorer.compiler import why_not_kept
+    from explorer.compiler import why_not_cached
 
     if flags.model is None:
         raise BadOption(
             "no model was named", where="cache why", expected="an ONNX file, or zoo:NAME"
         )
-    found = why_not_kept(loaded(flags), flags.target, options(flags))
-    if found.found:
+    found = why_not_cached(loaded(flags), flags.target, options(flags))
+    if found.is_cached:
         text = f"{found.model} is kept whole: no pass runs, and no kernel is compiled"
-    elif found.untold:
+    elif found.is_unstorable:
         text = f"{found.model} is never kept: nobody can tell what a pass or a policy will do"
     elif not found.differs:
         text = f"nothing is kept of a model named {found.model}"
@@ -114,7 +114,7 @@ def why(flags: Namespace) -> Answer:
             f"  {d.part}: it was {_short(d.then)}, and is {_short(d.now)}" for d in found.differs
         )
         text = "\n".join((f"{found.model} is kept, but not this one:", *rows))
-    return Answer(found, text, yes=found.found)
+    return Answer(found, text, yes=found.is_cached)
 
 
 def _short(text: str) -> str:

@@ -199,7 +199,7 @@ def _simulated(c: Compilation) -> bool | str:
 
 
 def _step(s: StepTime) -> StepRow:
-    return StepRow(s.name, s.stage.name.lower(), s.seconds, s.checked, s.kept)
+    return StepRow(s.name, s.stage.name.lower(), s.seconds, s.checked, s.cached)
 
 
 def _operators(c: Compilation) -> Operators:

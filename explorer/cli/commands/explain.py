@@ -63,7 +63,7 @@ def system(text: str) -> Stage:
         f"there is no stage or system {text!r}; there are {', '.join(stages)}",
         where="--stage",
         expected=", ".join(stages),
-        found=text,
+        actual=text,
     )
 
 

@@ -76,7 +76,7 @@ def answer(flags: Namespace) -> Answer:
         raise BadOption(
             f"{c.device.name} has no thread blocks that a GPU could run",
             where="--target",
-            found=flags.target,
+            actual=flags.target,
             try_=f"--target {SHEET}",
         )
     if flags.recorded is None:

@@ -37,10 +37,10 @@ def main(given: Sequence[str]) -> int:
 
 def answer(flags: Namespace) -> Answer:
     """Times side by side; no where nobody else ran. Answers that differ are an `AnswerMismatch`."""
-    from explorer.tuning.peers.runtimes import known_peers
+    from explorer.tuning.peers.runtimes import check_peer_names
     from explorer.tuning.race import race
 
-    known_peers(flags.against, "--against")
+    check_peer_names(flags.against, "--against")
     chosen = options(flags)
     run_here(flags)
     model = loaded(flags)

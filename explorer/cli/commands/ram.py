@@ -68,7 +68,7 @@ def answer(flags: Namespace) -> Answer:
         "target": c.device.name,
         "sizes": bound,
         "kind": sides[0].wall.kind,
-        "units": sides[0].account.units,
+        "units": sides[0].statistics.units,
     }
     for part in parts:
         assert isinstance(part.data, dict)
@@ -90,7 +90,7 @@ def _policies(flags: Namespace) -> tuple[str, ...]:
             f"Rammer has no policy {unknown[0]!r}; there are {known}",
             where="--policy",
             expected=known,
-            found=unknown[0],
+            actual=unknown[0],
         )
     return (BASELINE, *(name for name in asked if name != BASELINE))
 
@@ -99,21 +99,21 @@ def _told(sides: Sequence[PolicyWall], asked: Sequence[str] | None) -> PolicyWal
     """The side whose choices are told: the first that was asked for, else the fastest."""
     if asked is not None:
         return next(s for s in sides if s.policy == asked[0])
-    return min(sides, key=lambda s: s.account.total_us)
+    return min(sides, key=lambda s: s.statistics.total_us)
 
 
 def _head(c: Compilation, first: PolicyWall, bound: dict[str, int]) -> str:
-    a = first.account
+    a = first.statistics
     what = f"{c.device.name}, predicted"
     cores = "cores" if c.device.kind == "cpu" else dict(c.device.sources)["units"].split(":")[0]
     return f"{c.model.name} on {what}: {a.cores:,} {cores}{binding(bound)}"
 
 
 def _sides(sides: Sequence[PolicyWall]) -> Answer:
-    base = sides[0].account.total_us
+    base = sides[0].statistics.total_us
     rows, data = [], []
     for s in sides:
-        a = s.account
+        a = s.statistics
         rows.append(
             (
                 s.policy,
@@ -136,7 +136,7 @@ def _sides(sides: Sequence[PolicyWall]) -> Answer:
 
 
 def _fields(s: PolicyWall, base_us: float) -> dict[str, object]:
-    a = s.account
+    a = s.statistics
     return {
         "policy": s.policy,
         "total_us": a.total_us,
@@ -155,12 +155,12 @@ def _fields(s: PolicyWall, base_us: float) -> dict[str, object]:
 
 def _idle(sides: Sequence[PolicyWall]) -> Answer:
     """Idle time of all units together, as a share of units times time."""
-    causes = sorted({cause for s in sides for cause, _ in s.account.idle})
+    causes = sorted({cause for s in sides for cause, _ in s.statistics.idle})
     if not causes:
         return Answer({}, "  no unit is ever idle")
     rows = []
     for s in sides:
-        a, idle = s.account, dict(s.account.idle)
+        a, idle = s.statistics, dict(s.statistics.idle)
         area = a.units * a.total_us
         rows.append((s.policy, *(percent(idle.get(c, 0.0) / area) if area else "" for c in causes)))
     return Answer({}, table(("idle by cause", *(f">{c}" for c in causes)), rows))

@@ -85,7 +85,7 @@ def varied(texts: Sequence[str]) -> dict[str, list[str]]:
                 f"--vary names {name!r} twice" if again else f"--vary takes name=a,b, not {text!r}",
                 where="--vary",
                 expected="roller.top_k=1,10",
-                found=text,
+                actual=text,
             )
         found[name] = listed
     return found

@@ -88,7 +88,7 @@ def _measured(
 ) -> Answer:
     """Against every operator its own kernel, and against the default where something was asked."""
     from explorer.options import Options
-    from explorer.tuning.what_if import compare
+    from explorer.tuning.compare import compare
 
     others = {"apart": apart}
     plain = Options().welder

@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 from explorer.compilation.operators import in_words
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.control import ControlWay
+from explorer.ir.decisions.control import ControlSchedule
 from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.plain_text import duration, table
 
 # Of tiles, of merges, of algorithms, of ways of control flow.
-Choice: TypeAlias = Tiling | Block | bool | str | ControlWay | None
+Choice: TypeAlias = Tiling | Block | bool | str | ControlSchedule | None
 
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})

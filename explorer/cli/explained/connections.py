@@ -62,7 +62,7 @@ def groups(c: Compilation, apart: Compilation, sizes: Sizes) -> Answer:
     """The groups of a compilation against those of one in which nothing is welded: bytes and times
     at the sizes, decisions and refusals as they were made, at the hints.
     """
-    graph = c.snapshot("weld").after.decisions.tile_graph
+    graph = c.snapshot("fuse (Welder)").after.decisions.tile_graph
     assert graph is not None
     after, before = _plans(c, sizes), _plans(apart, sizes)
     rows = [_group(g, graph, after, before) for g in graph.groups]
@@ -199,7 +199,7 @@ def _refusal_table(refusals: Sequence[Refused]) -> str:
 
 def _value(c: Compilation, name: str) -> str:
     """The value of that name, or the last one that comes from the operator of that name."""
-    calls = c.snapshot("weld").before.kernel_calls
+    calls = c.snapshot("fuse (Welder)").before.kernel_calls
     found = [b.name for b in calls if b.name == name]
     found = found or [b.name for b in calls if name in b.origin]
     if not found:

@@ -20,10 +20,10 @@ def about(op: str | None, name: str, origin: frozenset[str], more: Sequence[str]
 def no_such(c: Compilation, op: str, names: Iterable[str]) -> BadOption:
     dropped = dict(c.program.dropped)
     if op in dropped:
-        return BadOption(f"no kernel comes from {op!r}: {dropped[op]}", where=op, found=op)
+        return BadOption(f"no kernel comes from {op!r}: {dropped[op]}", where=op, actual=op)
     sources = [s.name for s in c.model.program.sources]
     hint = _hint(op, list(dict.fromkeys([*names, *sources])))
-    return BadOption(f"the model has no operator or kernel named {op!r}{hint}", where=op, found=op)
+    return BadOption(f"the model has no operator or kernel named {op!r}{hint}", where=op, actual=op)
 
 
 def _hint(op: str, known: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.called import labels
 from explorer.cli.explained.candidates import candidates
-from explorer.ir.decisions.control import COSTS_ARE_OF, ControlDecision, TaskTree
+from explorer.ir.decisions.control import COST_UNITS, ControlDecision, TaskTree
 from explorer.plain_text import counted, duration, table
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def tasks(c: Compilation, op: str | None) -> Answer:
 
 
 def _weighed(decision: ControlDecision) -> str:
-    unit = COSTS_ARE_OF[decision.kind]
+    unit = COST_UNITS[decision.kind]
     head = f"{decision.kind} {decision.binding}: {decision.chosen.words}; predicted per {unit}"
-    timed = [(m.way.words, duration(m.measured_us), str(m.rank)) for m in decision.measured]
+    timed = [(m.schedule.words, duration(m.measured_us), str(m.rank)) for m in decision.measured]
     measured = table(("way", ">measured, per run", ">by the model"), timed)
     lines = (head, candidates(decision.candidates), *([measured] if timed else []))
     return "\n".join(lines)
@@ -57,7 +57,7 @@ def _branches(
         for part in tree.parts:
             yield from _branches(part, op, indent, called)
         return
-    unit = COSTS_ARE_OF.get(tree.kind) if tree.parts else None
+    unit = COST_UNITS.get(tree.kind) if tree.parts else None
     barriers = f", {counted(tree.barriers_per_trip, 'barrier')} per {unit}" if unit else ""
     reason = f": {tree.reason}" if tree.reason else ""
     name = called.get(tree.binding, tree.name) if tree.kind == "operator" else tree.name

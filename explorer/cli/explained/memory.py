@@ -71,7 +71,7 @@ def _storages(plan: MemoryPlan, op: str | None) -> str:
         return ""
     head = ("storage", ">size", "bytes", "dtype", "values in turn")
     rows = [
-        (s.name, size(s.bytes), s.formula, s.dtype, s.kept or ", ".join(s.values))
+        (s.name, size(s.bytes), s.formula, s.dtype, s.exclusive_reason or ", ".join(s.values))
         for s in plan.storages
     ]
     by = f"with bounds {' and '.join(plan.bounds)}" if plan.bounds else "no bound is used"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.find import about, no_such
-from explorer.cost.bound import bind_kernel
+from explorer.cost.bind_kernel import bind_kernel
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Tiling

@@ -1,1 +1,1 @@
-"""Tile programs as the Python of a kernel for a CPU, statement by statement."""
+"""Tile programs as the Python source of a CPU kernel, statement by statement."""

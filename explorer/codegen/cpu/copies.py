@@ -1,4 +1,4 @@
-"""Maps, and copies that swap axes: printed as loops, in 16 x 16 blocks where memory turns."""
+"""Maps and transposing copies as loops, in 16 x 16 blocks where rows become columns."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from explorer.ir.tile_programs.elements import Fetch
 from explorer.ir.tile_programs.statements import LoopForm, Map, Span
 from explorer.tile.rewriting.vectorise import SIDES
 
-BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved without being looked at
+BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # types of elements moved as bits
 
 
 def map_(e: Emitter, m: Map) -> None:
-    """A map one by one."""
+    """Print a map element by element."""
     for span in m.spans:
         e.loop(span)
     e.store(m.target, e.expression(m.expr))
 
 
 def swap(e: Emitter, m: Map, source: Fetch, form: LoopForm) -> None:
-    """A copy that swaps its last two axes, in square blocks."""
+    """Print a copy that swaps its last two axes, in square blocks."""
     depth, columns = m.spans[-2:]
     for span in m.spans[:-2]:
         e.loop(span)
@@ -32,20 +32,22 @@ def swap(e: Emitter, m: Map, source: Fetch, form: LoopForm) -> None:
 def turn(
     e: Emitter, columns: Span, depth: Span, source: Fetch, target: Fetch, form: LoopForm
 ) -> None:
-    """Copy with the two axes swapped in memory: square blocks in registers, the last one of a row
-    over the one before it; one by one where there is less than a block.
+    """Print a copy that swaps two axes in memory.
+
+    It moves square blocks in registers, the last one of a row over the one before it. Less than a
+    block is copied element by element.
     """
     size = ITEM_BYTES[source.buffer.dtype]
-    source, side, far = _as(source, BITS[size]), form.lanes, form.lanes * form.unroll
+    source, block_rows, far = _with_dtype(source, BITS[size]), form.lanes, form.lanes * form.unroll
     to, at, step = target.buffer.name, affine_text(target.offset), target.offset.factor(depth.axis)
     (lo, hi), (first, last) = e.bounds(columns), e.bounds(depth)
     c, d = columns.axis, depth.axis
-    e.line(f"if min({hi} - ({lo}), {last} - ({first})) >= {side}:")
+    e.line(f"if min({hi} - ({lo}), {last} - ({first})) >= {block_rows}:")
     e.line(f"    for _far in range({lo}, {hi}, {far}):")
-    e.line(f"        for _d in range({first}, {last}, {side}):")
-    e.line(f"            {d} = min(_d, {last} - {side})")
-    e.line(f"            for _c in range(_far, min(_far + {far}, {hi}), {side}):")
-    e.line(f"                {c} = min(_c, {hi} - {side})")
+    e.line(f"        for _d in range({first}, {last}, {block_rows}):")
+    e.line(f"            {d} = min(_d, {last} - {block_rows})")
+    e.line(f"            for _c in range(_far, min(_far + {far}, {hi}), {block_rows}):")
+    e.line(f"                {c} = min(_c, {hi} - {block_rows})")
     e.line(f"                {_block(e, columns, source, to, at, dim_text(step))}")
     e.line("else:")
     e.line(f"    for {c} in range({lo}, {hi}):")
@@ -54,7 +56,7 @@ def turn(
 
 
 def _block(e: Emitter, columns: Span, source: Fetch, to: str, at: str, step: str) -> str:
-    """The call that swaps the axes of one block."""
+    """Return the call that swaps the axes of one block."""
     size = ITEM_BYTES[source.buffer.dtype]
     along = dim_text(source.offset.factor(columns.axis))
     from_ = f"{source.buffer.name} + ({affine_text(source.offset)}) * {size}"
@@ -65,24 +67,25 @@ def _block(e: Emitter, columns: Span, source: Fetch, to: str, at: str, step: str
 def turn_to(
     e: Emitter, columns: Span, depth: Span, source: Fetch, to: str, at: str, step: str
 ) -> None:
-    """The same where blocks begin at whole multiples of their side: what remains is copied one by
-    one. `at` says where an element goes, in elements of the target.
+    """Print a copy that swaps two axes, in blocks that begin at whole multiples of their side.
+
+    The remainder is copied element by element. `at` is the index of an element in the target.
     """
     dtype = source.buffer.dtype
     size = ITEM_BYTES[dtype]
-    side = SIDES[size]
+    block_rows = SIDES[size]
     copy = f"st_{dtype}({to}, {at}, {Printer().fetch(source)})"
     (lo, hi), (first, last) = e.bounds(columns), e.bounds(depth)
     c, d = columns.axis, depth.axis
-    e.line(f"_whole = {lo} + udiv({hi} - ({lo}), {side}) * {side}")
-    e.line(f"_deep = {first} + udiv({last} - ({first}), {side}) * {side}")
-    e.line(f"for {c} in range({lo}, _whole, {side}):")
-    e.line(f"    for {d} in range({first}, _deep, {side}):")
+    e.line(f"_whole = {lo} + udiv({hi} - ({lo}), {block_rows}) * {block_rows}")
+    e.line(f"_deep = {first} + udiv({last} - ({first}), {block_rows}) * {block_rows}")
+    e.line(f"for {c} in range({lo}, _whole, {block_rows}):")
+    e.line(f"    for {d} in range({first}, _deep, {block_rows}):")
     e.line(f"        {_block(e, columns, source, to, at, step)}")
     e.line(f"for {c} in range({lo}, {hi}):")
     e.line(f"    for {d} in range(_deep if {c} < _whole else {first}, {last}):")
     e.line(f"        {copy}")
 
 
-def _as(f: Fetch, dtype: DType) -> Fetch:
+def _with_dtype(f: Fetch, dtype: DType) -> Fetch:
     return replace(f, buffer=replace(f.buffer, dtype=dtype))

@@ -1,4 +1,4 @@
-"""What all statements of a kernel are printed with: lines, loops, stores, expressions."""
+"""Emission shared by all statements of a CPU kernel: lines, loops, stores, expressions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from explorer.ir.tile_programs.statements import Span
 
 @dataclass(slots=True)
 class Emitter:
+    """The lines of a kernel's source, and the state that its statements share."""
+
     device: Device
     lines: list[str] = field(default_factory=list)
     header: list[str] = field(default_factory=list)
@@ -20,30 +22,36 @@ class Emitter:
     expressions: int = 0
 
     def line(self, text: str) -> None:
+        """Append a line, indented by the loops around it."""
         self.lines.append("    " * self.depth + text)
 
     def bounds(self, s: Span) -> tuple[str, str]:
-        """The first value and the end, which is never before the first: their distance counts."""
+        """Return the first value and the end; the end is never before the first.
+
+        Their difference is used as a count.
+        """
         low, high = _ends(s)
         return low, f"max({high}, {low})" if s.clip_high or s.clip_low else high
 
     def loop(self, s: Span) -> None:
+        """Open a loop over the values of an axis."""
         lo, hi = _ends(s)
         self.line(f"for {s.axis} in range({lo}, {hi}):")
         self.depth += 1
 
     def at(self, s: Span, index: TileExpr) -> None:
-        """What follows runs where an index is in a range, which its axis then has."""
+        """Open a branch for an index inside of a range; the axis is set to the index."""
         self.line(f"{s.axis} = I({self.expression(index)})")
         low, high = _ends(s)
         self.line(f"if {low} <= {s.axis} and {s.axis} < {high}:")
         self.depth += 1
 
     def store(self, f: Fetch, value: str) -> None:
+        """Store a value in an element."""
         self.line(f"st_{f.buffer.dtype}({f.buffer.name}, {affine_text(f.offset)}, {value})")
 
     def expression(self, expr: TileExpr) -> str:
-        """Print the parts first, each once; return the name of the result."""
+        """Print an expression, common subexpressions once; return the name of the result."""
         self.expressions += 1
         printer = Printer(self.expressions)
         name = printer.name(expr)
@@ -53,7 +61,7 @@ class Emitter:
 
 
 def _ends(s: Span) -> tuple[str, str]:
-    """The first value and the end of a loop, which does nothing where it ends before it begins."""
+    """Return the first value and the end of a loop; an end before the first means no trips."""
     lo, hi = affine_text(s.base), affine_text(s.base + s.size)
     low = f"max({lo}, 0)" if s.clip_low else lo
     return low, f"min({hi}, {dim_text(s.extent)})" if s.clip_high else hi

@@ -1,4 +1,4 @@
-"""Scalar expressions of tile programs as Python text, each shared part once."""
+"""Scalar expressions of tile programs as Python text; common subexpressions are printed once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from explorer.ir.dtypes import (
     numpy_dtype,
 )
 from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.scalar_functions import gives_truth
+from explorer.ir.scalar_functions import returns_bool
 from explorer.ir.shapes.algebra import is_symbolic, sympy
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, dtype_of_tile
@@ -52,7 +52,7 @@ NUMBER = {
 
 
 def dim_text(dim: Dim) -> str:
-    """A dim in integer arithmetic over the locals `n_<symbol>`."""
+    """Return a dim in integer arithmetic over the locals `n_<symbol>`."""
     if isinstance(dim, int):
         return str(dim)
     match dim:
@@ -66,7 +66,7 @@ def dim_text(dim: Dim) -> str:
             return "(" + " * ".join(dim_text(a) for a in dim.args) + ")"
         case sympy.Pow() if dim.exp.is_Integer and dim.exp > 0:
             return "(" + " * ".join([dim_text(dim.base)] * int(dim.exp)) + ")"
-        case sympy.floor() | sympy.Mul():  # sympy drops the floor of what it sees to be whole
+        case sympy.floor() | sympy.Mul():  # sympy drops the floor of provable integers
             quotient = dim.args[0] if isinstance(dim, sympy.floor) else dim
             top, bottom = sympy.fraction(sympy.together(quotient))
             divide = "udiv" if _never_negative(top) else "sdiv_down"  # (24 - n + 22) // 23
@@ -75,11 +75,11 @@ def dim_text(dim: Dim) -> str:
             return "max(" + ", ".join(dim_text(a) for a in dim.args) + ")"
         case sympy.Min():
             return "min(" + ", ".join(dim_text(a) for a in dim.args) + ")"
-    raise ValueError(f"a dim of a kernel may be built from + - * // max min; found {dim}")
+    raise ValueError(f"a dim of a kernel may consist of + - * // max min; it is {dim}")
 
 
 def _never_negative(dim: Dim) -> bool:
-    """Whether a dim is a number of at least 0 for any extents, by the signs of its parts."""
+    """Return True if a dim is at least 0 for any extents, by the signs of its parts."""
     match dim:
         case int() | sympy.Integer():
             return int(dim) >= 0
@@ -98,13 +98,13 @@ def _never_negative(dim: Dim) -> bool:
 
 
 def symbol_name(name: str) -> str:
-    """The local that holds a symbol's value; any characters of a model file become safe ones."""
+    """Return the local that holds a symbol's value; special characters are escaped."""
     plain = "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in name)
     return f"n_{plain}"
 
 
 def affine_text(a: Affine) -> str:
-    """An affine value as an integer expression."""
+    """Return an affine value as an integer expression."""
     parts = [n if c == 1 else f"{n} * {dim_text(c)}" for n, c in a.terms]
     if a.const != 0 or not parts:
         parts.append(dim_text(a.const))
@@ -113,14 +113,17 @@ def affine_text(a: Affine) -> str:
 
 @dataclass(slots=True)
 class Printer:
-    """Prints expressions as assignments to `_e0_0`, `_e0_1`, ...; equal parts are computed once."""
+    """A printer of expressions as assignments to `_e0_0`, `_e0_1`, ...
 
-    tag: int = 0  # a name has one type in all of a kernel, so each statement has names of its own
+    Equal parts are computed once.
+    """
+
+    tag: int = 0  # unique in a kernel, as a name has one type there
     lines: list[str] = field(default_factory=list)
     names: dict[TileExpr, str] = field(default_factory=dict)
 
     def name(self, e: TileExpr) -> str:
-        """The text that stands for an expression after its lines."""
+        """Return the text that stands for an expression after its lines."""
         if isinstance(e, Const):
             return self.constant(e)
         if e not in self.names:
@@ -130,13 +133,13 @@ class Printer:
         return self.names[e]
 
     def constant(self, c: Const) -> str:
-        """A typed number."""
+        """Return a typed number."""
         number = number_of(c.dtype)
         if is_symbolic(c.value):
             text = f"{number}({dim_text(c.value)})"
             return f"to_{c.dtype}({text})" if is_stored_otherwise(c.dtype) else text
         if number in ("F", "D"):
-            value = float(_held(c.value, c.dtype))
+            value = float(_as_stored(c.value, c.dtype))
             if value != value:
                 return f"{number}(math.nan)"
             if value in (float("inf"), float("-inf")):
@@ -144,10 +147,10 @@ class Printer:
             return f"{number}({value!r})"
         if c.dtype == "bool":
             return str(bool(c.value))
-        return f"{number}({int(_held(int(c.value), c.dtype))})"
+        return f"{number}({int(_as_stored(int(c.value), c.dtype))})"
 
     def fetch(self, f: Fetch) -> str:
-        """A load."""
+        """Return a load."""
         offset = affine_text(f.offset)
         for index, stride, extent in f.dynamic:
             at = f"min(max(I({self.name(index)}), I(0)), I({dim_text(extent)} - 1))"
@@ -155,7 +158,7 @@ class Printer:
         return f"ld_{f.buffer.dtype}({f.buffer.name}, {offset})"
 
     def right(self, e: TileExpr) -> str:
-        """The right side of the assignment for an expression."""
+        """Return the right side of the assignment for an expression."""
         match e:
             case Fetch():
                 return self.fetch(e)
@@ -167,7 +170,7 @@ class Printer:
                 return self.constant(e)
 
     def function(self, op: str, args: tuple[TileExpr, ...]) -> str:
-        """A scalar function, by the dtype of its first argument."""
+        """Return a scalar function's text, by the dtype of its first argument."""
         source = dtype_of_tile(args[0])
         dtype = computed(source)
         real = dtype in FLOAT
@@ -176,18 +179,18 @@ class Printer:
         powers = (2, 3, 0.5, -1, 1) if real else (2, 3, 1)
         if op == "pow" and isinstance(args[1], Const) and args[1].value in powers:
             text = self.power(self.name(args[0]), float(args[1].value), dtype)
-            return self.whole(text, dtype, op)
+            return self.narrowed(text, dtype, op)
         return self.applied(op, source, [self.name(x) for x in args])
 
     def applied(self, op: str, source: DType, a: Sequence[str]) -> str:
-        """A scalar function of names, the first of a dtype."""
+        """Return the text of a scalar function of named values, the first of a dtype."""
         dtype = computed(source)
         real = dtype in FLOAT
         match op:
             case "add" | "sub" | "mul" | "eq" | "ne" | "lt" | "le" | "gt" | "ge":
                 if op == "mul" and dtype == "bool":
                     return f"{a[0]} & {a[1]}"
-                return self.whole(f"{a[0]} {INFIX[op]} {a[1]}", dtype, op)
+                return self.narrowed(f"{a[0]} {INFIX[op]} {a[1]}", dtype, op)
             case "div":
                 return f"{a[0]} / {a[1]}" if real else f"truncated_div({a[0]}, {a[1]})"
             case "floordiv":
@@ -196,13 +199,13 @@ class Printer:
                 return f"{'floor_mod' if real else 'integer_mod'}({a[0]}, {a[1]})"
             case "pow" if not real:
                 n = "U64" if dtype == "uint64" else "I"
-                return self.whole(f"integer_power({n}({a[0]}), {n}({a[1]}), {n}(1))", dtype, op)
+                return self.narrowed(f"integer_power({n}({a[0]}), {n}({a[1]}), {n}(1))", dtype, op)
             case "pow":
                 return f"{'power32' if dtype == 'float32' else 'power'}({a[0]}, {a[1]})"
             case "max" | "min":
                 return f"{op}imum({a[0]}, {a[1]})"
             case "neg":
-                return self.whole(f"-{a[0]}", dtype, op)
+                return self.narrowed(f"-{a[0]}", dtype, op)
             case "and" | "or" | "xor":
                 return f"{a[0]} {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[op]} {a[1]}"
             case "not":
@@ -222,39 +225,39 @@ class Printer:
             case _:
                 return f"{op}_({a[0]})"
 
-    def whole(self, text: str, dtype: DType, op: str) -> str:
-        """Numba widens small integers; they are narrowed again."""
-        if is_integer(dtype) and dtype != "int64" and not gives_truth(op):
+    def narrowed(self, text: str, dtype: DType, op: str) -> str:
+        """Return an integer narrowed to its dtype: Numba widens small integers."""
+        if is_integer(dtype) and dtype != "int64" and not returns_bool(op):
             return f"{NUMBER[dtype]}({text})"
         return text
 
     def bounded(self, op: str, args: tuple[TileExpr, ...]) -> str:
-        """max and min with a number are one instruction and keep NaN."""
+        """Return max or min; with a number it is one instruction and keeps NaN."""
         x, y = args if isinstance(args[1], Const) else (args[1], args[0])
         if isinstance(y, Const) and isinstance(y.value, (int, float)) and y.value == y.value:
             return f"{'at_least' if op == 'max' else 'at_most'}({self.name(x)}, {self.name(y)})"
         return f"{op}imum({self.name(args[0])}, {self.name(args[1])})"
 
     def power(self, x: str, exponent: float, dtype: DType) -> str:
-        """Small powers as products."""
-        one = f"{NUMBER[dtype]}(1)"
+        """Return a small power as products."""
+        unit = f"{NUMBER[dtype]}(1)"
         return {
             2.0: f"{x} * {x}",
             3.0: f"{x} * {x} * {x}",
             0.5: f"sqrt_({x})",
-            -1.0: f"{one} / {x}",
+            -1.0: f"{unit} / {x}",
             1.0: x,
         }[exponent]
 
     def cast(self, x: str, source: DType, target: DType) -> str:
-        """A conversion between dtypes."""
+        """Return a conversion between dtypes."""
         if target == source:
             return x
         before, after = computed(source), computed(target)
         if after == "bool":
             return f"{x} != {NUMBER[before]}(0)"
         if before in FLOAT and is_integer(after) and after not in ("int64", "uint64"):
-            x = f"{'I' if after == 'uint32' else 'I32'}({x})"  # what is too large wraps
+            x = f"{'I' if after == 'uint32' else 'I32'}({x})"  # overflow wraps
         if before == "float64" and target == "float16":
             x = f"to_odd({x})"  # rounded once, not twice
         text = x if before == after else f"{NUMBER[after]}({x})"
@@ -262,12 +265,12 @@ class Printer:
 
 
 def number_of(dtype: DType) -> str:
-    """The name of the type that an element is computed in."""
+    """Return the name of the type that an element is computed in."""
     return NUMBER[computed(dtype)]
 
 
-def _held(value: float, dtype: DType) -> float:
-    """The number as an element of the dtype; whole numbers wrap."""
+def _as_stored(value: float, dtype: DType) -> float:
+    """Return a number as an element of the dtype; integers wrap."""
     if dtype in NARROW_FLOATS:
         return float(np.float64(value).astype(numpy_dtype(dtype)))
     if is_integer(dtype):

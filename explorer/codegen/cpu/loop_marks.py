@@ -1,4 +1,4 @@
-"""Wishes about loops that LLVM should leave as they are written."""
+"""Metadata for loops that LLVM must neither unroll nor interleave."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ AS_THEY_ARE = """
 """
 
 
-def leave_as_it_is(module: ir.Module, end: Any) -> None:
-    """The loop that a branch ends is neither unrolled nor interleaved, once `with_wishes` has
-    written the text; until then, and where Numba compiles it, the mark says nothing.
+def mark_loop(module: ir.Module, end: Any) -> None:
+    """Mark the loop that a branch ends, so that it is neither unrolled nor interleaved.
+
+    `with_loop_metadata` turns the mark into metadata; until then, and if Numba compiles it, the
+    mark has no effect.
     """
     name = ir.MetaDataString(module, f"loop as it is {len(module.metadata)}")
     end.set_metadata("llvm.loop", module.add_metadata([name]))
 
 
-def with_wishes(text: str) -> str:
-    """A module's text with the wish of each marked loop: llvmlite cannot write what names
-    itself.
+def with_loop_metadata(text: str) -> str:
+    """Return a module's text with the metadata of each marked loop.
+
+    llvmlite cannot write self-referential metadata.
     """
     return MARK.sub(r"\1 = distinct !{\1, !1000000, !1000001}", text) + AS_THEY_ARE

@@ -1,4 +1,4 @@
-"""Prints maps and reductions as calls of nests over vectors, in the form chosen for them."""
+"""Maps and reductions as calls of vectorised loop nests, in their chosen form."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, dtype_of_tile
 from explorer.ir.tile_programs.statements import LoopForm, OnePass, Reduce, Scan, Span
 from explorer.ir.tile_programs.traversal import Part
-from explorer.tile.rewriting.loop_form import Pass, is_small_power, loop_of, size_of
+from explorer.tile.rewriting.loop_form import Pass, as_pass, is_small_power, size_of
 
-MOST_PREFETCHED_BYTES = 1 << 14  # of a row, while the last is reduced; chosen, no measurement kept
+MOST_PREFETCHED_BYTES = 1 << 14  # of a row, during the one before it; chosen, no measurement kept
 
 
 def vector_loop(e: Emitter, s: Part | OnePass, form: LoopForm) -> None:
     """Print a statement as vector loops."""
-    _Plan(e, loop_of(s), form).emit()
+    _Plan(e, as_pass(s), form).emit()
 
 
 def vector_scan(e: Emitter, s: Scan, form: LoopForm) -> None:
-    """Print a running reduction along what is dense, a prefix within each vector."""
+    """Print a scan along the dense axis, as a prefix within each vector."""
     reduction = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
     _Plan(e, Pass(s.spans, (s.over,), (), (reduction,)), form, s).emit()
 
 
 @dataclass(slots=True)
 class _Plan:
-    """A nest while it is put together."""
+    """A loop nest under construction."""
 
     e: Emitter
     p: Pass
@@ -45,7 +45,7 @@ class _Plan:
     numbers: dict[TileExpr, int] = field(default_factory=dict)
 
     def emit(self) -> None:
-        """The loops around the nest, and its call."""
+        """Print the loops around the nest, and its call."""
         p, e, order = self.p, self.e, self.form.order
         for span in p.around(order):
             e.loop(span)
@@ -55,7 +55,7 @@ class _Plan:
         stores = tuple(self.store(t, x, axes, starts) for t, x in p.maps)
         reductions = tuple(self.reduction(f, axes, starts) for f in p.reductions)
         counts = tuple(_count(s) for s in inside)
-        turns = [self.turns(s, starts[s.axis]) for s, n in zip(inside, counts) if n is None]
+        turns = [self.trip_count(s, starts[s.axis]) for s, n in zip(inside, counts) if n is None]
         bases, operands = self.addresses()
         nest = Nest(
             self.named_order,
@@ -72,15 +72,16 @@ class _Plan:
 
     @property
     def named_order(self) -> str:
-        """The order under the name that a nest has it by."""
+        """The order as a nest spells it."""
         if self.running is None:
             return self.form.order
-        ways = ("backwards", self.running.backwards), ("exclusive", self.running.exclusive)
-        return " ".join(("scan", *(name for name, on in ways if on)))
+        modes = ("backwards", self.running.backwards), ("exclusive", self.running.exclusive)
+        return " ".join(("scan", *(name for name, on in modes if on)))
 
     def addresses(self) -> tuple[list[str], tuple[Operand, ...]]:
-        """The addresses that are passed, and the operands by how far from them they begin: what
-        lies a known distance apart shares one.
+        """Return the addresses that are passed, and the operands with their distances from them.
+
+        Operands at a constant distance from each other share an address.
         """
         least = [min(o.first for o in self.operands if o.base == n) for n in range(len(self.bases))]
         text = []
@@ -91,12 +92,12 @@ class _Plan:
         return text, tuple(moved)
 
     def item_bytes(self, name: str) -> int:
-        """The bytes of an element of a buffer."""
+        """Return the bytes of an element of a buffer."""
         every = (*self.p.loads, *self.p.targets)
         return ITEM_BYTES[next(f.buffer.dtype for f in every if f.buffer.name == name)]
 
     def named(self, nest: Nest) -> str:
-        """The name of a nest in the header; equal ones are one."""
+        """Return the name of a nest in the header; equal nests share it."""
         text = f" = vector_nest({nest!r})"
         for line in self.e.header:
             if line.endswith(text):
@@ -106,7 +107,7 @@ class _Plan:
         return name
 
     def start(self, s: Span) -> Affine:
-        """The first value of an axis."""
+        """Return the first value of an axis."""
         if not s.clip_low:
             return s.base
         name = f"_first{self.e.expressions}"
@@ -114,8 +115,8 @@ class _Plan:
         self.e.line(f"{name} = max({affine_text(s.base)}, 0)")
         return var(name)
 
-    def turns(self, s: Span, start: Affine) -> str:
-        """How many values an axis has."""
+    def trip_count(self, s: Span, start: Affine) -> str:
+        """Return the trip count of an axis."""
         if not (s.clip_low or s.clip_high):
             return dim_text(s.size)
         end = affine_text(s.base + s.size)
@@ -125,7 +126,7 @@ class _Plan:
     def operand(
         self, f: Fetch | IndexValue, axes: tuple[str, ...], starts: dict[str, Affine]
     ) -> int:
-        """The number of what is read or written."""
+        """Return the number of an operand that is read or written."""
         index = f.offset if isinstance(f, Fetch) else f.index
         moved = index.substitute(starts)
         factors = tuple(index.factor(a) for a in axes)
@@ -141,56 +142,61 @@ class _Plan:
         return len(self.operands) - 1
 
     def ahead(self, f: Fetch, steps: tuple[int | None, ...]) -> int:
-        """How far the next row of an operand lies that no cache holds, where rows are reduced."""
+        """Return the prefetch distance in bytes to an operand's next row, 0 for none.
+
+        Rows are prefetched if they are reduced and stream from memory.
+        """
         row = size_of(self.p.over[-1]) * ITEM_BYTES[f.buffer.dtype]
-        far = f.buffer.streamed and f.buffer.kind == "input"
+        streams = f.buffer.streamed and f.buffer.kind == "input"
         fits = self.p.reductions and steps == (1,) and row <= MOST_PREFETCHED_BYTES
-        return row if far and fits else 0
+        return row if streams and fits else 0
 
     def store(
         self, target: Fetch, expr: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]
     ) -> Stored:
-        """What one map stores; later parts take the value and not the element."""
+        """Return the store of one map; later parts use the value instead of the element."""
         node = self.node(expr, axes, starts)
         self.numbers[target] = node
         number = self.operand(target, axes, starts)
         steps = self.operands[number].steps[:-1]
         each = ITEM_BYTES[target.buffer.dtype]
-        whole = all(s is not None and s * each % BORDER_BYTES == 0 for s in steps)
-        return Stored(number, node, whole and target.buffer.streamed)
+        on_borders = all(s is not None and s * each % BORDER_BYTES == 0 for s in steps)
+        return Stored(number, node, on_borders and target.buffer.streamed)
 
     def reduction(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Reduced:
-        """What one reduction takes."""
+        """Return one reduction of the nest."""
         node = self.node(f.expr, axes, starts)
         place = self.operand(f.target, axes, starts)
         return Reduced(place, node, f.combiner, computed(f.dtype))
 
     def node(self, x: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]) -> int:
-        """The number of an expression's value."""
+        """Return the number of an expression's value."""
         if x in self.numbers:
             return self.numbers[x]
         match x:
             case Fetch():
                 varies = x.offset.factor(axes[-1]) != 0
-                made = Node("load", x.buffer.dtype, (self.operand(x, axes, starts),), "", varies)
+                new_node = Node(
+                    "load", x.buffer.dtype, (self.operand(x, axes, starts),), "", varies
+                )
             case IndexValue(index):
                 varies = index.factor(axes[-1]) != 0
-                made = Node("index", "int64", (self.operand(x, axes, starts),), "", varies)
+                new_node = Node("index", "int64", (self.operand(x, axes, starts),), "", varies)
             case Const():
-                made = Node("const", x.dtype, (), _text(x), False)
+                new_node = Node("const", x.dtype, (), _text(x), False)
             case Do(op, args):
                 small = is_small_power(x)
-                given = tuple(self.node(a, axes, starts) for a in (args[:1] if small else args))
-                varies = any(self.nodes[a].varies for a in given)
+                arguments = tuple(self.node(a, axes, starts) for a in (args[:1] if small else args))
+                varies = any(self.nodes[a].varies for a in arguments)
                 value = _text(args[1]) if small and isinstance(args[1], Const) else ""
-                made = Node(op, dtype_of_tile(args[0]), given, value, varies)
-        self.nodes.append(made)
+                new_node = Node(op, dtype_of_tile(args[0]), arguments, value, varies)
+        self.nodes.append(new_node)
         self.numbers[x] = len(self.nodes) - 1
         return self.numbers[x]
 
 
 def _text(c: Const) -> str:
-    """A number that reads back as the same."""
+    """Return a number as text that reads back as the same."""
     return float(c.number).hex() if is_float(c.dtype) else str(int(c.number))
 
 

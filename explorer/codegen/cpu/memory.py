@@ -1,6 +1,4 @@
-"""Loads and stores of generated kernels, one pair for each dtype, and what memory can hold of a
-number.
-"""
+"""Loads and stores of generated kernels, a pair for each dtype, and storable numbers."""
 
 from __future__ import annotations
 
@@ -34,12 +32,15 @@ MEMORY = {
     "uint32": (I32, types.uint32),
     "uint64": (I64, types.uint64),
     **{t: (narrow.cell(t), types.float32) for t in NARROW_FLOATS},
-    **{t: (I8, types.int8) for t in SMALL_INTEGERS},  # unsigned, negative reals would be anything
+    **{
+        t: (I8, types.int8) for t in SMALL_INTEGERS
+    },  # signed, because negative floats do not convert to unsigned
 }
-"""By dtype: what is in memory, and what Numba computes with."""
+"""By dtype: the type in memory, and the type that Numba computes with."""
 
 
 def _load(dtype: str) -> Any:
+    """Return the intrinsic `ld_<dtype>`, which loads one element."""
     cell, number = MEMORY[dtype]
 
     @intrinsic
@@ -57,6 +58,7 @@ def _load(dtype: str) -> Any:
 
 
 def _store(dtype: str) -> Any:
+    """Return the intrinsic `st_<dtype>`, which stores one element."""
     cell, number = MEMORY[dtype]
 
     @intrinsic
@@ -73,6 +75,7 @@ def _store(dtype: str) -> Any:
 
 
 def _rounded(dtype: str) -> Any:
+    """Return the intrinsic `to_<dtype>`, which rounds to a storable number."""
     number = MEMORY[dtype][1]
 
     @intrinsic
@@ -86,6 +89,7 @@ def _rounded(dtype: str) -> Any:
 
 
 def _same_bits(dtype: str) -> Any:
+    """Return the intrinsic `as_<dtype>`, which reinterprets bits."""
     cell, number = MEMORY[dtype]
 
     @intrinsic

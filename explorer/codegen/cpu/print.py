@@ -1,5 +1,6 @@
-"""TileProgram -> Python source of one kernel `kernel(first, last, args)`, which Numba compiles to a
-C function.
+"""TileProgram -> Python source of one kernel `kernel(first, last, args)`.
+
+Numba compiles it to a C function.
 """
 
 from __future__ import annotations
@@ -57,8 +58,10 @@ DECORATOR = (
 
 
 def statement(e: Emitter, s: Statement, first: Sequence[str] = ()) -> None:
-    """One statement. `first[level]` is the condition under which the first of the tasks that share
-    that many tile variables has its turn.
+    """Print one statement.
+
+    `first[level]` is the condition under which the first task with equal first `level` tile
+    variables runs.
     """
     start = e.depth
     match s:
@@ -110,8 +113,9 @@ def statement(e: Emitter, s: Statement, first: Sequence[str] = ()) -> None:
 
 
 def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...], device: Device) -> str:
-    """The source of a program. `arguments` are (local name, meaning) in the order of the argument
-    block.
+    """Return the source of a program.
+
+    `arguments` are (local name, meaning) in the order of the argument block.
     """
     e = Emitter(device)
     e.depth = 1

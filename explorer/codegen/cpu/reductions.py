@@ -1,4 +1,4 @@
-"""Reductions as loops: along what is summed, or along the row of results."""
+"""Reductions as loops along the reduced axes, or along the row of results."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from explorer.ir.tile_programs.elements import TileExpr
 from explorer.ir.tile_programs.statements import Reduce
 from explorer.ops.kernels.scalar import start_value
 
-ANY_ORDER = {"add": "add_any_order", "mul": "mul_any_order"}  # LLVM may reduce them in vectors
+ANY_ORDER = {"add": "add_any_order", "mul": "mul_any_order"}  # which LLVM may vectorise
 
 
 def reduce_(e: Emitter, s: Reduce) -> None:
-    """A reduction one by one, the sums in a register."""
+    """Print a reduction element by element; the sums are in a register."""
     first = Printer().constant(start_value(s.combiner, s.dtype))
     for span in s.spans:
         e.loop(span)
@@ -28,6 +28,7 @@ def reduce_(e: Emitter, s: Reduce) -> None:
 
 
 def combined(e: Emitter, s: Reduce, so_far: str, expr: TileExpr) -> str:
+    """Return the text of one more step of a reduction."""
     step, value = COMBINERS[s.combiner].step, e.expression(expr)
     if step in ANY_ORDER:
         text = f"{ANY_ORDER[step]}({so_far}, {value})"
@@ -37,8 +38,9 @@ def combined(e: Emitter, s: Reduce, so_far: str, expr: TileExpr) -> str:
 
 
 def reduce_rows(e: Emitter, s: Reduce) -> None:
-    """The last spatial axis innermost, so that it is the one in vectors; the sums stay in the
-    target, in L1.
+    """Print a reduction with the last spatial axis innermost, so that it is vectorised.
+
+    The sums stay in the target, in L1.
     """
     first = Printer().constant(start_value(s.combiner, s.dtype))
     for span in s.spans[:-1]:

@@ -1,4 +1,4 @@
-"""Prints running reductions that have no vector form."""
+"""Scans that have no vector form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from explorer.ops.kernels.scalar import start_value
 
 
 def scan(e: Emitter, s: Scan) -> None:
-    """A running reduction one by one: a number is carried along each row."""
+    """Print a scan element by element; a number is carried along each row."""
     for span in s.spans:
         e.loop(span)
     acc, count = f"_acc{e.expressions}", dim_text(s.over.size)

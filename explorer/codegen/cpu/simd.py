@@ -1,4 +1,4 @@
-"""What generated kernels call: addresses, selects, sums in any order."""
+"""Intrinsics of generated kernels: addresses, selects, sums in any order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numba.extending import intrinsic
 
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 WIDE = '"prefer-vector-width"="512"'
-MOST_COPIES = 8  # of the code of one function in a kernel; chosen
+MOST_COPIES = 8  # inlined copies of a function in a kernel; chosen
 
 
 @intrinsic
 def argument(context, args, index):
-    """The int64 at `args[index]`: an address or a dim."""
+    """Load the int64 at `args[index]`: an address or a dim."""
 
     def emit(cx, b, sig, a):
         return b.load(b.gep(b.inttoptr(a[0], I64.as_pointer()), [a[1]]))
@@ -27,9 +27,7 @@ def argument(context, args, index):
 
 @intrinsic
 def wide(context):
-    """Lets LLVM use whole 512-bit registers in the loops of this function; it prefers half of them
-    by default.
-    """
+    """Let LLVM use whole 512-bit registers in this function; its default is half of them."""
 
     def emit(cx, b, sig, a):
         set.add(b.function.attributes, WIDE)
@@ -40,7 +38,7 @@ def wide(context):
 
 @intrinsic
 def fence(context):
-    """What was stored non-temporally is seen by other threads from here on."""
+    """Make earlier non-temporal stores visible to other threads."""
 
     def emit(cx, b, sig, a):
         b.fence("seq_cst")
@@ -50,6 +48,8 @@ def fence(context):
 
 
 def _unsigned(operation: str) -> Any:
+    """Return the intrinsic of an unsigned integer operation."""
+
     @intrinsic
     def divide(context, x, y):
         def emit(cx, b, sig, a):
@@ -65,19 +65,19 @@ udiv, urem = _unsigned("udiv"), _unsigned("urem")
 
 @intrinsic
 def sdiv_down(context, x, y):
-    """x // y, rounded down, where y is more than 0."""
+    """Return x // y, rounded down, for y > 0."""
 
     def emit(cx, b, sig, a):
-        quotient, rest = b.sdiv(a[0], a[1]), b.srem(a[0], a[1])
-        zero = rest.type(0)
-        return b.sub(quotient, b.zext(b.icmp_signed("<", rest, zero), rest.type))
+        quotient, remainder = b.sdiv(a[0], a[1]), b.srem(a[0], a[1])
+        zero = remainder.type(0)
+        return b.sub(quotient, b.zext(b.icmp_signed("<", remainder, zero), remainder.type))
 
     return types.intp(types.intp, types.intp), emit
 
 
 @intrinsic
 def select(context, condition, x, y):
-    """`x` where the condition holds, else `y`, without a branch."""
+    """Return `x` if the condition is true, else `y`, without a branch."""
 
     def emit(cx, b, sig, a):
         return b.select(a[0], a[1], a[2])
@@ -91,7 +91,7 @@ def _has_sign(kind: Any) -> bool:
 
 @intrinsic
 def maximum(context, x, y):
-    """The larger one; NaN where either is (NumPy's maximum)."""
+    """Return the larger one; NaN if either is (NumPy's maximum)."""
 
     def emit(cx, b, sig, a):
         if isinstance(x, types.Float):
@@ -107,7 +107,7 @@ def maximum(context, x, y):
 
 @intrinsic
 def minimum(context, x, y):
-    """The smaller one; NaN where either is (NumPy's minimum)."""
+    """Return the smaller one; NaN if either is (NumPy's minimum)."""
 
     def emit(cx, b, sig, a):
         if isinstance(x, types.Float):
@@ -122,9 +122,11 @@ def minimum(context, x, y):
 
 
 def _against(predicate: str) -> Any:
+    """Return the intrinsic that bounds a value on one side."""
+
     @intrinsic
     def bounded(context, x, limit):
-        """One instruction where the limit is a number and no NaN: NaN in the value stays."""
+        """Compare with a limit in one instruction; NaN in the value stays if the limit is none."""
 
         def emit(cx, b, sig, a):
             return b.select(b.fcmp_ordered(predicate, a[1], a[0]), a[1], a[0])
@@ -139,7 +141,7 @@ at_least, at_most = _against(">"), _against("<")
 
 @intrinsic
 def add_any_order(context, x, y):
-    """A sum that may be reordered, so that a loop over it can use vectors."""
+    """Add in any order, so that a loop over the sum can be vectorised."""
 
     def emit(cx, b, sig, a):
         if isinstance(x, types.Float):
@@ -151,7 +153,7 @@ def add_any_order(context, x, y):
 
 @intrinsic
 def mul_any_order(context, x, y):
-    """A product that may be reordered."""
+    """Multiply in any order."""
 
     def emit(cx, b, sig, a):
         if isinstance(x, types.Float):
@@ -162,36 +164,37 @@ def mul_any_order(context, x, y):
 
 
 def of_integers(count: int, write: Callable[[Any, list[Any]], object]) -> Any:
-    """A function of a tuple of `count` integers; `write` makes its code where a builder stands. A
-    kernel that calls it often calls a function: a thousand rows stacked as code of their own took
-    LLVM 32 of the 39 s in which an LSTM of a thousand steps was compiled.
+    """Return a function of a tuple of `count` integers; `write` emits its code at a builder.
+
+    A kernel that uses it often calls an out-of-line function. A thousand inlined copies took LLVM
+    32 of the 39 s in which an LSTM of a thousand steps was compiled.
     """
-    uses: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of each module
+    uses: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # by module
     names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     def function(caller: Any) -> str:
         kind = ir.FunctionType(ir.VoidType(), [I64] * count)
-        found = ir.Function(caller.module, kind, caller.module.get_unique_name("often"))
-        found.linkage = "internal"
-        found.attributes.add("noinline")
+        outlined = ir.Function(caller.module, kind, caller.module.get_unique_name("often"))
+        outlined.linkage = "internal"
+        outlined.attributes.add("noinline")
         if WIDE in caller.attributes:
-            set.add(found.attributes, WIDE)
-        b = ir.IRBuilder(found.append_basic_block("entry"))
-        write(b, list(found.args))
+            set.add(outlined.attributes, WIDE)
+        b = ir.IRBuilder(outlined.append_basic_block("entry"))
+        write(b, list(outlined.args))
         b.ret_void()
-        return str(found.name)
+        return str(outlined.name)
 
     @intrinsic
     def run(context, numbers):
         def emit(cx, b, sig, a):
-            given = [b.extract_value(a[0], n) for n in range(count)]
+            values = [b.extract_value(a[0], n) for n in range(count)]
             uses[b.module] = uses.get(b.module, 0) + 1
             if uses[b.module] <= MOST_COPIES:
-                write(b, given)
+                write(b, values)
             else:
                 if b.module not in names:
                     names[b.module] = function(b.function)
-                b.call(b.module.get_global(names[b.module]), given)
+                b.call(b.module.get_global(names[b.module]), values)
             return cx.get_dummy_value()
 
         return types.void(types.UniTuple(types.intp, count)), emit

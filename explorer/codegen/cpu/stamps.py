@@ -1,5 +1,6 @@
-"""Stamps of the cycle counter in a marked copy of a kernel: what passed since the last one is put
-down to a part of it.
+"""Cycle-counter stamps in an instrumented copy of a kernel.
+
+The cycles since the last stamp are attributed to a part of the kernel.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ COUNTER = "llvm.readcyclecounter"
 
 @intrinsic
 def stamp(context, table, part):
-    """The cycles since the last stamp are added to row `part` of the table at that address, and how
-    often that was; the table's first word is the last stamp.
+    """Add the cycles since the last stamp to row `part` of the table, and count the stamp.
+
+    The table's first word is the last stamp.
     """
 
     def emit(cx, b, sig, a):
@@ -33,7 +35,7 @@ def stamp(context, table, part):
 
 @intrinsic
 def begin(context, table):
-    """The first stamp."""
+    """Write the first stamp."""
 
     def emit(cx, b, sig, a):
         now = b.call(b.module.declare_intrinsic(COUNTER, (), ir.FunctionType(I64, ())), ())

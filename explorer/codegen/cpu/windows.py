@@ -1,5 +1,6 @@
-"""Prints reductions over sliding windows: loops around tiles of results, those whose windows are
-all there several at a time.
+"""Reductions over sliding windows as loops around tiles of results.
+
+Results whose windows lie inside are reduced several at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from explorer.codegen.cpu.vector.window_tile import Place, Tile, Tree
 from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
-from explorer.ir.shapes.dims import product, whole
+from explorer.ir.shapes.dims import concrete_dim, product
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
 from explorer.ir.tile_programs.statements import Border, Span, Window
 
@@ -27,17 +28,16 @@ def window(e: Emitter, w: Window) -> None:
 
 
 class _Loops:
-    """Prints the loops around the tiles of one window."""
+    """A printer of the loops around the tiles of one window."""
 
     def __init__(self, e: Emitter, w: Window) -> None:
+        """Create a printer for a window."""
         self.e, self.w = e, w
         self.tag = len(e.header)
         self.many = _results(w)
 
     def write(self) -> None:
-        """All results, row by row: those whose windows are all there in blocks, the others one by
-        one.
-        """
+        """Print all results, row by row: interior ones in blocks, those at borders one by one."""
         e, w, n = self.e, self.w, self.tag
         for span in w.reduction.spans[:-2]:
             e.loop(span)
@@ -59,28 +59,29 @@ class _Loops:
         self.results(f"_blocks{n}, _to{n}", edge, inner)
 
     def blocks(self, outer: Sequence[Border]) -> None:
-        """Results whose windows are all there along them, several at a time; the other axes are
-        loops only where a part of them is outside.
+        """Print interior results of the last axis, several at a time.
+
+        The other axes are loops only where a part of them is outside.
         """
         e, n, many = self.e, self.tag, self.many
         loops = [b.axis for b in outer]
-        if _is_large(self.w):  # as loops in any case: written out, it is long and has few sums
+        if _is_large(self.w):  # always loops: unrolled, it is long and has few sums
             first = [o.axis for o in self.w.reduction.over][:1]
             self.block(self.call(self.tile(many, [*loops, *first]), outer, first))
             return
-        whole = self.call(self.tile(many, ()), ())
+        interior_call = self.call(self.tile(many, ()), ())
         if not outer:
-            self.block(whole)
+            self.block(interior_call)
             return
         e.line(f"_inside{n} = 1")
         for border in outer:
             e.line(f"if _n{n}_{border.axis} < {self.size(border)}:")
             e.line(f"    _inside{n} = 0")
         part = self.call(self.tile(many, loops), outer)
-        self.block(f"if _inside{n} == 1:", f"    {whole}", "else:", f"    {part}")
+        self.block(f"if _inside{n} == 1:", f"    {interior_call}", "else:", f"    {part}")
 
     def block(self, *lines: str) -> None:
-        """The loop over blocks."""
+        """Print the loop over blocks."""
         e, n = self.e, self.tag
         e.line(f"for {self.w.along.axis} in range(_whole{n}, _blocks{n}, {self.many}):")
         for text in lines:
@@ -93,22 +94,22 @@ class _Loops:
         return dict(zip((o.axis for o in over), self.w.counts, strict=True))
 
     def size(self, border: Border) -> int:
-        """The extent of a window's axis."""
+        """Return the extent of a window's axis."""
         return self.sizes[border.axis]
 
     def interior(self, b: Border) -> None:
-        """Narrow the results whose windows are all there."""
+        """Print the bounds of the results whose windows lie inside along a border."""
         e, n, axis = self.e, self.tag, self.w.along.axis
         step = b.first.factor(axis)
-        rest = affine_text(b.first.without({axis}))
+        offset = affine_text(b.first.without({axis}))
         reach = b.step * (self.size(b) - 1)
-        before = f"udiv(max(0 - ({rest}), 0) + {step} - 1, {step})"
-        after = f"udiv(max({b.extent - reach} - ({rest}), 0) + {step} - 1, {step})"
+        before = f"udiv(max(0 - ({offset}), 0) + {step} - 1, {step})"
+        after = f"udiv(max({b.extent - reach} - ({offset}), 0) + {step} - 1, {step})"
         e.line(f"_whole{n} = min(max(_whole{n}, {before}), _to{n})")
         e.line(f"_end{n} = max(min(_end{n}, {after}), _whole{n})")
 
     def part(self, b: Border) -> None:
-        """Which part of a window's axis lies inside."""
+        """Print the bounds of the part of a window's axis that lies inside."""
         e, name = self.e, f"{self.tag}_{b.axis}"
         first, k = affine_text(b.first), b.step
         e.line(f"_r{name} = min(udiv(max(0 - ({first}), 0) + {k} - 1, {k}), {self.size(b)})")
@@ -118,7 +119,7 @@ class _Loops:
         e.line(f"_n{name} = max(_n{name} - _r{name}, 0)")
 
     def results(self, places: str, edge: str, inner: Sequence[Border]) -> None:
-        """Results one by one, from what there is of their windows."""
+        """Print results one by one, from the part of their windows that exists."""
         e = self.e
         e.line(f"for {self.w.along.axis} in range({places}):")
         e.depth += 1
@@ -128,7 +129,7 @@ class _Loops:
         e.depth -= 1
 
     def tile(self, results: int, loops: Sequence[str]) -> str:
-        """The name of a tile in the header, with loops along some axes of the window."""
+        """Return the name of a tile in the header, with loops along some axes of the window."""
         w, e = self.w, self.e
         over = [o.axis for o in w.reduction.over]
         counts = tuple(None if a in loops else n for a, n in zip(over, w.counts, strict=True))
@@ -154,15 +155,17 @@ class _Loops:
         return name
 
     def place(self, f: Fetch) -> Place:
-        """How an operand moves."""
+        """Return the strides of an operand."""
         w = self.w
-        result, dense = (whole(f.offset.factor(s.axis)) for s in (w.along, w.dense))
+        result, dense = (concrete_dim(f.offset.factor(s.axis)) for s in (w.along, w.dense))
         steps = [f.offset.factor(o.axis) for o in w.reduction.over]
         return Place(result, tuple(n for n in steps if isinstance(n, int)), dense)
 
     def call(self, tile: str, borders: Sequence[Border], loops: Sequence[str] = ()) -> str:
-        """The call of a tile at the current place; its window begins where it lies inside of the
-        borders. `loops`: other axes that the tile has loops along.
+        """Return the call of a tile at the current place.
+
+        Its window begins inside of the borders. `loops` are other axes that the tile has loops
+        along.
         """
         w = self.w
         low, high = self.e.bounds(w.dense)
@@ -193,7 +196,7 @@ def _is_large(w: Window) -> bool:
 
 
 def _results(w: Window) -> int:
-    """How many results are reduced beside each other: as many as leave the fewest over."""
+    """Return how many neighbouring results are reduced at once, to leave the fewest over."""
     size = w.along.size
     if not isinstance(size, int):
         return 4
@@ -203,8 +206,8 @@ def _results(w: Window) -> int:
 
 
 def _inside(w: Window, b: Border) -> int:
-    """For how many results beside each other all of a window's axis is inside, about."""
-    size, step = whole(w.along.size), b.first.factor(w.along.axis)
+    """Return about how many neighbouring results have a window's axis inside completely."""
+    size, step = concrete_dim(w.along.size), b.first.factor(w.along.axis)
     if not isinstance(step, int) or step == 0 or not isinstance(b.first.const, int):
         return size
     count = next(n for o, n in zip(w.reduction.over, w.counts, strict=True) if o.axis == b.axis)
@@ -214,6 +217,7 @@ def _inside(w: Window, b: Border) -> int:
 
 
 def _tree(expr: TileExpr, reduction: Fetch, numbers: Mapping[Fetch, int]) -> Tree:
+    """Return an expression in a tile's form: "acc", numbers of operands, hexadecimal floats."""
     match expr:
         case Fetch():
             return "acc" if expr == reduction else numbers[expr]

@@ -1,3 +1,4 @@
-"""CUDA: the tile program of a thread block as a Numba CUDA kernel, statement by statement; what its
-code takes of a GPU; and its threads in Python, where there is no GPU.
+"""CUDA: thread-block tile programs as Numba CUDA kernels, statement by statement.
+
+Also the GPU resources that their code takes, and a simulator of the threads in Python.
 """

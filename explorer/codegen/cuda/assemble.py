@@ -1,5 +1,7 @@
-"""What the code of a thread block takes of a GPU, as NVIDIA's assembler tells: PTX, registers,
-shared memory, spills. It runs on any machine that has numba-cuda, and measures nothing.
+"""The GPU resources of a thread block's code, as reported by NVIDIA's assembler.
+
+PTX, registers, shared memory, spills. The assembler runs on any machine that has numba-cuda, and
+measures nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption, KernelCompileError
 from explorer.ir.dtypes import DType
 
-LEAST_CAPABILITY = 75  # tenths, that CUDA 13 makes code for: its release notes, 2025-08
-TOLD = 90  # tenths, from which on the assembler counts what CUDA reserves in each block
+LEAST_CAPABILITY = 75  # tenths, supported by CUDA 13: its release notes, 2025-08
+COUNTS_RESERVED = 90  # tenths, from which the assembler counts CUDA's reserved bytes in each block
 EXTRA = "ironworks[cuda]"
 USED = re.compile(r"used (\d+) registers.*?, (\d+) stack, (\d+) bytes smem.*?, (\d+) bytes lmem")
 SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -29,9 +31,11 @@ SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """Of one kernel: its PTX and the object file made of that, the registers of a thread, static
-    shared bytes of a block, bytes that a thread spills (stores and loads), and the blocks that a
-    multiprocessor holds.
+    """The assembled code of one kernel and its resources.
+
+    `cubin` is the object file made of `ptx`, `registers` are those of a thread, `shared_bytes` are
+    static shared memory of a block, `spilled_bytes` are what a thread spills (stores and loads),
+    and `occupancy` is the blocks resident on a multiprocessor.
     """
 
     ptx: str
@@ -42,63 +46,64 @@ class Assembled:
     occupancy: Occupancy
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The figures in one line."""
         return (
             f"{self.registers} registers a thread, {self.shared_bytes:,} bytes of shared memory a "
-            f"block, {self.spilled_bytes} bytes spilled; {self.occupancy.words}"
+            f"block, {self.spilled_bytes} bytes spilled; {self.occupancy.summary}"
         )
 
 
 def why_not(device: Device) -> str:
-    """Why nothing can be assembled for a device here, in one sentence; empty where it can be."""
+    """Return why nothing can be assembled for a device here, in one sentence; empty if it can."""
     if find_spec("numba_cuda") is None or find_spec("cuda") is None:
-        return (
-            f"PTX, registers, spills and occupancy are told with numba-cuda: pip install '{EXTRA}'"
-        )
+        return f"PTX, registers, spills and occupancy need numba-cuda: pip install '{EXTRA}'"
     if device.capability < LEAST_CAPABILITY:
         have, least = (f"{n / 10}" for n in (device.capability, LEAST_CAPABILITY))
-        return f"CUDA 13 makes code from compute capability {least} on, {device.name} has {have}"
+        return f"CUDA 13 needs compute capability {least} or more, {device.name} has {have}"
     return ""
 
 
 def assemble(code: BlockCode, device: Device) -> Assembled:
-    """The figures of a block's code on a device, predicted by the assembler.
+    """Return the assembler's figures of a block's code on a device.
 
-    Raises BadOption where there is no assembler for it, KernelCompileError where it refuses.
+    Raises:
+        BadOption: there is no assembler for the device.
+        KernelCompileError: the assembler rejects the code.
     """
     if why := why_not(device):
-        raise BadOption(why, where=device.name, try_="the source can be read without it")
+        raise BadOption(why, where=device.name, try_="read the source, which needs no assembler")
     dtypes = tuple(t.dtype for t in code.tensors)
-    return _assembled(code.source, "kernel", dtypes, code.threads, code.dynamic_bytes, device)
+    return _assemble(code.source, "kernel", dtypes, code.threads, code.dynamic_bytes, device)
 
 
 def with_lines(code: BlockCode, device: Device) -> Listings:
-    """PTX, in the place of LLVM IR, and SASS of `assemble` with the line of the source that each of
-    their lines comes from, and how far they can be trusted; both are compiled a second time, to be
-    looked at. Without a disassembler SASS is a comment that says so.
+    """Return PTX (in place of LLVM IR) and SASS of `assemble` with their source lines.
+
+    Both are compiled a second time with line marks; the note says how far the lines can be trusted.
+    Without a disassembler the SASS is a comment that says so.
     """
     plain, dtypes = assemble(code, device), tuple(t.dtype for t in code.tensors)
     marked = marked_ptx(code.source, "kernel", dtypes, code.threads, device.capability)
     ptx, ptx_note = ptx_listing(plain.ptx, marked)
     if not disassembler():
         return Listings(ptx, Listing(sass(plain.cubin)), ptx_note)
-    there = sass(marked_cubin(marked, device.capability), marks=True)
-    assembly, note = sass_listing(sass(plain.cubin), there)
+    marked_sass = sass(marked_cubin(marked, device.capability), marks=True)
+    assembly, note = sass_listing(sass(plain.cubin), marked_sass)
     return Listings(ptx, assembly, f"{ptx_note} {note}")
 
 
 def assemble_program(code: ProgramSource, device: Device) -> Assembled:
-    """The same of a whole device program in one kernel."""
+    """Return the assembler's figures of a whole device program in one kernel."""
     if why := why_not(device):
-        raise BadOption(why, where=device.name, try_="the source can be read without it")
-    return _assembled(
+        raise BadOption(why, where=device.name, try_="read the source, which needs no assembler")
+    return _assemble(
         code.source, "program", code.arguments, code.threads, code.shared_bytes, device
     )
 
 
 @lru_cache(maxsize=256)
-def _assembled(
+def _assemble(
     source: str,
     entry: str,
     dtypes: tuple[DType, ...],
@@ -106,13 +111,14 @@ def _assembled(
     dynamic_bytes: int,
     device: Device,
 ) -> Assembled:
+    """Compile and assemble one entry of a source; parse the figures from the log."""
     code = machine_code(source, entry, dtypes, threads, device.capability)
     used = USED.search(code.log)
     if used is None:
-        raise KernelCompileError("the assembler told no registers", where="kernel")
+        raise KernelCompileError("the assembler's log has no register count", where="kernel")
     registers, _, static, _ = map(int, used.groups())
-    spilled = sum(int(n) for found in SPILLED.findall(code.log) for n in found)
-    reserved = RESERVED_BYTES if device.capability >= TOLD and static else 0
+    spilled = sum(int(n) for amounts in SPILLED.findall(code.log) for n in amounts)
+    reserved = RESERVED_BYTES if device.capability >= COUNTS_RESERVED and static else 0
     shared = static - reserved + dynamic_bytes
-    held = occupancy(device, threads, registers, shared)
-    return Assembled(code.ptx, code.cubin, registers, shared, spilled, held)
+    resident = occupancy(device, threads, registers, shared)
+    return Assembled(code.ptx, code.cubin, registers, shared, spilled, resident)

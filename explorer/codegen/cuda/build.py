@@ -1,4 +1,4 @@
-"""From a kernel to the source of its thread block on a GPU, each different one once."""
+"""The source of a kernel's thread block on a GPU; each distinct kernel is printed once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from explorer.codegen.cuda.narrow import held, unprinted
+from explorer.codegen.cuda.narrow import stored_dtype, unprinted
 from explorer.codegen.cuda.print import emit
-from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, beginnings
+from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, shared_offsets
 from explorer.codegen.cuda.statements.reductions import WARP_THREADS
 from explorer.devices.model import Device
 from explorer.errors import BadOption
@@ -28,8 +28,10 @@ from explorer.tile.gpu.operands import together
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One array of a kernel, flat: the input or output `name` of the kernel under its canonical
-    name, from `offset` elements on.
+    """One flat array of a kernel.
+
+    It is the input or output `name`, called `local` in the canonical kernel, from `offset` elements
+    on.
     """
 
     name: str
@@ -40,9 +42,10 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class BlockCode:
-    """The source of a thread block under one binding; `dynamic_bytes` of shared memory are asked
-    for where it is launched, in all it takes `shared_bytes`. `aligned`: the arrays, by their local
-    names, that begin at a multiple of what a thread loads at once.
+    """The source of a thread block under one binding.
+
+    The launch requests `dynamic_bytes` of shared memory; the block takes `shared_bytes` in total.
+    `aligned` are the arrays, by local name, that begin at a multiple of a thread's vector load.
     """
 
     source: str
@@ -56,7 +59,7 @@ class BlockCode:
 
     @property
     def function(self) -> tuple[str, tuple[DType, ...]]:
-        """What tells it from other code: its text, and what its arrays hold."""
+        """The identity of the code: its text, and the dtypes of its arrays."""
         return self.source, tuple(t.dtype for t in self.tensors)
 
 
@@ -68,18 +71,21 @@ def print_block(
     block: Block | None = None,
     aligned: bool = True,
 ) -> BlockCode:
-    """The source of a thread block of a kernel under one binding, its axes and tensors named as in
-    the canonical kernel; or of Roller's first. `aligned`: whoever launches it lets all tensors
-    begin at a multiple of what a thread loads at once.
+    """Return the source of a kernel's thread block under one binding.
 
-    Raises BadOption or CheckFailed where there is none, with the reason.
+    Axes and tensors are named as in the canonical kernel. Without `block` Roller's first is used.
+    `aligned`: the caller lets all tensors begin at a multiple of a thread's vector load.
+
+    Raises:
+        BadOption: the device has no printed kernels.
+        CheckFailed: the kernel has no thread block; the message gives the reason.
     """
     if not device.takes_cuda:
-        raise BadOption(f"{device.name} is no GPU that Numba prints code for", where=device.name)
+        raise BadOption(f"{device.name} is no GPU that Numba generates code for", where=device.name)
     if device.lanes > WARP_THREADS:
         raise BadOption(
-            f"a warp of {device.name} has {device.lanes} lanes, of which CUDA's code has "
-            f"{WARP_THREADS}: it is planned, and not printed",
+            f"a warp of {device.name} has {device.lanes} lanes, but CUDA code has "
+            f"{WARP_THREADS}: it can be planned, but not printed",
             where=device.name,
         )
     bound = bound_normal(kernel, sizes)
@@ -89,13 +95,17 @@ def print_block(
     offsets = rebased(bound).offsets
     ends = zip((*named.inputs, *named.outputs), (*bound.inputs, *bound.outputs), strict=True)
     own = dict(ends)
-    whole = (
+    at_vector_start = (
         n
         for n in own
         if evaluate_dim(offsets.get(own[n], 0), sizes) % together(named.dtype(n)) == 0
     )
     code = _printed(
-        _Same(text_of(named), named), device, env, block, frozenset(whole if aligned else ())
+        _Same(text_of(named), named),
+        device,
+        env,
+        block,
+        frozenset(at_vector_start if aligned else ()),
     )
     return BlockCode(
         code.source,
@@ -113,26 +123,28 @@ def print_block(
 
 
 def _of_nothing(kernel: Kernel, sizes: Sizes) -> BlockCode:
-    """Of a kernel that makes no elements: a grid of no blocks, which is never launched."""
+    """Return the code of a kernel without elements: a grid of no blocks, never launched."""
     tensors = tuple(
         Buffer(f"y{n}", "output", 0, kernel.dtype(out)) for n, out in enumerate(kernel.outputs)
     )
-    code = printed(TileProgram((Grid("_none", "_none", 1, 0),), (), tensors))
+    code = print_tile_program(TileProgram((Grid("_none", "_none", 1, 0),), (), tensors))
     outputs = zip(code.tensors, kernel.outputs, strict=True)
     return replace(code, tensors=tuple(replace(t, name=out) for t, out in outputs))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Same:
-    """A kernel that is known by its text, which hashes in no time."""
+    """A kernel that is compared by its text, which is quick to hash."""
 
     text: str
     kernel: Kernel
 
     def __eq__(self, other: object) -> bool:
+        """Return True if both kernels have the same text."""
         return isinstance(other, _Same) and other.text == self.text
 
     def __hash__(self) -> int:
+        """Return the hash of the text."""
         return hash(self.text)
 
 
@@ -140,12 +152,16 @@ class _Same:
 def _printed(
     same: _Same, device: Device, env: ShapeEnv, block: Block | None, aligned: frozenset[str]
 ) -> BlockCode:
-    return printed(thread_block_steps(same.kernel, device, env, {}, block)[-1][1], aligned)
+    return print_tile_program(
+        thread_block_steps(same.kernel, device, env, {}, block)[-1][1], aligned
+    )
 
 
-def printed(program: TileProgram, aligned: Collection[str] = ()) -> BlockCode:
-    """The source of a thread block's program. BadOption where it is not printed. `aligned`: the
-    tensors that begin where several elements may be loaded at once.
+def print_tile_program(program: TileProgram, aligned: Collection[str] = ()) -> BlockCode:
+    """Return the source of a thread block's program.
+
+    `aligned` are the tensors that begin where a vector may be loaded. Raises BadOption if a dtype
+    of the program is not printed.
     """
     for b in program.buffers:
         if why := unprinted(b.dtype):
@@ -153,13 +169,13 @@ def printed(program: TileProgram, aligned: Collection[str] = ()) -> BlockCode:
     tensors = tuple(b for b in program.buffers if b.kind != "scratch")
     names = [b.name for b in tensors]
     grid, threads = prod(int(g.count) for g in program.grid), max(1, threads_of(program.body))
-    used = beginnings(program)[-1]
+    used = shared_offsets(program)[-1]
     dynamic = used if used > STATIC_BYTES else 0
     launch = f"kernel[{grid}, {threads}{f', 0, {dynamic}' if dynamic else ''}]({', '.join(names)})"
     return BlockCode(
         emit(program, names, launch, aligned),
         program,
-        tuple(Tensor(b.name, b.name, held(b.dtype)) for b in tensors),
+        tuple(Tensor(b.name, b.name, stored_dtype(b.dtype)) for b in tensors),
         grid,
         threads,
         used,

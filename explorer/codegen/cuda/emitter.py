@@ -1,6 +1,4 @@
-"""What all statements of a thread block are printed with: lines, loops, the threads' own parts of
-loops, stores.
-"""
+"""Emission shared by all statements of a thread block: lines, loops, threads' shares, stores."""
 
 from __future__ import annotations
 
@@ -21,9 +19,12 @@ from explorer.ir.tile_programs.traversal import moved
 
 @dataclass(slots=True)
 class Emitter:
-    """`threads` are those of the block; a trip of what is reduced has up to so many statements.
-    `aligned`: the tensors that begin where several elements may be loaded at once; `multiples`: of
-    which number a tile variable is one; `places`: the loops that are dealt out around a statement.
+    """The lines of a thread block's source, and the state that its statements share.
+
+    `threads` are those of the block. A trip of a reduction has up to `most_statements` statements.
+    `aligned` are the tensors that begin where a vector may be loaded. `multiples` has the number of
+    which a tile variable is a multiple. `places` are the loops around a statement that are
+    distributed over threads.
     """
 
     threads: int
@@ -32,16 +33,16 @@ class Emitter:
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     expressions: int = 0
-    begins: dict[str, int] = field(default_factory=dict)  # of arrays, in what they are parts of
+    begins: dict[str, int] = field(default_factory=dict)  # of arrays that are parts of another one
     multiples: dict[str, int] = field(default_factory=dict)
     places: tuple[str, ...] = ()
 
     def line(self, text: str) -> None:
-        """A line, as deep as the loops around it."""
+        """Append a line, indented by the loops around it."""
         self.lines.append("    " * self.depth + text)
 
     def tasks(self, grid: Sequence[Grid]) -> None:
-        """The tile variables from the number of the block, the last one fastest."""
+        """Compute the tile variables from the block number; the last one changes fastest."""
         inner = 1
         for n, g in reversed(list(enumerate(grid))):
             text = "_block" if inner == 1 else f"_block // {inner}"
@@ -53,8 +54,10 @@ class Emitter:
             self.multiples[g.variable] = g.tile
 
     def loop(self, s: Span, times: int = 1) -> None:
-        """What follows is done for each value of an axis, in order, or for each of so many
-        `times` fewer, the first of those that follow one another.
+        """Open a loop over the values of an axis, in order.
+
+        With `times` the loop has that many times fewer trips; each takes the first of `times`
+        consecutive values.
         """
         if times == s.size and not (s.clip_low or s.clip_high):
             self.line(f"{s.axis} = {affine_text(s.base)}")
@@ -65,19 +68,19 @@ class Emitter:
             self.depth += 1
             return
         count = int(s.size) // times if isinstance(s.size, int) else s.size
-        self.line(f"for {s.axis}_k in range({count}):")  # a number, by which LLVM unrolls
+        self.line(f"for {s.axis}_k in range({count}):")  # a constant count, so that LLVM unrolls
         self.depth += 1
         self.line(f"{s.axis} = {affine_text(s.base + var(f'{s.axis}_k') * times)}")
 
     def at(self, s: Span, index: TileExpr) -> None:
-        """What follows is done where an index is in a range, which its axis then has."""
+        """Open a branch for an index inside of a range; the axis is set to the index."""
         self.line(f"{s.axis} = {self.value(self.scalars(), index)}")
         low, high = ends(s)
         self.line(f"if {low} <= {s.axis} and {s.axis} < {high}:")
         self.depth += 1
 
-    def dealt(self, loops: Sequence[For]) -> None:
-        """What follows is done by each thread for the values of loops that are dealt to it."""
+    def distribute(self, loops: Sequence[For]) -> None:
+        """Open distributed loops: each thread takes its own values of them."""
         counts = [x.threads.count for x in loops if x.threads is not None]
         self.places = tuple(x.span.axis for x in loops)
         if prod(counts) < self.threads:
@@ -87,6 +90,7 @@ class Emitter:
             self._own(loop.span, counts[n], _place(counts, n))
 
     def _own(self, s: Span, count: int, place: str) -> None:
+        """Open a thread's part of one distributed loop."""
         if count == 1:
             self.loop(s)
             return
@@ -96,7 +100,9 @@ class Emitter:
             self.line(f"{s.axis} = {first}")
             tests = inside(s, s.axis)
         elif not clipped and isinstance(s.size, int) and s.size % count == 0:
-            self.line(f"for {s.axis}_k in range({s.size // count}):")  # a number, as in `loop`
+            self.line(
+                f"for {s.axis}_k in range({s.size // count}):"
+            )  # a constant count, as in `loop`
             self.depth += 1
             self.line(f"{s.axis} = {first} + {s.axis}_k * {count}")
             tests = []
@@ -109,19 +115,21 @@ class Emitter:
             self.depth += 1
 
     def scalars(self) -> Scalars:
-        """What prints the expressions of a statement, under names that no other has."""
+        """Return a printer for the expressions of a statement, with unique names."""
         self.expressions += 1
         return Scalars(self.expressions, self.begins)
 
     def value(self, scalars: Scalars, expr: TileExpr) -> str:
-        """Print the parts of an expression that are not there yet; the text that stands for it."""
+        """Print the unprinted parts of an expression; return the text that stands for it."""
         name = scalars.name(expr)
         self._parts(scalars)
         return name
 
     def part(self, scalars: Scalars, expr: TileExpr) -> str:
-        """The same for what stands in one place only: a product needs no name, and Numba's time
-        for a function grows with the square of its names.
+        """Print an expression that is used in one place only.
+
+        A product needs no name of its own: Numba's time for a function grows with the square of its
+        names.
         """
         if isinstance(expr, Do) and expr.op == "mul":
             text = scalars.right(expr)
@@ -129,8 +137,8 @@ class Emitter:
             return f"({text})"
         return self.value(scalars, expr)
 
-    def loaded(self, scalars: Scalars, first: Fetch, count: int) -> list[str]:
-        """The names of so many neighbours in memory, loaded at once."""
+    def load(self, scalars: Scalars, first: Fetch, count: int) -> list[str]:
+        """Load `count` neighbours in memory at once; return their names."""
         names = scalars.fresh(count)
         at = scalars.offset(first)
         self._parts(scalars)
@@ -138,7 +146,7 @@ class Emitter:
         return names
 
     def word(self, scalars: Scalars, first: Fetch, pair: str, dense: bool) -> str:
-        """The name of a word of two elements of 16 bits, along an axis of two."""
+        """Load a word of two 16-bit elements along an axis of two; return its name."""
         (name,) = scalars.fresh(1)
         ends = (moved(first, {pair: Affine((), n)}) for n in range(1 if dense else 2))
         places = [scalars.offset(f) for f in ends]
@@ -148,48 +156,50 @@ class Emitter:
         return name
 
     def store(self, scalars: Scalars, f: Fetch, value: str) -> None:
-        """One element becomes a value."""
+        """Store a value in an element."""
         in_register = f.buffer.level == REGISTER
-        self.put(scalars, f, value if in_register else encoded(value, f.buffer.dtype))
+        self.store_encoded(scalars, f, value if in_register else encoded(value, f.buffer.dtype))
 
     def store_both(self, scalars: Scalars, first: Fetch, values: Sequence[str]) -> None:
-        """Two neighbours in memory, of 16 bits each, become values at once."""
+        """Store two 16-bit values in neighbouring elements at once."""
         dtype, at = first.buffer.dtype, scalars.offset(first)
-        held = (f"float16({x})" if dtype == "float16" else encoded(x, dtype) for x in values)
+        encoded_values = (
+            f"float16({x})" if dtype == "float16" else encoded(x, dtype) for x in values
+        )
         self._parts(scalars)
-        self.line(f"store2({first.buffer.name}, {at}, {', '.join(held)})")
+        self.line(f"store2({first.buffer.name}, {at}, {', '.join(encoded_values)})")
 
-    def put(self, scalars: Scalars, f: Fetch, held: str) -> None:
-        """One element becomes what is held there."""
-        place = register(f) if f.buffer.level == REGISTER else scalars.held(f)
+    def store_encoded(self, scalars: Scalars, f: Fetch, encoded_value: str) -> None:
+        """Store an encoded value in an element."""
+        place = register(f) if f.buffer.level == REGISTER else scalars.element(f)
         self._parts(scalars)
-        self.line(f"{place} = {held}")
+        self.line(f"{place} = {encoded_value}")
 
-    def taken(self, scalars: Scalars, f: Fetch) -> str:
-        """The name of what memory holds of an element."""
+    def load_encoded(self, scalars: Scalars, f: Fetch) -> str:
+        """Load an element's encoded value; return its name."""
         (name,) = scalars.fresh(1)
-        held = scalars.held(f)
+        element = scalars.element(f)
         self._parts(scalars)
-        self.line(f"{name} = {held}")
+        self.line(f"{name} = {element}")
         return name
 
     def assign(self, scalars: Scalars, f: Fetch, expr: TileExpr) -> None:
-        """One element becomes what an expression is; what is copied is not rounded."""
+        """Store an expression in an element; a copy is not rounded."""
         match expr:
             case Fetch(b) if b.dtype == f.buffer.dtype and is_stored_otherwise(b.dtype):
-                self.put(scalars, f, scalars.held(expr))
+                self.store_encoded(scalars, f, scalars.element(expr))
             case _:
                 self.store(scalars, f, self.value(scalars, unrounded(expr, f)))
 
     def _parts(self, scalars: Scalars) -> None:
-        """The parts of an expression that are not there yet."""
+        """Print the parts of an expression that are not printed yet."""
         for text in scalars.lines:
             self.line(text)
         scalars.lines.clear()
 
 
 def unrounded(expr: TileExpr, target: Fetch) -> TileExpr:
-    """What becomes the same element where it is stored, and is rounded no sooner."""
+    """Return an expression that stores the same element without rounding it earlier."""
     dtype = target.buffer.dtype
     match expr:
         case Do(op, (x,)) if op == f"cast_{dtype}" and target.buffer.level != REGISTER:
@@ -199,20 +209,20 @@ def unrounded(expr: TileExpr, target: Fetch) -> TileExpr:
 
 
 def _place(counts: Sequence[int], n: int) -> str:
-    """A thread's place in one of several loops inside of each other."""
+    """Return a thread's index in one of several nested loops."""
     inner = prod(counts[n + 1 :])
     text = "_thread" if inner == 1 else f"_thread // {inner}"
     return text if n == 0 else f"{text} % {counts[n]}"
 
 
 def ends(s: Span) -> tuple[str, str]:
-    """The first value and the end of a loop, which does nothing where it ends before it begins."""
+    """Return the first value and the end of a loop; an end before the first means no trips."""
     low, high = affine_text(s.base), affine_text(s.base + s.size)
     first = f"max({low}, 0)" if s.clip_low else low
     return first, f"min({high}, {s.extent})" if s.clip_high else high
 
 
 def inside(s: Span, value: str) -> list[str]:
-    """When a value of an axis is one that there is."""
+    """Return the conditions under which a value of a clipped axis exists."""
     low = [f"{value} >= 0"] if s.clip_low else []
     return [*low, *([f"{value} < {s.extent}"] if s.clip_high else [])]

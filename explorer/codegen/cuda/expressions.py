@@ -1,4 +1,4 @@
-"""Scalar expressions of a thread block as Python text, each shared part once."""
+"""Scalar expressions of a thread block as Python text; common subexpressions are printed once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cuda.narrow import decoded, rounded, unprinted
-from explorer.codegen.cuda.scalar_functions import spelled
+from explorer.codegen.cuda.scalar_functions import spell
 from explorer.errors import BadOption
 from explorer.ir.affine import Affine
 from explorer.ir.dtypes import (
@@ -21,14 +21,14 @@ from explorer.ir.dtypes import (
     numpy_dtype,
 )
 from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.scalar_functions import gives_truth
+from explorer.ir.scalar_functions import returns_bool
 from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, dtype_of_tile
 
 PRODUCTS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", 1.0: "{0}"}
 
 
 def register(f: Fetch) -> str:
-    """The variable that an element in registers is."""
+    """Return the variable of an element in registers."""
     if f.offset.terms or f.dynamic:
         raise BadOption(f"{f.buffer.name} is in registers, which have no addresses")
     return f"{f.buffer.name}_{f.offset.const}"
@@ -36,8 +36,10 @@ def register(f: Fetch) -> str:
 
 @dataclass(slots=True)
 class Scalars:
-    """Prints expressions as assignments to `_e0_0`, `_e0_1`, ...; equal parts are computed once.
-    `begins`: of arrays that are parts of another one, the first element there.
+    """A printer of expressions as assignments to `_e0_0`, `_e0_1`, ...
+
+    Equal parts are computed once. `begins` has the first element of arrays that are parts of
+    another one.
     """
 
     tag: int
@@ -47,7 +49,7 @@ class Scalars:
     lines: list[str] = field(default_factory=list)
 
     def name(self, e: TileExpr) -> str:
-        """The text that stands for an expression after its lines."""
+        """Return the text that stands for an expression after its lines."""
         match e:
             case Const(value, dtype):
                 return constant(value, dtype)
@@ -56,7 +58,7 @@ class Scalars:
         if e not in self.names:
             right = self.right(e)
             if right.startswith(f"_e{self.tag}_") and right.isidentifier():
-                self.names[e] = right  # such as what a bfloat16 is read as, converted to float32
+                self.names[e] = right  # for example a bfloat16, decoded to float32
                 return right
             self.names[e] = f"_e{self.tag}_{self.count}"
             self.count += 1
@@ -64,15 +66,15 @@ class Scalars:
         return self.names[e]
 
     def fresh(self, count: int) -> list[str]:
-        """So many names that nothing has."""
+        """Return `count` unused names."""
         self.count += count
         return [f"_e{self.tag}_{n}" for n in range(self.count - count, self.count)]
 
     def right(self, e: TileExpr) -> str:
-        """The right side of the assignment for an expression."""
+        """Return the right side of the assignment for an expression."""
         match e:
             case Fetch():
-                return decoded(self.held(e), e.buffer.dtype)
+                return decoded(self.element(e), e.buffer.dtype)
             case IndexValue(index):
                 return affine_text(index)
             case Do(op, args):
@@ -80,13 +82,14 @@ class Scalars:
             case Const(value, dtype):
                 return constant(value, dtype)
 
-    def held(self, f: Fetch) -> str:
-        """What memory holds of an element."""
+    def element(self, f: Fetch) -> str:
+        """Return the array element that stores a value in its encoded form."""
         return f"{f.buffer.name}[{self.offset(f)}]"
 
     def offset(self, f: Fetch) -> str:
-        """Where an element lies in its buffer: a number without a sign, which Numba does not look
-        at to count from the end.
+        """Return the offset of an element in its buffer.
+
+        It is unsigned, so that Numba does not check for indices that count from the end.
         """
         begin = f.offset + self.begins.get(f.buffer.name, 0)
         text = _in_groups(begin) if f.buffer.kind == "scratch" else affine_text(begin)
@@ -96,7 +99,7 @@ class Scalars:
         return text if text.isdigit() else f"uint64({text})"
 
     def function(self, op: str, args: tuple[TileExpr, ...]) -> str:
-        """A scalar function, by the dtype of its first argument."""
+        """Return a scalar function's text, by the dtype of its first argument."""
         source = dtype_of_tile(args[0])
         if op.startswith("cast_"):
             return cast(self.name(args[0]), source, op.removeprefix("cast_"))
@@ -110,29 +113,34 @@ class Scalars:
 
 
 def _in_groups(offset: Affine) -> str:
-    """An index in shared memory; where all but a number in it counts groups of elements, it says
-    so, by bits that are 0 anyway: LLVM sees where groups begin, and loads neighbours together.
+    """Return an index in shared memory whose variable part is marked as a multiple of a group.
+
+    The mark clears bits that are 0 anyway. From it LLVM sees where groups begin, and loads
+    neighbours together.
     """
     steps = [f for _, f in offset.terms if isinstance(f, int)]
     group = next((n for n in (4, 2) if all(f % n == 0 for f in steps)), 1)
     if group == 1 or not steps or len(steps) < len(offset.terms):
         return affine_text(offset)
     begins = affine_text(Affine(offset.terms, 0))
-    rest = f" + {offset.const}" if offset.const != 0 else ""
-    return f"(({begins}) & -{group}){rest}"
+    constant_part = f" + {offset.const}" if offset.const != 0 else ""
+    return f"(({begins}) & -{group}){constant_part}"
 
 
 def applied(op: str, dtype: DType, names: list[str]) -> str:
-    """A scalar function of names of a dtype."""
-    text = spelled(op, dtype, names)
+    """Return the text of a scalar function of named values of a dtype."""
+    text = spell(op, dtype, names)
     if not text:
         raise BadOption(f"the function {op} is not printed for CUDA", where=op)
     return narrowed(text, dtype, op)
 
 
 def narrowed(text: str, dtype: DType, op: str) -> str:
-    """Numba widens small integers, and adds truths as numbers; they are narrowed again."""
-    if gives_truth(op):
+    """Return the text with small integers narrowed again.
+
+    Numba widens them, and adds booleans as numbers.
+    """
+    if returns_bool(op):
         return text
     type_ = computed(dtype)
     if type_ == "bool" and op != "where":
@@ -141,7 +149,7 @@ def narrowed(text: str, dtype: DType, op: str) -> str:
 
 
 def constant(value: object, dtype: DType) -> str:
-    """A typed number."""
+    """Return a typed number."""
     type_ = computed(dtype)
     if type_ == "bool":
         return str(bool(value))
@@ -164,28 +172,28 @@ BITS = {
 
 
 def same_bits(x: str, source: DType, target: DType) -> str:
-    """The bytes of one dtype as another one of the same width."""
+    """Return the bytes of one dtype reinterpreted as another one of the same width."""
     for dtype in (source, target):
         if dtype not in BITS and (dtype == "bool" or not is_integer(dtype)):
             raise BadOption(f"bits of {dtype} are not printed for CUDA", where=dtype)
-    whole = f"{BITS[source][0]}({x})" if source in BITS else x
+    as_integer = f"{BITS[source][0]}({x})" if source in BITS else x
     if target in BITS:
         _, bits, back = BITS[target]
-        return x if source == target else f"{back}({bits}({whole}))"
-    return f"{target}({whole})"
+        return x if source == target else f"{back}({bits}({as_integer}))"
+    return f"{target}({as_integer})"
 
 
 def cast(x: str, source: DType, target: DType) -> str:
-    """A conversion between dtypes."""
+    """Return a conversion between dtypes."""
     before, after = computed(source), computed(target)
     if source == target:
         return x
     if why := unprinted(target):
-        raise BadOption(f"{why}, to which something is converted", where=target)
+        raise BadOption(f"{why}, the target of a conversion", where=target)
     if after == "bool":
         return f"{x} != 0"
     if is_float(before) and is_integer(after) and after not in ("int64", "uint64"):
-        x = f"{'int64' if after == 'uint32' else 'int32'}({x})"  # what is too large wraps
+        x = f"{'int64' if after == 'uint32' else 'int32'}({x})"  # overflow wraps
     if target == "float16":
         return f"{after}({target}({x}))"
     value = x if before == after else f"{after}({x})"

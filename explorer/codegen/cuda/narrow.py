@@ -1,6 +1,7 @@
-"""Elements that are not stored as they are computed with, for which Numba's CUDA has no type: what
-arrays hold of them, and how they are read and written. bfloat16 is the upper half of a float32;
-integers of less than a byte take one, and wrap.
+"""Elements stored in another type than they are computed in, which Numba's CUDA does not have.
+
+Arrays hold them encoded. bfloat16 is the upper half of a float32; integers of less than a byte take
+one byte, and wrap.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from explorer.ir.dtypes import (
 
 
 def unprinted(dtype: DType) -> str:
-    """Why elements of a dtype are not printed; empty where they are."""
+    """Return why elements of a dtype are not printed; else an empty string."""
     if dtype in NARROW_FLOATS - {"float16", "bfloat16"}:
         return f"Numba's CUDA has no elements of {dtype}"
     return ""
 
 
-def held(dtype: DType) -> DType:
-    """What arrays hold: a type that Numba knows, as wide."""
+def stored_dtype(dtype: DType) -> DType:
+    """Return the dtype of arrays that store a dtype: a type of Numba of the same width."""
     if dtype == "bfloat16":
         return "uint16"
     return computed(dtype) if dtype in SMALL_INTEGERS else dtype
 
 
 def decoded(x: str, dtype: DType) -> str:
-    """The value of what an array holds."""
+    """Return the text of the value of an encoded element."""
     if dtype == "bfloat16":
         return f"of_bfloat16({x})"
     if dtype in SMALL_INTEGERS:
@@ -38,19 +39,19 @@ def decoded(x: str, dtype: DType) -> str:
 
 
 def encoded(x: str, dtype: DType) -> str:
-    """What an array holds of a value: the nearest bfloat16, of two the even one."""
+    """Return the text of a value's encoded form: the nearest bfloat16, to even in a tie."""
     if dtype == "bfloat16":
         return f"to_bfloat16({x})"
     return _wrapped(x, dtype) if dtype in SMALL_INTEGERS else x
 
 
 def rounded(x: str, dtype: DType) -> str:
-    """A value of the computed type as the nearest one that can be stored."""
+    """Return the text of a computed value rounded to the nearest storable one."""
     return decoded(encoded(x, dtype), dtype) if dtype == "bfloat16" else encoded(x, dtype)
 
 
 def _wrapped(x: str, dtype: DType) -> str:
-    """The low bits as an integer, with their sign."""
+    """Return the low bits as an integer, with their sign."""
     bits = SMALL_INTEGERS[dtype]
     low = f"({x} & {(1 << bits) - 1})"
     sign = 1 << (bits - 1)

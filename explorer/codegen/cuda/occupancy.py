@@ -1,4 +1,4 @@
-"""How many blocks a multiprocessor of a data sheet holds at the same time, and what limits them."""
+"""The thread blocks that a multiprocessor of a data sheet holds, and what limits them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 from explorer.devices.model import Device
 
-WARP_REGISTERS = 256  # a warp gets so many at a time: CUDA occupancy calculator, 3.0 on
+WARP_REGISTERS = 256  # allocation unit of a warp: CUDA occupancy calculator, 3.0 on
 RESERVED_BYTES = 1024  # of shared memory in each block from 8.0 on: CUDA C++ guide, 20.7.3
-RESERVES = 80  # tenths, the first compute capability that does
+RESERVES = 80  # tenths, the first compute capability that reserves bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """`blocks` that a multiprocessor holds, `warps` of them and the most that there may be;
-    `limits` are the blocks that each of its resources would allow.
+    """The occupancy of a multiprocessor.
+
+    `blocks` are resident together, with `warps` of at most `most_warps`. `limits` are the blocks
+    that each of its resources would allow.
     """
 
     blocks: int
@@ -24,7 +26,7 @@ class Occupancy:
 
     @property
     def share(self) -> float:
-        """The part of the warps that could be resident."""
+        """The share of the most warps that is resident."""
         return self.warps / max(1, self.most_warps)
 
     @property
@@ -33,14 +35,17 @@ class Occupancy:
         return next(name for name, blocks in self.limits if blocks == self.blocks)
 
     @property
-    def words(self) -> str:
-        """In one line."""
+    def summary(self) -> str:
+        """The occupancy in one line."""
         many = "block" if self.blocks == 1 else "blocks"
         return f"occupancy {self.share:.0%}: {self.blocks} {many} a unit, by {self.limited_by}"
 
 
 def occupancy(device: Device, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Of blocks of `threads` threads with so many registers each, and shared bytes a block."""
+    """Return the occupancy of blocks of `threads` threads.
+
+    `registers` are those of a thread, `shared_bytes` those of a block.
+    """
     warps = -(-max(1, threads) // device.lanes)
     per_warp = -(-registers * device.lanes // WARP_REGISTERS) * WARP_REGISTERS
     own = RESERVED_BYTES if device.capability >= RESERVES else 0

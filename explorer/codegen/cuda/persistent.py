@@ -1,8 +1,8 @@
-"""A whole device program as one kernel, whose blocks stay on their multiprocessors to the end: each
-follows the rows of its unit, runs tasks of thread blocks, and waits for steps of other units.
+"""A whole device program as one persistent kernel, whose blocks stay on their multiprocessors.
 
-What rows mean is told in `runtime.device_program.instructions`; here threads of a block follow them
-together. All values lie in one memory: what rows call an address counts bytes from its beginning.
+Each block follows the rows of its unit, runs tasks of thread blocks, and waits for steps of other
+units. `runtime.device_program.instructions` defines the rows; here all threads of a block follow
+them together. All values lie in one memory: an address in a row counts bytes from its beginning.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 from explorer.codegen.cuda.build import BlockCode
 from explorer.codegen.cuda.print import IMPORTS, block_lines
-from explorer.codegen.cuda.shared_arrays import beginnings
+from explorer.codegen.cuda.shared_arrays import shared_offsets
 from explorer.ir.dtypes import ITEM_BYTES, DType
 
-WORDS = ("int64", "uint8")  # of memory that rows themselves read and write
+WORDS = ("int64", "uint8")  # views of memory that rows read and write
 LINE_WORDS = 16  # int64 from the counter of one unit to the next: a line of 128 bytes
-NOTHING, HUNG = 0, -1  # faults; those above 0 are said by rows
-TABLES = (  # arrays of int64 beside the one memory
+NOTHING, HUNG = 0, -1  # faults; those above 0 are set by rows
+TABLES = (  # int64 arrays beside the memory
     *("rows", "begins", "calls", "pointers", "stack", "stamps", "made"),
     *("table", "counters", "state"),
 )
-MOVING = TABLES[-3:]  # what a run begins with, and changes
-LOOKS = 64  # at a counter between two looks at the clock; chosen
+MOVING = TABLES[-3:]  # initial state of a run, which it changes
+LOOKS = 64  # polls of a counter between two reads of the clock; chosen
 
 PROGRAM_HEAD = '''
 from llvmlite import ir
@@ -188,8 +188,10 @@ def program({arguments}):
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """The source of a device program and how it is launched: `threads` of each resident block, with
-    `shared_bytes`; `memories` are the dtypes that its one memory is seen as, in order.
+    """The source of a device program and how it is launched.
+
+    `threads` are those of each resident block, with `shared_bytes`. `memories` are the dtypes that
+    its one memory is viewed as, in order.
     """
 
     source: str
@@ -210,12 +212,14 @@ def print_program(
     units: int,
     lanes: int,
 ) -> ProgramSource:
-    """One kernel for the tasks of all these thread blocks, by place; `numbers` are those of the
-    rows' operations, `registers` how many a unit has, and `lanes` those of a warp.
+    """Return one kernel for the tasks of all these thread blocks, by position.
+
+    `numbers` are the opcodes of the rows, `registers` the registers of a unit, and `lanes` the
+    threads of a warp.
     """
     threads = max((b.threads for b in blocks), default=1)
-    threads = -(-threads // lanes) * lanes  # whole warps: all lanes come to a shuffle
-    shared = max((beginnings(b.tile_program)[-1] for b in blocks), default=0)
+    threads = -(-threads // lanes) * lanes  # whole warps: all lanes take part in a shuffle
+    shared = max((shared_offsets(b.tile_program)[-1] for b in blocks), default=0)
     dtypes = {t.dtype for b in blocks for t in b.tensors}
     memories = (*WORDS, *sorted(dtypes - {*WORDS}))
     functions = [_function(n, b, threads) for n, b in enumerate(blocks)]
@@ -231,19 +235,19 @@ def print_program(
         registers=max(1, registers),
         threads=threads,
         line=LINE_WORDS,
-        dispatch="\n".join(_dispatched(n, b) for n, b in enumerate(blocks)),
+        dispatch="\n".join(_dispatch(n, b) for n, b in enumerate(blocks)),
     )
     return ProgramSource(IMPORTS + head + "\n".join(functions) + body, threads, shared, memories)
 
 
 def _function(number: int, block: BlockCode, threads: int) -> str:
     arguments = ", ".join(["_block", *(t.local for t in block.tensors)])
-    lines = block_lines(block.tile_program, threads, asked=True, aligned=block.aligned)
+    lines = block_lines(block.tile_program, threads, is_dynamic=True, aligned=block.aligned)
     body = "\n".join(lines)
     return f"\n@cuda.jit(device=True)\ndef block_{number}({arguments}):\n{body}\n"
 
 
-def _dispatched(number: int, block: BlockCode) -> str:
+def _dispatch(number: int, block: BlockCode) -> str:
     parts = [
         f"memory_{t.dtype}[table[at + {n}] // {ITEM_BYTES[t.dtype]} :]"
         for n, t in enumerate(block.tensors)

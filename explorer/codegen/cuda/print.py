@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from explorer.codegen.cuda.emitter import Emitter
-from explorer.codegen.cuda.shared_arrays import shared
+from explorer.codegen.cuda.shared_arrays import declare_shared
 from explorer.codegen.cuda.statements.matrix import matrix_reduce
 from explorer.codegen.cuda.statements.reductions import begin_shuffle, reduce_, scan, shuffle
 from explorer.codegen.cuda.statements.unrolled import unrolled_map, unrolled_reduce
@@ -23,7 +23,7 @@ from explorer.ir.tile_programs.statements import (
     Sync,
     Threads,
 )
-from explorer.ir.tile_programs.traversal import dealt, statements, threads_of
+from explorer.ir.tile_programs.traversal import distributed_loops, statements, threads_of
 
 IMPORTS = """\
 import math
@@ -36,7 +36,7 @@ from numba.types import int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from explorer.codegen.cuda.object.bfloat16 import of_bfloat16, to_bfloat16
 from explorer.codegen.cuda.object.matrix_units import mma_bfloat16, mma_float16, word2, word_of
 from explorer.codegen.cuda.object.vector_loads import load4, load8, store2
-"""  # of every kernel, whichever of these it needs
+"""  # of every kernel, needed or not
 STATEMENTS_ALONE, STATEMENTS_OF_MANY = 256, 16  # of a trip: bounds on compile time, chosen; with 64
 # of many Numba took 1.5 times as long for as many instructions, as LLVM unrolls loops itself
 HEAD = (
@@ -51,12 +51,12 @@ def kernel({arguments}):
 
 
 def statement(e: Emitter, s: Statement) -> None:
-    """One statement."""
+    """Print one statement."""
     start = e.depth
     match s:
         case For(threads=Threads()):
-            loops, body = dealt(s)
-            e.dealt(loops)
+            loops, body = distributed_loops(s)
+            e.distribute(loops)
             for inner in body:
                 statement(e, inner)
         case For(span, body):
@@ -95,8 +95,10 @@ def statement(e: Emitter, s: Statement) -> None:
 def emit(
     p: TileProgram, arguments: Sequence[str], launch: str, aligned: Collection[str] = ()
 ) -> str:
-    """The source of a program; `arguments` are its tensors in order, `launch` is how it is
-    launched. `aligned`: the tensors that begin where several elements may be loaded at once.
+    """Return the source of a program.
+
+    `arguments` are its tensors in order, `launch` is how it is launched, `aligned` are the tensors
+    that begin where a vector may be loaded.
     """
     lines = block_lines(p, threads_of(p.body), aligned=aligned)
     lines.insert(0, "    _block = int64(uint32(cuda.blockIdx.x))")
@@ -104,17 +106,19 @@ def emit(
 
 
 def block_lines(
-    p: TileProgram, threads: int, asked: bool = False, aligned: Collection[str] = ()
+    p: TileProgram, threads: int, is_dynamic: bool = False, aligned: Collection[str] = ()
 ) -> list[str]:
-    """What `threads` threads do for block number `_block` of a program, of which it may need fewer;
-    `asked`: it is one of many in a kernel, whose shared memory is what the launch asks for.
+    """Return the lines that `threads` threads run for block number `_block` of a program.
+
+    The program may need fewer threads. `is_dynamic`: the block is one of many in a kernel, and its
+    shared memory is requested by the launch.
     """
-    e = Emitter(threads, STATEMENTS_OF_MANY if asked else STATEMENTS_ALONE, frozenset(aligned))
+    e = Emitter(threads, STATEMENTS_OF_MANY if is_dynamic else STATEMENTS_ALONE, frozenset(aligned))
     e.line("_thread = int64(uint32(cuda.threadIdx.x))  # no sign: quotients are cheap")
-    if asked:
+    if is_dynamic:
         e.line("_block = int64(uint32(_block))")
     e.tasks(p.grid)
-    shared(e, p, asked)
+    declare_shared(e, p, is_dynamic)
     for s in statements(p.body):
         if isinstance(s, Shuffle):
             begin_shuffle(e, s)

@@ -1,5 +1,7 @@
-"""How a kernel spells each scalar function of `ir.scalar_functions`, one record each: plain Python
-on scalars, of which Numba makes code for a GPU (libdevice's functions are `math`'s there).
+"""The CUDA spelling of each scalar function of `ir.scalar_functions`, one record each.
+
+Spellings are plain Python on scalars, which Numba compiles for a GPU; there `math`'s functions are
+libdevice's.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from explorer.ir.dtypes import ITEM_BYTES, DType, computed, is_float
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """`{0}`, `{1}` and `{2}` stand for the arguments, `{type}` for the type that they are computed
-    in, and `{bits}` for its width; `whole` is for what is no float, where that differs.
+    """The text of a scalar function.
+
+    `{0}`, `{1}` and `{2}` stand for the arguments, `{type}` for the type that they are computed in,
+    and `{bits}` for its width. `integer_text` is for other types than floats, if it differs.
     """
 
     name: str
     text: str
-    whole: str = ""
+    integer_text: str = ""
 
 
 def _math(name: str, function: str = "") -> Spelling:
@@ -95,14 +99,15 @@ RECORDS: tuple[Spelling, ...] = (
 SPELLINGS: dict[str, Spelling] = {r.name: r for r in RECORDS}
 
 
-def spelled(op: str, dtype: DType, args: Sequence[str]) -> str:
-    """A scalar function of names, of which the first is of a dtype; empty where it has no
-    spelling.
+def spell(op: str, dtype: DType, args: Sequence[str]) -> str:
+    """Return the text of a scalar function of named values; empty if it has no spelling.
+
+    `dtype` is that of the first value.
     """
     record = SPELLINGS.get(op)
     if record is None:
         return ""
     type_ = computed(dtype)
-    text = record.text if is_float(type_) or not record.whole else record.whole
+    text = record.text if is_float(type_) or not record.integer_text else record.integer_text
     rint = "rintf" if type_ == "float32" else "rint"
     return text.format(*args, type=type_, bits=8 * ITEM_BYTES[type_], rint=rint)

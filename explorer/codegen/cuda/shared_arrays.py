@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from explorer.codegen.cuda.emitter import Emitter
-from explorer.codegen.cuda.narrow import held
+from explorer.codegen.cuda.narrow import stored_dtype
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.tile_programs.elements import REGISTER, Buffer
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.tile.verify import ALIGNED_BYTES, room_bytes
 
-STATIC_BYTES = 49_152  # that code may name ahead: CUDA C++ programming guide, 20.4
+STATIC_BYTES = 49_152  # limit of static arrays: CUDA C++ programming guide, 20.4
 
 
 def in_shared_memory(p: TileProgram) -> list[Buffer]:
-    """The buffers of a block that its threads share."""
+    """Return the buffers of a block that its threads share."""
     return [b for b in p.buffers if b.kind == "scratch" and b.level != REGISTER]
 
 
-def shared(e: Emitter, p: TileProgram, asked: bool = False) -> None:
-    """Arrays in shared memory: by name, or parts of what the launch asks for where that is more
-    than code may name ahead, or where they are to be so (`asked`). Each part counts from where all
-    begins: of a slice LLVM would not know where it does.
+def declare_shared(e: Emitter, p: TileProgram, is_dynamic: bool = False) -> None:
+    """Declare the arrays in shared memory.
+
+    They are static arrays, or parts of the launch's dynamic memory if they exceed the static limit
+    or if `is_dynamic`. Each part counts from where all begin: LLVM would not know the alignment of
+    a slice.
     """
-    begins, buffers = beginnings(p), in_shared_memory(p)
+    begins, buffers = shared_offsets(p), in_shared_memory(p)
     for b, begin in zip(buffers, begins):
-        type_ = "boolean" if b.dtype == "bool" else held(b.dtype)
-        if begins[-1] <= STATIC_BYTES and not asked:
+        type_ = "boolean" if b.dtype == "bool" else stored_dtype(b.dtype)
+        if begins[-1] <= STATIC_BYTES and not is_dynamic:
             e.line(f"{b.name} = cuda.shared.array({b.size}, {type_}, {ALIGNED_BYTES})")
             continue
         first = begin // ITEM_BYTES[b.dtype]
@@ -34,9 +36,9 @@ def shared(e: Emitter, p: TileProgram, asked: bool = False) -> None:
         e.line(f"{b.name} = cuda.shared.array(0, {type_}, {ALIGNED_BYTES}){own}")
 
 
-def beginnings(p: TileProgram) -> list[int]:
-    """Where arrays begin that lie behind each other, in bytes, and the end of the last."""
-    found = [0]
+def shared_offsets(p: TileProgram) -> list[int]:
+    """Return the first bytes of arrays that lie behind each other, and the end of the last."""
+    offsets = [0]
     for b in in_shared_memory(p):
-        found.append(found[-1] + room_bytes(b))
-    return found
+        offsets.append(offsets[-1] + room_bytes(b))
+    return offsets

@@ -1,5 +1,6 @@
-"""A whole program whose kernels run as thread blocks in the stand-in for a GPU; the rest is what
-the reference interpreter makes of it.
+"""A whole program whose kernels run as thread blocks in the GPU simulator.
+
+The reference interpreter evaluates everything else.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from explorer.ops.reference.evaluate import Interpreter, bind_sizes
 from explorer.ops.reference.frame import Frame
 
 Array = np.ndarray
-UNWRITTEN = 77  # what an output of whole numbers holds before
+UNWRITTEN = 77  # initial value of integer outputs
 
 
 class Simulated(Interpreter):
-    """`refused` are the calls that have no thread block, with the reason: the reference interpreter
-    runs these. `chosen` are the blocks of calls by name under these sizes, Roller's first where
-    none is; `seed` is of the order that threads go in.
+    """An interpreter that runs kernel calls as thread blocks.
+
+    `refused` are the calls without a thread block, with the reason: the reference interpreter runs
+    these. `chosen` are the blocks of calls by name under these sizes; other calls use Roller's
+    first. `seed` is of the order of threads.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Simulated(Interpreter):
         seed: int = 0,
         chosen: Chosen = MappingProxyType({}),
     ) -> None:
+        """Create an interpreter of a program under sizes, for a device."""
         super().__init__(program, sizes)
         self.device, self.seed, self.chosen = device, seed, chosen
         self.launches = 0
@@ -48,7 +52,7 @@ class Simulated(Interpreter):
     def binding(
         self, binding: Binding, values: Mapping[str, Array], frame: Frame
     ) -> Sequence[Array]:
-        """The values that a binding binds."""
+        """Return the values that a binding binds."""
         if not isinstance(binding.expr, KernelCall):
             return super().binding(binding, values, frame)
         kernel = binding.expr.kernel
@@ -70,35 +74,36 @@ def simulate(
     seed: int = 0,
     chosen: Callable[[Sizes], Chosen] = lambda sizes: {},
 ) -> tuple[dict[str, Array], Simulated]:
-    """The outputs of a program by name, and what ran; `chosen` says which block each call runs as
-    under the sizes of the inputs.
+    """Return the outputs of a program by name, and the interpreter that ran it.
 
-    Raises CheckFailed where a thread leaves an array, and what `bind_sizes` raises.
+    `chosen` returns the block of each call under the sizes of the inputs. Raises CheckFailed if a
+    thread leaves an array, and the errors of `bind_sizes`.
     """
     main = program.main
     sizes = bind_sizes(program, inputs)
     run = Simulated(program, sizes, device, seed, chosen(sizes))
-    found = run.run(main, [inputs[p.name] for p in main.params])
+    outputs = run.run(main, [inputs[p.name] for p in main.params])
     names = main.output_names or tuple(v.name for v in main.outputs)
-    return dict(zip(names, found, strict=True)), run
+    return dict(zip(names, outputs, strict=True)), run
 
 
 def launch(
     code: BlockCode, kernel: Kernel, args: Sequence[Array], sizes: Sizes, seed: int = 0
 ) -> tuple[Array, ...]:
-    """What all blocks of a kernel make of its inputs, in new arrays; over a copy of what they are
-    written over, where they read it, too: one memory under two names, as a GPU has it.
+    """Run all blocks of a kernel on its inputs; return new arrays.
+
+    An output that updates an input works on a copy of it: one memory under two names, as on a GPU.
     """
     arrays = dict(zip(kernel.inputs, args, strict=True))
     for name in kernel.outputs:
-        taken = kernel.updated(name)
+        updated = kernel.updated(name)
         shape = evaluate_shape(kernel.shape(name), sizes)
         dtype = numpy_dtype(kernel.dtype(name))
         unwritten = np.nan if dtype.kind == "f" else UNWRITTEN
-        room = np.full(shape, unwritten).astype(dtype)
-        if taken is not None:
-            room = arrays[taken] = np.array(arrays[taken]).reshape(shape)
-        arrays[name] = room
+        buffer = np.full(shape, unwritten).astype(dtype)
+        if updated is not None:
+            buffer = arrays[updated] = np.array(arrays[updated]).reshape(shape)
+        arrays[name] = buffer
     flat = {
         t.local: np.ravel(arrays[t.name]).view(numpy_dtype(t.dtype))[t.offset :]
         for t in code.tensors

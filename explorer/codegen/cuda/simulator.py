@@ -1,10 +1,9 @@
-"""A thread block's source in Python, where there is no GPU: what `numba.cuda` means of the few of
-its names that are printed.
+"""A simulator of thread blocks: their Python source runs where there is no GPU.
 
-The threads of a block go one after the other from one `syncthreads` to the next, in an order drawn
-anew each time, those of a warp from one shuffle to the next; blocks go in any order, and those of a
-device program, which wait for each other, take turns. Memory that nobody has written is poison, and
-no address lies outside.
+It implements the names of `numba.cuda` that are printed. The threads of a block run one after the
+other from one `syncthreads` to the next, in an order drawn anew each time; those of a warp from one
+shuffle to the next. Blocks run in any order; those of a device program, which wait for each other,
+take turns. Unwritten memory is poison, and an address outside of an array is an error.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from explorer.codegen.cuda import stand_in_elements as elements
+from explorer.codegen.cuda import simulator_elements as elements
 from explorer.errors import CheckFailed
 from explorer.ir.dtypes import is_float, numpy_dtype
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 
-WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+INTEGER_NAMES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
-HELD_BACK = 0.3  # of the units, which go on only where no other one can; chosen
+HELD_BACK = 0.3  # of the units, which run only if no other one can; chosen
 WARP = 32  # threads, on every GPU that CUDA knows
 SYNCS = ("syncthreads", "syncwarp")
-KNOWN = 1 << 16  # whole numbers of a type; chosen
-INTEGERS = frozenset((int, *(numpy_dtype(name).type for name in WHOLE)))
+MOST_CONVERTED = 1 << 16  # integers cached by a type; chosen
+INTEGERS = frozenset((int, *(numpy_dtype(name).type for name in INTEGER_NAMES)))
 MATH = SimpleNamespace(
     **{
         name: SCALAR_FUNCTIONS[name].numpy
@@ -46,14 +45,16 @@ MATH = SimpleNamespace(
 
 
 class Memory:
-    """A flat array that knows its ends."""
+    """A flat array with bounds checks."""
 
     __slots__ = ("array", "name", "size")
 
     def __init__(self, array: np.ndarray, name: str) -> None:
+        """Create a view of a flat array; `name` is for errors."""
         self.array, self.name, self.size = array, name, array.size
 
     def __getitem__(self, at: Any) -> Any:
+        """Return an element, or a slice as Memory."""
         if type(at) is slice:
             return Memory(self.array[at], self.name)
         place = index(at)
@@ -62,82 +63,89 @@ class Memory:
         return self.array[place]
 
     def __setitem__(self, at: int, value: Any) -> None:
+        """Store an element."""
         place = index(at)
         if not 0 <= place < self.size:
             self._outside(at)
         self.array[place] = value
 
     def run(self, at: Any, count: int) -> np.ndarray:
-        """So many elements, which lie where their number divides their place."""
+        """Return `count` elements from a multiple of `count` on."""
         place = index(at)
         if place % count:
-            what = f"a thread loads {count} of {self.name} from {at} on"
-            raise CheckFailed(what, where=self.name)
+            message = f"a thread loads {count} of {self.name} from {at} on"
+            raise CheckFailed(message, where=self.name)
         if not 0 <= place <= self.size - count:
             self._outside(place if place < 0 else max(place, self.size))
         return self.array[place : place + count]
 
     def _outside(self, at: int) -> None:
         raise CheckFailed(
-            f"a thread leaves {self.name}: element {at} of {self.size}", where=self.name
+            f"a thread accesses {self.name} out of bounds: element {at} of {self.size}",
+            where=self.name,
         )
 
 
 class Shared:
-    """The shared memory of a block: each thread asks for the same arrays in the same order."""
+    """The shared memory of a block; each thread requests the same arrays in the same order."""
 
     def __init__(self, dynamic_bytes: int) -> None:
+        """Create the memory with `dynamic_bytes` of dynamic memory."""
         self.room = _poison(dynamic_bytes, np.dtype(np.uint8))
         self.named: list[Memory] = []
-        self.asked = 0
+        self.next_array = 0
 
     def array(self, size: int, dtype: Any, alignment: int = 0) -> Memory:
-        """The next array of a thread; of size 0: all that the launch asked for."""
+        """Return the next array of a thread; size 0 means the launch's dynamic memory."""
         kind = dtype.dtype if isinstance(dtype, Type) else np.dtype(dtype)
         if size == 0:
             return Memory(self.room.view(kind), "shared memory")
-        if self.asked == len(self.named):
+        if self.next_array == len(self.named):
             self.named.append(Memory(_poison(size, kind), "shared memory"))
-        self.asked += 1
-        return self.named[self.asked - 1]
+        self.next_array += 1
+        return self.named[self.next_array - 1]
 
 
 def _poison(size: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """NaN, as a float of any width."""
+    """Return an array of NaN, which is NaN as a float of any width."""
     return np.full(size * dtype.itemsize, 0xFF, np.uint8).view(dtype)
 
 
 class Type:
-    """A type of Numba's, which converts numbers as it does. What a whole number becomes is kept:
-    threads convert the same few addresses, millions of times, and NumPy is slow at one number.
+    """A type of Numba's, which converts numbers as it does.
+
+    Converted integers are cached: threads convert the same few addresses, millions of times, and
+    NumPy is slow at single numbers.
     """
 
     def __init__(self, name: str) -> None:
+        """Create the type of a dtype."""
         self.name, self.dtype = name, numpy_dtype(name)
-        self.made, self.float = self.dtype.type, is_float(name)
-        self.known: dict[int, Any] = {}
+        self.scalar_type, self.float = self.dtype.type, is_float(name)
+        self.converted_integers: dict[int, Any] = {}
 
     def __call__(self, x: Any) -> Any:
+        """Convert a number to this type."""
         kind = type(x)
-        if kind is self.made:
+        if kind is self.scalar_type:
             return x
         if self.float:
-            return self.made(x)
+            return self.scalar_type(x)
         if kind not in INTEGERS:
             return self._wrapped(x)
         number = int(x)
-        found = self.known.get(number)
-        if found is None:
-            found = self._wrapped(x)
-            if len(self.known) < KNOWN:
-                self.known[number] = found
-        return found
+        converted = self.converted_integers.get(number)
+        if converted is None:
+            converted = self._wrapped(x)
+            if len(self.converted_integers) < MOST_CONVERTED:
+                self.converted_integers[number] = converted
+        return converted
 
     def _wrapped(self, x: Any) -> Any:
         return np.asarray(x).astype(self.dtype)[()]
 
 
-TYPES = {"boolean": Type("bool"), **{name: Type(name) for name in (*WHOLE, *FLOATS)}}
+TYPES = {"boolean": Type("bool"), **{name: Type(name) for name in (*INTEGER_NAMES, *FLOATS)}}
 Step = Generator[Any, Any, Any]
 Kernel = Callable[..., Step]
 
@@ -150,12 +158,12 @@ def run_block_source(
     arrays: Mapping[str, np.ndarray],
     seed: int = 0,
 ) -> None:
-    """All blocks of a launch; flat arrays by the name of the parameter, written in place.
+    """Run all blocks of a launch; `arrays` are flat, by parameter name, and written in place.
 
-    Raises CheckFailed where a thread leaves an array, or threads do not come to the same Syncs.
+    Raises CheckFailed if a thread leaves an array, or if threads do not reach the same Syncs.
     """
     cuda = _Cuda(grid)
-    kernel = _names(_compiled(source), cuda)["kernel"]
+    kernel = _namespace(_compile(source), cuda)["kernel"]
     order = np.random.default_rng(seed)
     with np.errstate(all="ignore"):
         for number in order.permutation(grid):
@@ -173,15 +181,16 @@ def run_program_source(
     seed: int = 0,
     watched: bool = True,
 ) -> None:
-    """The blocks of a launch that are resident together, and wait for each other: some are quick,
-    some slow or held back, and they take turns in an order drawn anew each time. The timer counts
-    how often it was read.
+    """Run the blocks of a launch that are resident together and wait for each other.
 
-    Raises what `run_block_source` raises, and CheckFailed where all that are left wait: a deadlock;
-    not `watched`, they are left to end it themselves.
+    Some are quick, some slow or held back, and they take turns in an order drawn anew each time.
+    The timer counts its reads.
+
+    Raises the errors of `run_block_source`, and CheckFailed for a deadlock: all remaining blocks
+    wait. If not `watched`, the blocks must end a deadlock themselves.
     """
     cuda = _Cuda(units)
-    kernel = _names(_compiled(source), cuda)["program"]
+    kernel = _namespace(_compile(source), cuda)["program"]
     order = np.random.default_rng(seed)
     every = [_Block(kernel, cuda, n, threads, dynamic_bytes, arrays, order) for n in range(units)]
     speeds = order.random(units) * (order.random(units) > HELD_BACK)
@@ -189,28 +198,29 @@ def run_program_source(
         while left := [b for b in every if b.left]:
             quick = [b for b in left if order.random() < speeds[b.number]]
             able = [b for b in left if speeds[b.number] > 0]
-            moved = any(any(_turns(some, order)) for some in (quick, able, left))
+            moved = any(any(_take_turns(some, order)) for some in (quick, able, left))
             if watched and not moved:
                 names = ", ".join(str(b.number) for b in left)
-                raise CheckFailed(f"units {names} wait for what never comes: a deadlock")
+                raise CheckFailed(f"units {names} wait for steps that never finish: a deadlock")
 
 
-def _turns(blocks: Sequence[_Block], order: np.random.Generator) -> list[bool]:
-    """Each once; which of them did more than look."""
+def _take_turns(blocks: Sequence[_Block], order: np.random.Generator) -> list[bool]:
+    """Give each block a turn; return which of them made progress."""
     return [blocks[n].turn() for n in order.permutation(len(blocks))]
 
 
 class Or:
-    """A thread is at a Sync, at which all learn whether any brought a truth."""
+    """A thread at a Sync that reduces a condition of all threads by `or`."""
 
     __slots__ = ("truth",)
 
     def __init__(self, truth: Any) -> None:
+        """Create the thread's contribution."""
         self.truth = bool(truth)
 
 
-# Rows and columns of what the lanes of a warp bring to mma.m16n8k16, and of its sums: the figures
-# of section 9.7.15.5.8 of PTX ISA. Of each word of an operand, both elements.
+# Rows and columns of the elements that lanes pass to mma.m16n8k16, and of its sums: the figures
+# of section 9.7.15.5.8 of PTX ISA. Both elements of each word of an operand.
 _LANES = np.arange(WARP)[:, None, None]
 _GROUP, _PLACE = _LANES // 4, _LANES % 4
 _WORD, _HALF = np.arange(4)[:, None], np.arange(2)
@@ -220,52 +230,57 @@ SUMS = _GROUP[:, 0] + 8 * (_WORD.T // 2), 2 * _PLACE[:, 0] + _WORD.T % 2
 
 
 class Multiply:
-    """A lane is at an instruction that its warp does together: it brings words of both operands,
-    pairs of elements of a dtype, and sums.
+    """A lane at a matrix instruction of its warp.
+
+    It contributes words of both operands, pairs of elements of a dtype, and sums.
     """
 
     __slots__ = ("dtype", "sums", "words")
 
-    def __init__(self, dtype: str, *given: Any) -> None:
-        self.dtype, self.words, self.sums = dtype, given[:6], given[6:]
+    def __init__(self, dtype: str, *words_and_sums: Any) -> None:
+        """Create the lane's contribution: four left words, two right ones, and sums."""
+        self.dtype, self.words, self.sums = dtype, words_and_sums[:6], words_and_sums[6:]
 
     def others(self, lanes: Mapping[int, Multiply]) -> dict[int, tuple[Any, ...]]:
-        """The sums of each lane behind it."""
+        """Return the sums of each lane after the instruction."""
         at = np.array([n % WARP for n in lanes])
-        words = np.array([one.words for one in lanes.values()], np.uint32)
+        words = np.array([lane.words for lane in lanes.values()], np.uint32)
         pairs = words.view(numpy_dtype(self.dtype)).astype(np.float32).reshape(-1, 6, 2)
         left, right = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32)
         total = np.zeros((16, 8), np.float32)
         left[LEFT[0][at], LEFT[1][at]] = pairs[:, :4]
         right[RIGHT[0][at], RIGHT[1][at]] = pairs[:, 4:]
         sums = SUMS[0][at], SUMS[1][at]
-        total[sums] = [one.sums for one in lanes.values()]
+        total[sums] = [lane.sums for lane in lanes.values()]
         total += left @ right
         return dict(zip(lanes, map(tuple, total[sums]), strict=True))
 
 
 class Exchange:
-    """A lane is at a shuffle, with a value, and learns that of the lane so many places away."""
+    """A lane at a shuffle: it gives a value, and receives that of the lane `away` places off."""
 
     __slots__ = ("away", "value")
 
     def __init__(self, value: Any, away: int) -> None:
+        """Create the lane's contribution."""
         self.value, self.away = value, away
 
     def others(self, lanes: Mapping[int, Exchange]) -> dict[int, Any]:
-        """What each lane learns."""
-        return {n: lanes[n ^ one.away].value for n, one in lanes.items()}
+        """Return the value that each lane receives."""
+        return {n: lanes[n ^ lane.away].value for n, lane in lanes.items()}
 
 
-PAUSE = object()  # a thread looks again later
+PAUSE = object()  # a thread polls again later
 
 
 class _Cuda(SimpleNamespace):
-    """What `numba.cuda` is to the thread whose turn it is; `shown` is how often others were shown
-    a value that they may wait for.
+    """The `numba.cuda` of the running thread.
+
+    `shown` counts writes that other threads may wait for.
     """
 
     def __init__(self, grid: int) -> None:
+        """Create the namespace of a launch with `grid` blocks."""
         super().__init__(
             blockIdx=SimpleNamespace(x=0),
             threadIdx=SimpleNamespace(x=0),
@@ -278,26 +293,26 @@ class _Cuda(SimpleNamespace):
         self.ticks = self.shown = 0
 
     def timer(self) -> int:
-        """How often it was read."""
+        """Return the number of its reads."""
         self.ticks += 1
         return self.ticks
 
     def add(self, memory: Memory, at: int, more: Any) -> Any:
-        """What was there before."""
+        """Add to an element; return its old value."""
         before = memory[at]
         if more:
             self.exchange(memory, at, before + more)
         return before
 
     def exchange(self, memory: Memory, at: int, value: Any) -> Any:
-        """What was there before; others may have waited for the new value."""
+        """Store an element that others may wait for; return its old value."""
         self.shown += 1
         before, memory[at] = memory[at], value
         return before
 
-    def exchange_if(self, memory: Memory, at: int, known: Any, value: Any) -> Any:
-        """What was there before."""
-        return self.exchange(memory, at, value) if memory[at] == known else memory[at]
+    def exchange_if(self, memory: Memory, at: int, expected: Any, value: Any) -> Any:
+        """Store an element if it has the expected value; return its old value."""
+        return self.exchange(memory, at, value) if memory[at] == expected else memory[at]
 
 
 def _local(size: int, dtype: Any) -> Memory:
@@ -305,9 +320,11 @@ def _local(size: int, dtype: Any) -> Memory:
 
 
 class _Block:
-    """A block: `ready` are its threads that may go on, `came` those at a Sync, with what they
-    brought, and `warps` those at a shuffle; `left` have not ended, of those that were `there` at
-    the last Sync.
+    """A thread block.
+
+    `ready` are its threads that may go on, `at_sync` those at a Sync, with their contributions, and
+    `warps` those at a shuffle. `left` counts the threads that have not ended, `at_last_sync` those
+    that were at the last Sync.
     """
 
     def __init__(
@@ -320,24 +337,25 @@ class _Block:
         arrays: Mapping[str, np.ndarray],
         order: np.random.Generator,
     ) -> None:
-        given = [Memory(a, n) for n, a in arrays.items()]
+        """Create a block with one generator a thread."""
+        memories = [Memory(a, n) for n, a in arrays.items()]
         self.cuda, self.number, self.order = cuda, number, order
         self.shared = Shared(dynamic_bytes)
-        self.running = [kernel(*given) for _ in range(threads)]
+        self.running = [kernel(*memories) for _ in range(threads)]
         self.sent: list[Any] = [None] * threads
         self.ready = list(range(threads))
-        self.left = self.there = threads
-        self.came: dict[int, Any] = {}
+        self.left = self.at_last_sync = threads
+        self.at_sync: dict[int, Any] = {}
         self.warps: dict[int, dict[int, Any]] = {}
 
     def turn(self) -> bool:
-        """Every thread that may goes on, to where it waits; whether one did more than look."""
+        """Run every ready thread up to its next wait; return True if the block made progress."""
         self.cuda.blockIdx.x, self.cuda.shared = self.number, self.shared
         shown, moved = self.cuda.shown, False
         turns, self.ready = self.order.permutation(self.ready).tolist(), []
         while turns:
             n = turns.pop()
-            self.cuda.threadIdx.x, self.shared.asked = n, 0
+            self.cuda.threadIdx.x, self.shared.next_array = n, 0
             try:
                 step, self.sent[n] = self.running[n].send(self.sent[n]), None
             except StopIteration:
@@ -348,66 +366,73 @@ class _Block:
                 continue
             moved = True
             if step is None or isinstance(step, Or):
-                self.came[n] = step
+                self.at_sync[n] = step
             else:
-                turns += self._shuffled(n, step)
+                turns += self._join_shuffle(n, step)
         if not self.ready:
-            self._meet()
+            self._release_sync()
         return moved or self.cuda.shown > shown
 
-    def _shuffled(self, n: int, step: Any) -> list[int]:
-        """A thread at what its warp does together; the lanes of that, once all are there."""
+    def _join_shuffle(self, n: int, step: Any) -> list[int]:
+        """Record a thread at a warp instruction; return the lanes to go on, once all are there."""
         number = n // WARP
         warp = self.warps.setdefault(number, {})
         warp[n] = step
         if len(warp) < min(WARP, len(self.running) - number * WARP):
             return []
-        if len({type(one) for one in warp.values()}) > 1:
-            raise CheckFailed("lanes of a warp are at different instructions")
+        if len({type(lane) for lane in warp.values()}) > 1:
+            raise CheckFailed("lanes of a warp reach different instructions")
         for k, value in step.others(warp).items():
             self.sent[k] = value
         return [int(k) for k in self.order.permutation(list(self.warps.pop(number)))]
 
-    def _meet(self) -> None:
-        """Those at a Sync go on, for all are there."""
+    def _release_sync(self) -> None:
+        """Release the threads at a Sync, after a check that all are there."""
         if self.warps:
-            raise CheckFailed("some threads of a warp never come to a shuffle")
-        if self.came and len(self.came) < self.there:
-            raise CheckFailed(f"{self.there - len(self.came)} threads never come to a Sync")
-        told = any(step.truth for step in self.came.values() if step is not None)
-        for n, step in self.came.items():
-            self.sent[n] = None if step is None else told
-        self.ready, self.there, self.came = list(self.came), len(self.came), {}
+            raise CheckFailed("some threads of a warp never reach a shuffle")
+        if self.at_sync and len(self.at_sync) < self.at_last_sync:
+            raise CheckFailed(f"{self.at_last_sync - len(self.at_sync)} threads never reach a Sync")
+        condition = any(step.truth for step in self.at_sync.values() if step is not None)
+        for n, step in self.at_sync.items():
+            self.sent[n] = None if step is None else condition
+        self.ready, self.at_last_sync, self.at_sync = list(self.at_sync), len(self.at_sync), {}
 
 
 @lru_cache(maxsize=256)
-def _compiled(source: str) -> CodeType:
+def _compile(source: str) -> CodeType:
+    """Compile a printed source to Python whose functions yield where threads wait."""
     tree = ast.parse(source)
-    made: list[ast.stmt] = [s for s in tree.body if isinstance(s, ast.Assign)]
-    functions = [s for s in tree.body if isinstance(s, ast.FunctionDef) and _is_of_threads(s)]
+    statements: list[ast.stmt] = [s for s in tree.body if isinstance(s, ast.Assign)]
+    functions = [s for s in tree.body if isinstance(s, ast.FunctionDef) and _is_thread_code(s)]
     yielding = _Yielding({f.name for f in functions})
     for function in functions:
         function.decorator_list = []
         function.body.append(ast.parse("if False: yield").body[0])  # also without a Sync
-        made.append(yielding.visit(function))
-    return compile(ast.fix_missing_locations(ast.Module(made, [])), "<thread block>", "exec")
+        statements.append(yielding.visit(function))
+    return compile(ast.fix_missing_locations(ast.Module(statements, [])), "<thread block>", "exec")
 
 
-def _is_of_threads(function: ast.FunctionDef) -> bool:
-    """Not what makes code itself, such as the timer, which stands in `_names`."""
+def _is_thread_code(function: ast.FunctionDef) -> bool:
+    """Return True unless a function makes code itself, such as the timer.
+
+    `_namespace` replaces those.
+    """
     return not any(ast.unparse(d) == "intrinsic" for d in function.decorator_list)
 
 
 class _Yielding(ast.NodeTransformer):
-    """A thread stops where it waits for others, in a function that it calls, too."""
+    """A rewrite that lets a thread yield where it waits, also in a function that it calls."""
 
     def __init__(self, functions: set[str]) -> None:
+        """Create the rewrite for the names of functions that wait."""
         self.functions = functions
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`cuda.syncthreads()` -> `(yield None)`, and the like of whatever else waits:
-        `cuda.shfl_xor_sync(lanes, x, away)` -> `(yield _Exchange(x, away))`, which is the other's
-        x.
+        """Replace a call that waits by a yield.
+
+        `cuda.syncthreads()` -> `(yield None)`, and likewise for other waits:
+        `cuda.shfl_xor_sync(lanes, x, away)` -> `(yield _Exchange(x, away))`, which is the other
+        lane's x.
         """
         self.generic_visit(node)
         match node:
@@ -421,14 +446,15 @@ class _Yielding(ast.NodeTransformer):
                 return ast.Yield(ast.Call(ast.Name("_Exchange", ast.Load()), [x, away], []))
             case ast.Call(ast.Name("mma_float16" | "mma_bfloat16" as name), args):
                 dtype = ast.Constant(name.removeprefix("mma_"))
-                made = ast.Call(ast.Name("_Multiply", ast.Load()), [dtype, *args], [])
-                return ast.Yield(made)
+                multiply = ast.Call(ast.Name("_Multiply", ast.Load()), [dtype, *args], [])
+                return ast.Yield(multiply)
             case ast.Call(ast.Name(name)) if name in self.functions:
                 return ast.YieldFrom(node)
         return node
 
 
-def _names(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
+def _namespace(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
+    """Return the names of a compiled source, with the simulator's functions."""
     names: dict[str, Any] = {
         "math": MATH,
         "cuda": cuda,

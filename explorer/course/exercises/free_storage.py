@@ -17,8 +17,8 @@ from explorer.frontends.tracing.annotations import tensor
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.options import Options
 from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.relax.memory.own_choice import is_enough
 from explorer.relax.memory.plan import Options as Memory
+from explorer.relax.memory.policy_pool import is_enough
 from explorer.relax.memory.storage_pool import Free
 
 N, M = symbol("n"), symbol("m")

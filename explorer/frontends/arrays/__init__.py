@@ -1,6 +1,6 @@
-"""`explorer.np`: NumPy's names, on arrays what NumPy does, on traced values what is recorded.
+"""`explorer.np`: NumPy's functions on arrays, recorded on traced values.
 
-What is no array function, dtypes and constants, is NumPy's own.
+Dtypes and constants are NumPy's own.
 """
 
 import sys

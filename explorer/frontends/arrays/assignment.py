@@ -1,4 +1,4 @@
-"""`x[...] = y`, as the array that x is then."""
+"""Index assignment: `x[...] = y` as a new array."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy
 from explorer.frontends.arrays.axes import refuse
 from explorer.frontends.arrays.choices import where
 from explorer.frontends.arrays.creation import arange
-from explorer.frontends.arrays.indexing import for_each_dim, getitem, items_of
+from explorer.frontends.arrays.indexing import basic_items, getitem, items_by_dim
 from explorer.frontends.arrays.shaping import broadcast_to, ravel, reshape
-from explorer.frontends.arrays.slices import checked, is_number
+from explorer.frontends.arrays.slices import checked_index, is_number
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import plain_dim, python_dim
 from explorer.frontends.tracing.emit import emit
-from explorer.frontends.tracing.frames import current_frame, source_of
+from explorer.frontends.tracing.frames import attributed_to_call, current_frame
 from explorer.frontends.tracing.promote import converted, traced
 from explorer.ir.calls import OpCall
 from explorer.ir.shapes.dims import Dim, product, simplify
@@ -24,40 +24,44 @@ from explorer.ir.shapes.dims import Dim, product, simplify
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of a dim: where it begins, None for all of it, and how many elements it has; `gone`
-    where the index takes the dim away.
+    """A contiguous part of one dim.
+
+    `start` is its first element, None for the full dim; `size` is its extent. `removes_dim` is True
+    if the index removes the dim.
     """
 
     start: Any
     size: Dim
-    gone: bool = False
+    removes_dim: bool = False
 
 
 def setitem(x: Any, index: Any, value: Any) -> TracedArray:
-    """The array that is x with NumPy's `x[index] = value`; what a run places outside of x goes
-    nowhere, and of several values for one element the last one stays.
+    """Return x after NumPy's `x[index] = value`.
+
+    Writes outside of x at run time are dropped. Of several values for one element, the last one
+    wins.
     """
-    with source_of("index"):
-        given = traced(x)
-        return _put(given, index, converted(value, given.dtype))
+    with attributed_to_call("index"):
+        array = traced(x)
+        return _assign(array, index, converted(value, array.dtype))
 
 
-def _put(x: TracedArray, index: Any, value: TracedArray) -> TracedArray:
+def _assign(x: TracedArray, index: Any, value: TracedArray) -> TracedArray:
     written = index if isinstance(index, tuple) else (index,)
     masks = [m for m in written if _is_mask(m)]
     if len(masks) == len(written) == 1 and not value.ndim:
         mask = traced(masks[0])
         ones = (1,) * (x.ndim - mask.ndim)
-        return _same(where(reshape(mask, (*mask.shape, *ones)), value, x), x)
+        return _check_shape(where(reshape(mask, (*mask.shape, *ones)), value, x), x)
     blocks = None if masks else _blocks(x, written)
     if blocks is not None:
-        return _set_slice(x, blocks, value)
+        return _assign_blocks(x, blocks, value)
     every = reshape(arange(python_dim(product(x.type.dims))), x.shape)
     places = traced(getitem(every, index))
-    _check_fit(value, places.type.dims)
-    new = broadcast_to(_without_ones(value, places.ndim), places.shape)
+    _check_broadcast(value, places.type.dims)
+    new = broadcast_to(_drop_leading_ones(value, places.ndim), places.shape)
     flat = emit("ScatterElements", ravel(x), ravel(places), ravel(new), axis=0)
-    return _same(reshape(flat, x.shape), x)
+    return _check_shape(reshape(flat, x.shape), x)
 
 
 def _is_mask(item: Any) -> bool:
@@ -66,9 +70,9 @@ def _is_mask(item: Any) -> bool:
     return isinstance(item, bool)
 
 
-def _same(y: TracedArray, x: TracedArray) -> TracedArray:
+def _check_shape(y: TracedArray, x: TracedArray) -> TracedArray:
     if y.type.dims != x.type.dims:
-        refuse(f"the index has {y.ndim} dims for an array of {x.ndim}, or other extents")
+        refuse(f"the index has {y.ndim} dims for an array of {x.ndim} dims, or different extents")
     return y
 
 
@@ -76,32 +80,32 @@ def _same(y: TracedArray, x: TracedArray) -> TracedArray:
 
 
 def _blocks(x: TracedArray, written: tuple[Any, ...]) -> list[Block] | None:
-    """The part of each dim, where all are numbers and slices in steps of one; else None."""
-    items = for_each_dim([i for item in written for i in items_of(item)], x.ndim)
-    found: list[Block] = []
+    """Return the block of each dim; None unless all indices are numbers and slices of step 1."""
+    items = items_by_dim([i for item in written for i in basic_items(item)], x.ndim)
+    blocks: list[Block] = []
     for axis, item in enumerate(items):
         block = None if item is None else _block(x, axis, item)
         if block is None:
             return None
-        found.append(block)
-    return found
+        blocks.append(block)
+    return blocks
 
 
 def _block(x: TracedArray, axis: int, item: Any) -> Block | None:
     extent = x.type.dims[axis]
     if is_number(item):
-        return Block(checked(item, x, axis), 1, gone=True)
+        return Block(checked_index(item, x, axis), 1, removes_dim=True)
     if isinstance(item, TracedArray):
-        return None if item.ndim else Block(item, 1, gone=True)
+        return None if item.ndim else Block(item, 1, removes_dim=True)
     if item.step not in (None, 1):
         return None
     if item.start is None and item.stop is None:
         return Block(None, extent)
-    return _part(extent, 0 if item.start is None else item.start, item.stop)
+    return _slice_block(extent, 0 if item.start is None else item.start, item.stop)
 
 
-def _part(extent: Dim, start: Any, stop: Any) -> Block | None:
-    """`start : stop` where how many elements that are is known."""
+def _slice_block(extent: Dim, start: Any, stop: Any) -> Block | None:
+    """Return the block of `start : stop`; None if its extent is unknown while tracing."""
     first, last = plain_dim(start), extent if stop is None else plain_dim(stop)
     if isinstance(first, int) and isinstance(last, int) and isinstance(extent, int):
         low, high, _ = slice(first, last).indices(extent)
@@ -109,63 +113,65 @@ def _part(extent: Dim, start: Any, stop: Any) -> Block | None:
     env = current_frame().recorder.env
     if first is not None and last is not None:
         size = simplify(last - first)
-        known = all(env.bounds(d)[0] >= 0 for d in (first, size, simplify(extent - last)))
-        return Block(python_dim(first), size) if known else None
-    count = _distance(start, stop)
+        is_inside = all(env.bounds(d)[0] >= 0 for d in (first, size, simplify(extent - last)))
+        return Block(python_dim(first), size) if is_inside else None
+    count = _constant_extent(start, stop)
     if count is None or env.bounds(simplify(extent - count))[0] < 0:
         return None
     return Block(start, count)
 
 
-def _distance(start: Any, stop: Any) -> Dim | None:
-    """n where an index is `start : start + n`, n a number."""
+def _constant_extent(start: Any, stop: Any) -> Dim | None:
+    """Return n if the index is `start : start + n` for a constant n."""
     frame = current_frame()
     if not isinstance(start, TracedArray) or not isinstance(stop, TracedArray):
         return None
-    wanted = frame.own(start.value, start.home)
-    made = {v.name: b.expr for b in frame.body for v in b.vars}
-    match made.get(stop.value.name):
-        case OpCall("Add", (a, b)) if a is not None and b is not None and wanted in (a, b):
-            other = frame.recorder.constants.get((b if a == wanted else a).name)
+    start_var = frame.own(start.value, start.home)
+    bindings = {v.name: b.expr for b in frame.body for v in b.vars}
+    match bindings.get(stop.value.name):
+        case OpCall("Add", (a, b)) if a is not None and b is not None and start_var in (a, b):
+            other = frame.recorder.constants.get((b if a == start_var else a).name)
             return None if other is None else int(other.array.item())
     return None
 
 
-def _set_slice(x: TracedArray, blocks: list[Block], value: TracedArray) -> TracedArray:
-    kept = tuple(b.size for b in blocks if not b.gone)
-    value = _without_ones(value, len(kept))
-    _check_fit(value, kept)
+def _assign_blocks(x: TracedArray, blocks: list[Block], value: TracedArray) -> TracedArray:
+    extents = tuple(b.size for b in blocks if not b.removes_dim)
+    value = _drop_leading_ones(value, len(extents))
+    _check_broadcast(value, extents)
     axes = tuple(d for d, b in enumerate(blocks) if b.start is not None)
     if not axes:
         return traced(broadcast_to(value, x.shape))
-    # Along a block there must be all elements: how many there are says how long it is.
-    dims = (1,) * (len(kept) - value.ndim) + value.type.dims
-    cut = [b.start is not None for b in blocks if not b.gone]
-    wide = tuple(python_dim(n if c else d) for n, d, c in zip(kept, dims, cut, strict=True))
-    rest = iter(wide)
-    update = reshape(broadcast_to(value, wide), tuple(1 if b.gone else next(rest) for b in blocks))
-    starts = [_place(blocks[d].start) for d in axes]
+    # Along a block the value must have every element, since its extent is the block's.
+    dims = (1,) * (len(extents) - value.ndim) + value.type.dims
+    cut = [b.start is not None for b in blocks if not b.removes_dim]
+    wide = tuple(python_dim(n if c else d) for n, d, c in zip(extents, dims, cut, strict=True))
+    extent_iter = iter(wide)
+    update = reshape(
+        broadcast_to(value, wide), tuple(1 if b.removes_dim else next(extent_iter) for b in blocks)
+    )
+    starts = [_start_index(blocks[d].start) for d in axes]
     return emit("SetSlice", x, update, *starts, axes=axes)
 
 
-def _place(start: Any) -> TracedArray:
-    found = traced(numpy.int64(start)) if isinstance(start, int) else converted(start, "int64")
-    return traced(reshape(found, ()))
+def _start_index(start: Any) -> TracedArray:
+    index = traced(numpy.int64(start)) if isinstance(start, int) else converted(start, "int64")
+    return traced(reshape(index, ()))
 
 
-def _without_ones(value: TracedArray, rank: int) -> TracedArray:
-    """The value without the leading dims of 1 that the index has no dims for."""
+def _drop_leading_ones(value: TracedArray, rank: int) -> TracedArray:
+    """Drop leading dims of 1 beyond the rank of the indexed part."""
     more = value.ndim - rank
     if more > 0 and all(d == 1 for d in value.type.dims[:more]):
         return traced(reshape(value, value.shape[more:]))
     return value
 
 
-def _check_fit(value: TracedArray, wanted: tuple[Dim, ...]) -> None:
-    """ShapeError where a value does not broadcast to the part that it is to be."""
+def _check_broadcast(value: TracedArray, extents: tuple[Dim, ...]) -> None:
+    """Raise ShapeError unless the value broadcasts to the assigned part."""
     dims, env = value.type.dims, current_frame().recorder.env
-    pairs = zip(reversed(dims), reversed(wanted), strict=False)
-    if len(dims) <= len(wanted) and all(d == 1 or env.equal(d, n) is not False for d, n in pairs):
+    pairs = zip(reversed(dims), reversed(extents), strict=False)
+    if len(dims) <= len(extents) and all(d == 1 or env.equal(d, n) is not False for d, n in pairs):
         return
-    have, want = (", ".join(map(str, s)) for s in (dims, wanted))
-    refuse(f"a value of shape [{have}] does not fit into a part of shape [{want}]")
+    actual, expected = (", ".join(map(str, s)) for s in (dims, extents))
+    refuse(f"a value of shape [{actual}] does not broadcast to a part of shape [{expected}]")

@@ -1,4 +1,4 @@
-"""Axes and shapes as NumPy's functions take them."""
+"""Validation of the axes and shapes that NumPy's functions take."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from explorer.ir.shapes.dims import Dim
 
 
 def refuse(problem: str) -> NoReturn:
-    """ShapeError that names the line."""
+    """Raise a ShapeError that names the calling line."""
     raise ShapeError(f"{calling_line()}: {problem}", where=calling_line())
 
 
 def axis_of(axis: Any, rank: int) -> int:
-    """An axis, counted from the end if negative."""
+    """Return an axis as a non-negative integer; negative ones count from the end."""
     try:
         at = index(axis)
     except TypeError:
-        refuse(f"an axis is one integer, not {axis!r}")
+        refuse(f"an axis must be an integer, not {axis!r}")
     if not -rank <= at < rank:
-        refuse(f"axis {at} is not in an array of {rank} dims")
+        refuse(f"axis {at} is out of range for an array of {rank} dims")
     return at % rank
 
 
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
-    """Several axes, in order; all of them where none is given."""
+    """Return several axes as non-negative integers, in order; all axes for None."""
     if axis is None:
         return tuple(range(rank))
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    found = tuple(axis_of(a, rank) for a in given)
-    if len(set(found)) < len(found):
-        refuse(f"the axes {tuple(given)} name one dim twice")
-    return found
+    requested = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(axis_of(a, rank) for a in requested)
+    if len(set(axes)) < len(axes):
+        refuse(f"the axes {tuple(requested)} name one dim twice")
+    return axes
 
 
 def shape_of(shape: Any) -> tuple[Any, ...]:
-    """The dims that a function is given: one, or several; -1 is kept."""
-    given = shape if isinstance(shape, (tuple, list)) else (shape,)
+    """Return a shape argument, one dim or several, as a tuple of dims; -1 is left as it is."""
+    dims = shape if isinstance(shape, (tuple, list)) else (shape,)
     if isinstance(shape, numpy.ndarray):
-        given = tuple(shape.reshape(-1).tolist())
-    return tuple(_dim(d) for d in given)
+        dims = tuple(shape.reshape(-1).tolist())
+    return tuple(_dim(d) for d in dims)
 
 
 def _dim(dim: Any) -> Dim:
-    found = plain_dim(dim)
-    if found is None:
+    plain = plain_dim(dim)
+    if plain is None:
         what = repr(dim) if isinstance(dim, TracedArray) else type(dim).__name__
         refuse(
-            f"a dim is a number or arithmetic on x.shape, and is {what}; explorer.match_cast names "
-            "a dim that is a value of the run"
+            f"a dim must be a number or arithmetic on x.shape, not {what}; use explorer.match_cast "
+            "to name a dim that is known only at run time"
         )
-    return found
+    return plain

@@ -1,4 +1,4 @@
-"""Comparisons, logic, and choices between elements."""
+"""Comparisons, logic, and element selection."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ from explorer.ops.arithmetic.dim_arithmetic import least, most
 
 
 def comparison(of: Any, body: str | Body, on_complex: Body | None = None) -> Callable[..., Any]:
-    """NumPy's comparison `of`: also of arrays with Python integers that their dtype does not hold,
-    and exactly of signed with unsigned ones.
+    """Return NumPy's comparison `of`.
+
+    It accepts Python integers outside of the array's dtype, and is exact for signed against
+    unsigned integers.
     """
     plain = ufunc(of, body)
 
     def record(a: Any, b: Any) -> Any:
         kinds = [kind_of(v) for v in (a, b)]
-        a, b = _within(a, kinds[1]), _within(b, kinds[0])
-        known = all(isinstance(k, numpy.dtype) for k in kinds)
-        signs = {k.kind for k in kinds} if known else set()
+        a, b = _saturate_integer(a, kinds[1]), _saturate_integer(b, kinds[0])
+        have_dtypes = all(isinstance(k, numpy.dtype) for k in kinds)
+        signs = {k.kind for k in kinds} if have_dtypes else set()
         if signs == {"i", "u"} and numpy.result_type(*kinds).kind == "f":
-            return _mixed(plain, of, a, b)
+            return _compare_signed_unsigned(plain, of, a, b)
         return plain(a, b)
 
-    record.__name__, record.__doc__ = of.__name__, f"NumPy's `{of.__name__}`."
+    record.__name__, record.__doc__ = of.__name__, f"Apply NumPy's `{of.__name__}`."
     return operation(of, on_complex=on_complex)(record)
 
 
-def _within(value: Any, other: Any) -> Any:
-    """A Python integer beyond the other side's dtype as what is beyond all numbers."""
+def _saturate_integer(value: Any, other: Any) -> Any:
+    """Replace a Python integer outside of the other operand's dtype by plus or minus infinity."""
     if type(value) is not int or not isinstance(other, numpy.dtype) or other.kind not in "iu":
         return value
     limits = numpy.iinfo(other)
@@ -48,8 +50,8 @@ def _within(value: Any, other: Any) -> Any:
     return numpy.float64(numpy.inf if value > limits.max else -numpy.inf)
 
 
-def _mixed(plain: Callable[..., Any], of: Any, a: Any, b: Any) -> Any:
-    """Compare int64 with uint64: what is less than 0 is less than all that has no sign."""
+def _compare_signed_unsigned(plain: Callable[..., Any], of: Any, a: Any, b: Any) -> Any:
+    """Compare int64 with uint64: a negative number is less than every unsigned one."""
     first, second = traced(a), traced(b)
     signed = first if first.dtype.kind == "i" else second
     negative = emit("Less", signed, converted(0, signed.dtype))
@@ -75,13 +77,13 @@ less = comparison(numpy.less, _compare("Less"))
 less_equal = comparison(numpy.less_equal, _compare("LessOrEqual"))
 greater = comparison(numpy.greater, _compare("Greater"))
 greater_equal = comparison(numpy.greater_equal, _compare("GreaterOrEqual"))
-logical_and = ufunc(numpy.logical_and, lambda a, b: emit("And", *_truths(a, b)))
-logical_or = ufunc(numpy.logical_or, lambda a, b: emit("Or", *_truths(a, b)))
-logical_xor = ufunc(numpy.logical_xor, lambda a, b: emit("Xor", *_truths(a, b)))
-logical_not = ufunc(numpy.logical_not, lambda x: emit("Not", *_truths(x)))
+logical_and = ufunc(numpy.logical_and, lambda a, b: emit("And", *_as_bools(a, b)))
+logical_or = ufunc(numpy.logical_or, lambda a, b: emit("Or", *_as_bools(a, b)))
+logical_xor = ufunc(numpy.logical_xor, lambda a, b: emit("Xor", *_as_bools(a, b)))
+logical_not = ufunc(numpy.logical_not, lambda x: emit("Not", *_as_bools(x)))
 
 
-def _truths(*values: TracedArray) -> list[TracedArray]:
+def _as_bools(*values: TracedArray) -> list[TracedArray]:
     return [converted(v, "bool") for v in values]
 
 
@@ -104,16 +106,16 @@ bitwise_xor = ufunc(numpy.bitwise_xor, _bitwise("Xor", "BitwiseXor"))
 invert = bitwise_invert = bitwise_not = ufunc(numpy.invert, _bitwise("Not", "BitwiseNot"))
 left_shift = bitwise_left_shift = ufunc(numpy.left_shift, _shift("LEFT"))
 right_shift = bitwise_right_shift = ufunc(numpy.right_shift, _shift("RIGHT"))
-isnan = ufunc(numpy.isnan, lambda x: _only_floats("IsNaN", x))
-isinf = ufunc(numpy.isinf, lambda x: _only_floats("IsInf", x))
+isnan = ufunc(numpy.isnan, lambda x: _test_floats("IsNaN", x))
+isinf = ufunc(numpy.isinf, lambda x: _test_floats("IsInf", x))
 isfinite = ufunc(
     numpy.isfinite,
-    lambda x: emit("Not", emit("Or", _only_floats("IsNaN", x), _only_floats("IsInf", x))),
+    lambda x: emit("Not", emit("Or", _test_floats("IsNaN", x), _test_floats("IsInf", x))),
 )
 
 
-def _only_floats(op: str, x: TracedArray) -> TracedArray:
-    """No integer is infinite or not a number."""
+def _test_floats(op: str, x: TracedArray) -> TracedArray:
+    """Return emit(op, x) for floats; False for integers, which are never infinite or NaN."""
     return emit(op, x) if x.dtype.kind == "f" else not_equal(x, x)
 
 
@@ -124,7 +126,7 @@ def _extreme(op: str, logical: str) -> Body:
     return body
 
 
-def _on_dims(choose: Callable[[ShapeEnv, list[Dim]], Dim], otherwise: Any) -> Any:
+def _with_dims(choose: Callable[[ShapeEnv, list[Dim]], Dim], otherwise: Any) -> Any:
     def either(a: Any, b: Any) -> Any:
         x, y = plain_dim(a), plain_dim(b)
         if x is None or y is None or (isinstance(x, int) and isinstance(y, int)):
@@ -135,13 +137,13 @@ def _on_dims(choose: Callable[[ShapeEnv, list[Dim]], Dim], otherwise: Any) -> An
     return either
 
 
-maximum = _on_dims(most, ufunc(numpy.maximum, _extreme("Max", "Or")))
-minimum = _on_dims(least, ufunc(numpy.minimum, _extreme("Min", "And")))
+maximum = _with_dims(most, ufunc(numpy.maximum, _extreme("Max", "Or")))
+minimum = _with_dims(least, ufunc(numpy.minimum, _extreme("Min", "And")))
 
 
 @operation(numpy.clip)
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    """NumPy's `clip`: between two limits, each of which may be None."""
+    """Apply NumPy's `clip`; each of the two limits may be None."""
     low, high = (a if b is None else b for a, b in ((a_min, min), (a_max, max)))
     limits = [n for n in (low, high) if n is not None]
     if plain_dim(x) is None and common_dtype([x, *limits]).kind == "f":
@@ -154,7 +156,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """NumPy's `where`: x where the condition holds, else y; of the condition alone its places."""
+    """Apply NumPy's `where`; with a condition alone, return the indices where it is true."""
     if x is None and y is None:
         return TracedArray.functions.nonzero(condition)
     return _where(condition, x, y)
@@ -163,5 +165,5 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 @operation(numpy.where, "where", on_complex=complex_numbers.where)
 def _where(condition: Any, x: Any, y: Any) -> Any:
     dtype = common_dtype([x, y])
-    found = emit("Where", converted(condition, "bool"), converted(x, dtype), converted(y, dtype))
-    return weakened(found, (x, y))
+    selected = emit("Where", converted(condition, "bool"), converted(x, dtype), converted(y, dtype))
+    return weakened(selected, (x, y))

@@ -1,4 +1,4 @@
-"""Arithmetic on complex arrays, which are pairs of real ones: what NumPy's functions record."""
+"""Complex arithmetic, recorded on pairs of real arrays."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ def astype(value: Any, dtype: Any, copy: bool = True) -> ComplexArray:
 
 
 def _parts(value: Any) -> tuple[Any, Any]:
-    """Return the real and the imaginary part, which is None for real values."""
+    """Return the real and the imaginary part; the latter is None for real values."""
     return (value.real, value.imag) if is_complex(value) else (traced(value), None)
 
 
 def _with_pairs(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of complex and real values: `body` is given their parts, a, b, c, d, in
-    the dtype of the parts of the result.
+    """Wrap `body`, a function of real and imaginary parts, as a function of complex or real values.
+
+    `body` is called with the parts of every value in order (a, b, c, d), all of them in the dtype
+    of the parts of the result.
     """
 
     def record(*values: Any) -> Any:
@@ -49,16 +51,19 @@ def _pair(real: TracedArray, imag: TracedArray) -> ComplexArray:
 
 @_with_pairs
 def add(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
+    """Return (a + bi) + (c + di)."""
     return _pair(a + c, d if b is None else b if d is None else b + d)
 
 
 @_with_pairs
 def subtract(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
+    """Return (a + bi) - (c + di)."""
     return _pair(a - c, -d if b is None else b if d is None else b - d)
 
 
 @_with_pairs
 def multiply(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
+    """Return (a + bi) (c + di)."""
     if b is None:
         return ComplexArray(a * c, a * d)
     if d is None:
@@ -68,7 +73,7 @@ def multiply(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
 
 @_with_pairs
 def divide(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
-    """The larger part of the divisor is taken out, so that nothing overflows (Smith 1962)."""
+    """Return (a + bi) / (c + di), scaled by the divisor's larger part (Smith 1962): no overflow."""
     if d is None:
         return ComplexArray(a / c, b / c)
     where = TracedArray.functions.where
@@ -76,50 +81,59 @@ def divide(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
     is_steep = abs(d) > abs(c)
     high, low = where(is_steep, d, c), where(is_steep, c, d)
     ratio = low / where(high == 0, 1, high)
-    whole = high + low * ratio
+    divisor = high + low * ratio
     p, q = where(is_steep, b, a), where(is_steep, a, b)
-    across = (q - p * ratio) / whole
-    return ComplexArray((p + q * ratio) / whole, where(is_steep, -across, across))
+    across = (q - p * ratio) / divisor
+    return ComplexArray((p + q * ratio) / divisor, where(is_steep, -across, across))
 
 
 @_with_pairs
 def equal(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return True where both parts are equal."""
     return (a == c) & ((0 if b is None else b) == (0 if d is None else d))
 
 
 @_with_pairs
 def not_equal(a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return True where a part differs."""
     return (a != c) | ((0 if b is None else b) != (0 if d is None else d))
 
 
 @_with_pairs
 def positive(a: Any, b: Any) -> ComplexArray:
+    """Return a + bi."""
     return ComplexArray(a, b)
 
 
 @_with_pairs
 def negative(a: Any, b: Any) -> ComplexArray:
+    """Return -(a + bi)."""
     return ComplexArray(-a, -b)
 
 
 @_with_pairs
 def conjugate(a: Any, b: Any) -> ComplexArray:
+    """Return a - bi."""
     return ComplexArray(+a, -b)
 
 
 @_with_pairs
 def absolute(a: Any, b: Any) -> Any:
+    """Return the modulus of a + bi."""
     return TracedArray.functions.hypot(a, b)
 
 
 @_with_pairs
 def exp(a: Any, b: Any) -> ComplexArray:
+    """Return the exponential of a + bi."""
     functions = TracedArray.functions
     size = functions.exp(a)
     return ComplexArray(size * functions.cos(b), size * functions.sin(b))
 
 
 def where(condition: Any, x: Any, y: Any) -> ComplexArray:
+    """Select x where the condition is true, else y."""
+
     @_with_pairs
     def chosen(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
         choose = TracedArray.functions.where
@@ -130,6 +144,7 @@ def where(condition: Any, x: Any, y: Any) -> ComplexArray:
 
 
 def angle(value: Any, deg: bool = False) -> Any:
+    """Return the argument of a complex number, in radians, or in degrees with `deg`."""
     a, b = split_parts(value if is_complex(value) else traced(value))
-    found = TracedArray.functions.arctan2(b, a)
-    return found * (180 / math.pi) if deg else found
+    radians = TracedArray.functions.arctan2(b, a)
+    return radians * (180 / math.pi) if deg else radians

@@ -1,4 +1,4 @@
-"""Arithmetic, exponentials, trigonometry and rounding of each element."""
+"""Elementwise arithmetic, exponentials, trigonometry and rounding."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from explorer.frontends.arrays.ufuncs import Body, is_bool, number_like, ufunc
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.frames import current_frame
-from explorer.frontends.tracing.operation import apart, operation
+from explorer.frontends.tracing.operation import distinct, operation
 from explorer.frontends.tracing.promote import converted, traced
 from explorer.ir.dtypes import is_float
 from explorer.ir.scalar_functions import erf as erf_of_arrays
 
 INTEGERS_OF_WIDTH = {
     size: int(helper.np_dtype_to_tensor_dtype(numpy.dtype(f"int{8 * size}"))) for size in (2, 4, 8)
-}  # ONNX's numbers of dtypes
+}  # ONNX's element types
 
 
 def _on_bools(logical: str, otherwise: str) -> Body:
-    """Arithmetic of bools is logic."""
+    """Return a body that uses the logical operator for bools."""
     return lambda a, b: emit(logical if is_bool(a) else otherwise, a, b)
 
 
-def _whole(op: str) -> Body:
-    """Rounding leaves integers as they are."""
+def _round_floats(op: str) -> Body:
+    """Return a rounding body that leaves integers as they are."""
     return lambda x: x if x.dtype.kind in "iub" else emit(op, x)
 
 
@@ -42,17 +42,17 @@ def _negative(x: TracedArray) -> TracedArray:
 
 
 def _floor_divide(a: TracedArray, b: TracedArray) -> Any:
-    """Down, as Python does; a float's remainder is taken off first, as in C's fmod."""
+    """Divide rounding down, as Python does; for floats, subtract the C remainder (fmod) first."""
     if a.dtype.kind in "iu":
         return _floor_divide_integers(a, b)
-    rest = emit("Mod", a, b)
-    whole: TracedArray = emit("Div", emit("Sub", a, rest), b)
+    remainder_ = emit("Mod", a, b)
+    quotient: TracedArray = emit("Div", emit("Sub", a, remainder_), b)
     by_zero = emit("Equal", b, number_like(0, b))
-    endless = emit("And", emit("IsInf", b), emit("Not", emit("IsInf", a)))
+    infinite = emit("And", emit("IsInf", b), emit("Not", emit("IsInf", a)))
     opposed = emit("Less", emit("Mul", emit("Sign", a), emit("Sign", b)), number_like(0, a))
-    towards = where(opposed, number_like(-1, a), number_like(0, a))
-    towards = where(emit("IsNaN", a), a, towards)
-    plain = where(endless, towards, emit("Round", whole))
+    toward_zero = where(opposed, number_like(-1, a), number_like(0, a))
+    toward_zero = where(emit("IsNaN", a), a, toward_zero)
+    plain = where(infinite, toward_zero, emit("Round", quotient))
     ratio = emit("Div", a, b)
     nothing = emit("Equal", plain, number_like(0, a))
     signed = where(nothing, emit("Mul", ratio, number_like(0, a)), plain)
@@ -60,17 +60,18 @@ def _floor_divide(a: TracedArray, b: TracedArray) -> Any:
 
 
 def _floor_divide_integers(a: TracedArray, b: TracedArray) -> Any:
-    """The quotient towards 0, less one where a remainder is left of signs that differ: nothing
-    overflows near the limits of the dtype. 0 where `b` is 0.
+    """Return the truncated quotient, less one where there is a remainder and the signs differ.
+
+    Nothing overflows near the limits of the dtype. The result is 0 where `b` is 0.
     """
-    towards = emit("Div", a, b)
+    truncated = emit("Div", a, b)
     if a.dtype.kind == "u":
-        return towards
+        return truncated
     zero = number_like(0, a)
-    rest = emit("Sub", a, emit("Mul", towards, b))
-    uneven = emit("Not", emit("Or", emit("Equal", rest, zero), emit("Equal", b, zero)))
+    remainder_ = emit("Sub", a, emit("Mul", truncated, b))
+    uneven = emit("Not", emit("Or", emit("Equal", remainder_, zero), emit("Equal", b, zero)))
     opposed = emit("Xor", emit("Less", a, zero), emit("Less", b, zero))
-    return emit("Sub", towards, converted(emit("And", uneven, opposed), a.dtype))
+    return emit("Sub", truncated, converted(emit("And", uneven, opposed), a.dtype))
 
 
 def _trunc(x: TracedArray) -> TracedArray:
@@ -85,21 +86,22 @@ def _absolute(x: TracedArray) -> TracedArray:
 
 
 def _power(a: TracedArray, b: TracedArray) -> Any:
-    """Integers wrap around in more bits as they do in their own; a known exponent is not below 0,
-    as in NumPy.
+    """Raise a to the power b; integers are raised in 32 or 64 bits and wrap around to their width.
+
+    A negative constant exponent of integers is refused, as in NumPy.
     """
     kind = a.dtype
     if kind.kind not in "iu":
         return emit("Pow", a, b)
-    known = current_frame().recorder.constants.get(b.value.name)
-    if known is not None and known.array.size and known.array.min() < 0:
-        refuse("integers have no negative integer powers; astype of floats has")
+    exponent = current_frame().recorder.constants.get(b.value.name)
+    if exponent is not None and exponent.array.size and exponent.array.min() < 0:
+        refuse("integers have no negative integer powers; convert them to floats with astype")
     wide = "int32" if kind.itemsize < 4 or kind == numpy.int32 else "int64"
     return converted(emit("Pow", converted(a, wide), converted(b, wide)), kind)
 
 
 def _signbit(x: TracedArray) -> TracedArray:
-    """Whether the sign is a minus, also that of 0 and of what is no number."""
+    """Return the sign bit, also of zeros and NaN."""
     bits = emit("BitCast", x, to=INTEGERS_OF_WIDTH[x.dtype.itemsize])
     return emit("Less", bits, number_like(0, bits))
 
@@ -110,7 +112,7 @@ def _copysign(a: TracedArray, b: TracedArray) -> Any:
 
 
 def _arctan2(y: TracedArray, x: TracedArray) -> Any:
-    """The angle of the smaller to the greater one, turned into its octant."""
+    """Compute the angle of the smaller over the larger coordinate, then map it to its octant."""
     down, along = emit("Abs", y), emit("Abs", x)
     top, low = emit("Max", down, along), emit("Min", down, along)
     same = emit("Equal", down, along)
@@ -125,25 +127,25 @@ def _arctan2(y: TracedArray, x: TracedArray) -> Any:
 
 
 def _logaddexp(a: TracedArray, b: TracedArray) -> Any:
-    """The greater one is taken out, so that nothing overflows."""
-    apart = emit("Neg", emit("Abs", emit("Sub", a, b)))
+    """Return log(exp a + exp b), factoring out the larger operand so that nothing overflows."""
+    gap = emit("Neg", emit("Abs", emit("Sub", a, b)))
     same = emit("Equal", a, b)
-    more = _log1p(emit("Exp", where(same, number_like(0, a), apart)))
+    more = _log1p(emit("Exp", where(same, number_like(0, a), gap)))
     return emit("Add", emit("Max", a, b), more)
 
 
 def _nextafter(a: TracedArray, b: TracedArray) -> Any:
-    """The next number as an integer of the same bits; from 0 the least one."""
+    """Step the bits as an integer of the same width; from 0 return the smallest subnormal."""
     bits = emit("BitCast", a, to=INTEGERS_OF_WIDTH[a.dtype.itemsize])
-    one, zero = number_like(1, bits), number_like(0, a)
+    unit, zero = number_like(1, bits), number_like(0, a)
     away = emit("Equal", emit("Less", a, b), emit("Less", zero, a))
-    moved = emit("Add", bits, where(away, one, emit("Neg", one)))
-    found = emit("BitCast", moved, to=int(helper.np_dtype_to_tensor_dtype(a.dtype)))
+    moved = emit("Add", bits, where(away, unit, emit("Neg", unit)))
+    stepped = emit("BitCast", moved, to=int(helper.np_dtype_to_tensor_dtype(a.dtype)))
     tiny = number_like(float(numpy.nextafter(a.dtype.type(0), a.dtype.type(1))), a)
     first = where(emit("Less", zero, b), tiny, emit("Neg", tiny))
-    found = where(emit("Equal", a, zero), first, found)
+    stepped = where(emit("Equal", a, zero), first, stepped)
     unknown = emit("Or", emit("IsNaN", a), emit("IsNaN", b))
-    return where(unknown, emit("Add", a, b), where(emit("Equal", a, b), b, found))
+    return where(unknown, emit("Add", a, b), where(emit("Equal", a, b), b, stepped))
 
 
 def _scaled(op: str, factor: float, *, after: bool = False) -> Body:
@@ -155,36 +157,36 @@ def _scaled(op: str, factor: float, *, after: bool = False) -> Body:
 
 
 def _expm1(x: TracedArray) -> Any:
-    """(e - 1) x / log e with e = exp x: exact near 0 (Kahan)."""
-    e, one = emit("Exp", x), number_like(1, x)
-    tiny, far = emit("Equal", e, one), emit("Greater", emit("Abs", x), one)
+    """Return exp(x) - 1 as (e - 1) x / log e with e = exp x, exact near 0 (Kahan)."""
+    e, unit = emit("Exp", x), number_like(1, x)
+    tiny, far = emit("Equal", e, unit), emit("Greater", emit("Abs", x), unit)
     near = emit("Not", emit("Or", tiny, far))
-    ratio = where(near, emit("Div", x, emit("Log", where(near, e, number_like(2, x)))), one)
-    return where(tiny, x, emit("Mul", emit("Sub", e, one), ratio))
+    ratio = where(near, emit("Div", x, emit("Log", where(near, e, number_like(2, x)))), unit)
+    return where(tiny, x, emit("Mul", emit("Sub", e, unit), ratio))
 
 
 def _log1p(x: TracedArray) -> Any:
-    """x log u / (u - 1) with u = 1 + x: exact near 0 (Kahan)."""
-    one = number_like(1, x)
-    u = emit("Add", x, one)
-    tiny, far = emit("Equal", u, one), emit("GreaterOrEqual", emit("Abs", x), one)
+    """Return log(1 + x) as x log u / (u - 1) with u = 1 + x, exact near 0 (Kahan)."""
+    unit = number_like(1, x)
+    u = emit("Add", x, unit)
+    tiny, far = emit("Equal", u, unit), emit("GreaterOrEqual", emit("Abs", x), unit)
     near = emit("Not", emit("Or", tiny, far))
-    ratio = where(near, emit("Div", x, where(near, emit("Sub", u, one), one)), one)
+    ratio = where(near, emit("Div", x, where(near, emit("Sub", u, unit), unit)), unit)
     return where(tiny, x, emit("Mul", emit("Log", u), ratio))
 
 
 def _hypot(a: TracedArray, b: TracedArray) -> Any:
-    """The greater one is taken out, so that nothing overflows."""
+    """Return the hypotenuse, factoring out the larger operand so that nothing overflows."""
     a, b = emit("Abs", a), emit("Abs", b)
     top, low = emit("Max", a, b), emit("Min", a, b)
-    endless = emit("Or", emit("IsInf", a), emit("IsInf", b))
+    is_infinite = emit("Or", emit("IsInf", a), emit("IsInf", b))
     ratio = emit("Div", low, where(emit("Equal", top, number_like(0, a)), number_like(1, a), top))
     root = emit("Sqrt", emit("Add", emit("Mul", ratio, ratio), number_like(1, a)))
-    return where(endless, number_like(math.inf, a), emit("Mul", top, root))
+    return where(is_infinite, number_like(math.inf, a), emit("Mul", top, root))
 
 
 def _part(of: Any, record: Callable[[Any], Any]) -> Callable[..., Any]:
-    record.__name__, record.__doc__ = of.__name__, f"NumPy's `{of.__name__}`."
+    record.__name__, record.__doc__ = of.__name__, f"Apply NumPy's `{of.__name__}`."
     return operation(of, on_complex=lambda x: getattr(x, of.__name__))(record)
 
 
@@ -237,21 +239,21 @@ arctanh = atanh = ufunc(numpy.arctanh, "Atanh")
 
 # Rounding.
 
-floor = ufunc(numpy.floor, _whole("Floor"))
-ceil = ufunc(numpy.ceil, _whole("Ceil"))
-rint = ufunc(numpy.rint, _whole("Round"))
+floor = ufunc(numpy.floor, _round_floats("Floor"))
+ceil = ufunc(numpy.ceil, _round_floats("Ceil"))
+rint = ufunc(numpy.rint, _round_floats("Round"))
 trunc = ufunc(numpy.trunc, _trunc)
 
 
 @operation(numpy.divmod)
 def divmod(a: Any, b: Any) -> Any:
-    """NumPy's `divmod`: the quotient rounded down, and the remainder."""
+    """Apply NumPy's `divmod`: the quotient rounded down, and the remainder."""
     return floor_divide(a, b), remainder(a, b)
 
 
 @operation(numpy.round)
 def round(x: Any, decimals: int = 0) -> Any:
-    """NumPy's `round`: to the nearest, half to even."""
+    """Apply NumPy's `round`: to the nearest, half to even."""
     if not decimals:
         return rint(x) if is_float(str(traced(x).dtype)) else x
     scale = 10.0**decimals
@@ -260,14 +262,14 @@ def round(x: Any, decimals: int = 0) -> Any:
 
 @operation(lambda x: erf_of_arrays(numpy.asarray(x)))
 def erf(x: Any) -> Any:
-    """The error function, of floats."""
-    found = traced(x)
-    return emit("Erf", found if is_float(str(found.dtype)) else converted(found, "float64"))
+    """Apply the error function; integers are converted to float64."""
+    array = traced(x)
+    return emit("Erf", array if is_float(str(array.dtype)) else converted(array, "float64"))
 
 
 @operation(numpy.angle, on_complex=complex_numbers.angle)
 def angle(x: Any, deg: bool = False) -> Any:
-    """NumPy's `angle`: that of a complex number with the real axis."""
+    """Apply NumPy's `angle`: the argument of a complex number."""
     return complex_numbers.angle(x, deg)
 
 
@@ -277,8 +279,8 @@ def angle(x: Any, deg: bool = False) -> Any:
     on_complex=complex_numbers.astype,
 )
 def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
-    """The same values with another dtype; x itself where it has that, and need not be copied."""
+    """Return the values in another dtype; x itself if it has that dtype and `copy` is False."""
     if numpy.dtype(dtype).kind == "c":
         return complex_numbers.astype(x, dtype)
-    found = converted(x, dtype)
-    return apart(found, (x,)) if copy else found
+    cast_array = converted(x, dtype)
+    return distinct(cast_array, (x,)) if copy else cast_array

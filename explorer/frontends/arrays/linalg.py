@@ -1,7 +1,7 @@
-"""`explorer.np.linalg`: the array API's linear algebra, on traced values.
+"""`explorer.np.linalg`: the array API's linear algebra on traced values.
 
-Factorisations and solutions are calls of the library "linalg", labelled as such in the program;
-products, norms and traces are written with other operations.
+Factorisations and solutions are calls of the library "linalg", labelled as such in the program.
+Products, norms and traces are composed of other operations.
 """
 
 from __future__ import annotations
@@ -70,61 +70,63 @@ __all__ = [
 of_numpy = numpy.linalg
 
 
-def library(
+def call_library(
     function: str, args: Sequence[TracedArray], shapes: Sequence[Any], **attrs: AttrValue
 ) -> list[TracedArray]:
-    """What a function of the library gives: arrays of these shapes, in the dtype of the first
-    argument; a pair is a shape and a dtype.
+    """Call a function of the library "linalg".
+
+    Each result has a shape of `shapes` and the dtype of the first argument; a list of a shape and a
+    dtype states both.
     """
     frame = current_frame()
     own = tuple(frame.own(a.value, a.home) for a in args)
     types = []
-    for found in shapes:
-        dims, dtype = found if isinstance(found, list) else (found, args[0].type.element)
+    for result in shapes:
+        dims, dtype = result if isinstance(result, list) else (result, args[0].type.element)
         types.append(Tensor(tuple(map(_dim, dims)), dtype))
     call = LibraryCall("linalg", function, own, tuple(attrs.items()))
     return bind(frame, call, types, function)
 
 
 def _dim(value: Any) -> Dim:
-    found = plain_dim(value)
-    assert found is not None, "a dim is a number or arithmetic on others"
-    return found
+    plain = plain_dim(value)
+    assert plain is not None, "a dim is a number or arithmetic on others"
+    return plain
 
 
-def _matrices(name: str, x: Any, square_ones: bool = False) -> TracedArray:
-    """Return matrices of floats; TraceError where there is no matrix, or none that is square."""
-    found = traced(x)
-    if found.ndim < 2:
-        refuse(f"{name} takes matrices, and this has {found.ndim} dims")
-    if square_ones and found.type.dims[-1] != found.type.dims[-2]:
-        refuse(f"{name} takes square matrices, and this is {found.type}")
-    return found if found.dtype.kind == "f" else converted(found, "float64")
+def _as_matrices(name: str, x: Any, square_ones: bool = False) -> TracedArray:
+    """Return x as matrices of floats; refuse what is not a matrix, or not a square one."""
+    matrices = traced(x)
+    if matrices.ndim < 2:
+        refuse(f"{name} takes matrices, and this has {matrices.ndim} dims")
+    if square_ones and matrices.type.dims[-1] != matrices.type.dims[-2]:
+        refuse(f"{name} takes square matrices, and this is {matrices.type}")
+    return matrices if matrices.dtype.kind == "f" else converted(matrices, "float64")
 
 
 class EighResult(NamedTuple):
-    """What `eigh` gives."""
+    """Results of `eigh`."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class QRResult(NamedTuple):
-    """What `qr` gives."""
+    """Results of `qr`."""
 
     Q: Any
     R: Any
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` gives."""
+    """Results of `slogdet`."""
 
     sign: Any
     logabsdet: Any
 
 
 class SVDResult(NamedTuple):
-    """What `svd` gives."""
+    """Results of `svd`."""
 
     U: Any
     S: Any
@@ -133,115 +135,117 @@ class SVDResult(NamedTuple):
 
 @operation(of_numpy.cholesky)
 def cholesky(x: Any, /, *, upper: bool = False) -> Any:
-    """NumPy's `linalg.cholesky`."""
-    a = _matrices("cholesky", x, True)
-    return library("cholesky", [a], [a.shape], upper=int(upper))[0]
+    """Apply NumPy's `linalg.cholesky`."""
+    a = _as_matrices("cholesky", x, True)
+    return call_library("cholesky", [a], [a.shape], upper=int(upper))[0]
 
 
 @operation(of_numpy.inv)
 def inv(x: Any, /) -> Any:
-    """NumPy's `linalg.inv`."""
-    a = _matrices("inv", x, True)
-    return library("inverse", [a], [a.shape])[0]
+    """Apply NumPy's `linalg.inv`."""
+    a = _as_matrices("inv", x, True)
+    return call_library("inverse", [a], [a.shape])[0]
 
 
 @operation(of_numpy.det)
 def det(x: Any, /) -> Any:
-    """NumPy's `linalg.det`."""
-    a = _matrices("det", x, True)
-    return library("determinant", [a], [a.shape[:-2]])[0]
+    """Apply NumPy's `linalg.det`."""
+    a = _as_matrices("det", x, True)
+    return call_library("determinant", [a], [a.shape[:-2]])[0]
 
 
 @operation(of_numpy.slogdet)
 def slogdet(x: Any, /) -> Any:
-    """NumPy's `linalg.slogdet`."""
-    a = _matrices("slogdet", x, True)
-    return SlogdetResult(*library("log_determinant", [a], [a.shape[:-2], a.shape[:-2]]))
+    """Apply NumPy's `linalg.slogdet`."""
+    a = _as_matrices("slogdet", x, True)
+    return SlogdetResult(*call_library("log_determinant", [a], [a.shape[:-2], a.shape[:-2]]))
 
 
 @operation(of_numpy.eigh)
 def eigh(x: Any, /) -> Any:
-    """NumPy's `linalg.eigh`, by the lower triangle."""
-    a = _matrices("eigh", x, True)
-    return EighResult(*library("eigh", [a], [a.shape[:-1], a.shape], lower=1))
+    """Apply NumPy's `linalg.eigh`, on the lower triangle."""
+    a = _as_matrices("eigh", x, True)
+    return EighResult(*call_library("eigh", [a], [a.shape[:-1], a.shape], lower=1))
 
 
 @operation(of_numpy.eigvalsh)
 def eigvalsh(x: Any, /) -> Any:
-    """NumPy's `linalg.eigvalsh`, by the lower triangle."""
-    a = _matrices("eigvalsh", x, True)
-    return library("eigvalsh", [a], [a.shape[:-1]], lower=1)[0]
+    """Apply NumPy's `linalg.eigvalsh`, on the lower triangle."""
+    a = _as_matrices("eigvalsh", x, True)
+    return call_library("eigvalsh", [a], [a.shape[:-1]], lower=1)[0]
 
 
 @operation(of_numpy.qr)
 def qr(x: Any, /, *, mode: str = "reduced") -> Any:
-    """NumPy's `linalg.qr`, reduced or complete."""
+    """Apply NumPy's `linalg.qr`, with mode "reduced" or "complete"."""
     if mode not in ("reduced", "complete"):
         refuse(f"qr has no mode {mode!r}; it has 'reduced' and 'complete'")
-    a = _matrices("qr", x)
+    a = _as_matrices("qr", x)
     *lead, rows, columns = a.shape
-    inner = rows if mode == "complete" else _least(rows, columns)
-    return QRResult(*library("qr", [a], [(*lead, rows, inner), (*lead, inner, columns)], mode=mode))
+    inner = rows if mode == "complete" else _smaller_extent(rows, columns)
+    return QRResult(
+        *call_library("qr", [a], [(*lead, rows, inner), (*lead, inner, columns)], mode=mode)
+    )
 
 
-def _least(rows: Any, columns: Any) -> Any:
+def _smaller_extent(rows: Any, columns: Any) -> Any:
     return rows if rows is columns else minimum(rows, columns)
 
 
 @operation(of_numpy.svd)
 def svd(x: Any, /, *, full_matrices: bool = True) -> Any:
-    """NumPy's `linalg.svd`."""
-    a = _matrices("svd", x)
+    """Apply NumPy's `linalg.svd`."""
+    a = _as_matrices("svd", x)
     *lead, rows, columns = a.shape
-    inner = _least(rows, columns)
+    inner = _smaller_extent(rows, columns)
     n, m = (rows, columns) if full_matrices else (inner, inner)
     shapes = [(*lead, rows, n), (*lead, inner), (*lead, m, columns)]
-    return SVDResult(*library("svd", [a], shapes, full=int(full_matrices)))
+    return SVDResult(*call_library("svd", [a], shapes, full=int(full_matrices)))
 
 
 @operation(of_numpy.svdvals)
 def svdvals(x: Any, /) -> Any:
-    """NumPy's `linalg.svdvals`."""
-    a = _matrices("svdvals", x)
+    """Apply NumPy's `linalg.svdvals`."""
+    a = _as_matrices("svdvals", x)
     *lead, rows, columns = a.shape
-    return library("singular_values", [a], [(*lead, _least(rows, columns))])[0]
+    return call_library("singular_values", [a], [(*lead, _smaller_extent(rows, columns))])[0]
 
 
 @operation(of_numpy.solve)
 def solve(x1: Any, x2: Any, /) -> Any:
-    """NumPy's `linalg.solve`: a second argument of one dim is one vector."""
+    """Apply NumPy's `linalg.solve`; a second argument of one dim is one vector."""
     dtype = common_dtype((x1, x2))
     dtype = dtype if dtype.kind == "f" else numpy.dtype("float64")
-    a, b = converted(_matrices("solve", x1, True), dtype), converted(x2, dtype)
+    a, b = converted(_as_matrices("solve", x1, True), dtype), converted(x2, dtype)
     columns = b if b.ndim > 1 else expand_dims(b, -1)
     lead = broadcast_arrays(a[..., :1, :1], columns[..., :1, :1])[0].shape[:-2]
     shape = (*lead, a.shape[-1], columns.shape[-1])
-    found = library("solve", [a, columns], [shape])[0]
-    return found if b.ndim > 1 else squeeze(found, (-1,))
+    solution = call_library("solve", [a, columns], [shape])[0]
+    return solution if b.ndim > 1 else squeeze(solution, (-1,))
 
 
 @operation(of_numpy.pinv)
 def pinv(x: Any, /, *, rtol: Any = None) -> Any:
-    """NumPy's `linalg.pinv`: singular values up to `rtol` of the greatest one count as 0."""
-    a = _matrices("pinv", x)
+    """Apply NumPy's `linalg.pinv`: singular values up to `rtol` times the greatest count as 0."""
+    a = _as_matrices("pinv", x)
     *lead, rows, columns = a.shape
-    none, share = converted(0.0, a.dtype), _share(a, rtol)
-    return library("pseudo_inverse", [a, none, share], [(*lead, columns, rows)], hermitian=0)[0]
+    none, share = converted(0.0, a.dtype), _relative_tolerance(a, rtol)
+    return call_library("pseudo_inverse", [a, none, share], [(*lead, columns, rows)], hermitian=0)[
+        0
+    ]
 
 
 @operation(of_numpy.matrix_rank)
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
-    """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` of the greatest
-    one.
-    """
-    a = _matrices("matrix_rank", x)
-    values, share = svdvals(a), _share(a, rtol)
+    """Apply NumPy's `linalg.matrix_rank`: count singular values above `rtol` times the greatest."""
+    a = _as_matrices("matrix_rank", x)
+    values, share = svdvals(a), _relative_tolerance(a, rtol)
     limit = multiply(greatest(values, -1, keepdims=True), expand_dims(share, -1))
     return count_nonzero(greater(values, limit), -1)
 
 
-def _share(a: TracedArray, rtol: Any) -> TracedArray:
-    """Return the share of the greatest singular value that counts as 0, in the matrices' dtype."""
+def _relative_tolerance(a: TracedArray, rtol: Any) -> TracedArray:
+    """Return the fraction of the greatest singular value that counts as 0, in the dtype of `a`."""
     if rtol is None:
         rtol = multiply(maximum(*a.shape[-2:]), float(numpy.finfo(a.dtype.name).eps))
     return converted(rtol, a.dtype)
@@ -249,10 +253,10 @@ def _share(a: TracedArray, rtol: Any) -> TracedArray:
 
 @operation(of_numpy.matrix_power)
 def matrix_power(x: Any, n: int, /) -> Any:
-    """NumPy's `linalg.matrix_power`: a matrix times itself, n times; its inverse below 0."""
+    """Apply NumPy's `linalg.matrix_power`; a negative power is one of the inverse."""
     a = traced(x)
     if not isinstance(n, int):
-        refuse(f"matrix_power takes a whole number of times, and this is {n!r}")
+        refuse(f"matrix_power takes an integer, not {n!r}")
     if n < 0:
         a, n = inv(a), -n
     if n == 0:
@@ -260,18 +264,18 @@ def matrix_power(x: Any, n: int, /) -> Any:
     if n == 1:
         return a
     half = matrix_power(a, n // 2)
-    whole = matmul(half, half)
-    return matmul(whole, a) if n % 2 else whole
+    squared = matmul(half, half)
+    return matmul(squared, a) if n % 2 else squared
 
 
 @operation(of_numpy.diagonal)
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """NumPy's `linalg.diagonal`, of the last two dims; above the main one by `offset`."""
+    """Apply NumPy's `linalg.diagonal` to the last two dims; a positive offset is above the main."""
     a = traced(x)
     if a.ndim < 2:
         refuse(f"diagonal takes matrices, and this has {a.ndim} dims")
     part = a[..., offset:] if offset >= 0 else a[..., -offset:, :]
-    count = _least(*part.shape[-2:])
+    count = _smaller_extent(*part.shape[-2:])
     part = part[..., :count, :count]
     if part.dtype.kind == "b":
         return converted(einsum("...ii->...i", converted(part, "uint8")), "bool")
@@ -280,13 +284,13 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
 
 @operation(of_numpy.trace)
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """NumPy's `linalg.trace`: the sum of a diagonal of the last two dims."""
+    """Apply NumPy's `linalg.trace`: the sum of a diagonal of the last two dims."""
     return total(diagonal(traced(x), offset=offset), -1, dtype)
 
 
 @operation(of_numpy.cross)
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """NumPy's `linalg.cross`, of vectors of three elements."""
+    """Apply NumPy's `linalg.cross` to vectors of three elements."""
     a, b = broadcast_arrays(traced(x1), traced(x2))
     (axis,) = axes_of(axis, a.ndim)
     if a.type.dims[axis] != 3:
@@ -299,7 +303,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 @operation(of_numpy.vector_norm)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """NumPy's `linalg.vector_norm`, of real numbers."""
+    """Apply NumPy's `linalg.vector_norm` to real numbers."""
     a = traced(x)
     a = a if a.dtype.kind == "f" else converted(a, "float64")
     size = absolute(a)
@@ -314,23 +318,23 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     if ord == 2:
         return sqrt(total(square(a), axis, keepdims=keepdims))
     if not isinstance(ord, (int, float)):
-        refuse(f"vector_norm has no norm {ord!r}; it has numbers")
+        refuse(f"vector_norm has no norm {ord!r}; ord must be a number")
     return power(total(power(size, ord), axis, keepdims=keepdims), 1 / ord)
 
 
 @operation(of_numpy.matrix_norm)
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """NumPy's `linalg.matrix_norm`, of the last two dims."""
-    a = _matrices("matrix_norm", x)
+    """Apply NumPy's `linalg.matrix_norm` to the last two dims."""
+    a = _as_matrices("matrix_norm", x)
     if ord == "fro":
         return vector_norm(a, axis=(-2, -1), keepdims=keepdims)
     if ord in (1, -1, numpy.inf, -numpy.inf):
         along = -2 if abs(ord) == 1 else -1
         sums = total(absolute(a), along, keepdims=True)
-        found = (greatest if ord > 0 else least)(sums, (-2, -1), keepdims=True)
+        norm = (greatest if ord > 0 else least)(sums, (-2, -1), keepdims=True)
     elif ord in (2, -2, "nuc"):
         of = {2: greatest, -2: least, "nuc": total}[ord]
-        found = expand_dims(of(svdvals(a), -1, keepdims=True), -1)
+        norm = expand_dims(of(svdvals(a), -1, keepdims=True), -1)
     else:
         refuse(f"matrix_norm has no norm {ord!r}; it has 'fro', 'nuc', 1, -1, 2, -2 and infinity")
-    return found if keepdims else squeeze(found, (-2, -1))
+    return norm if keepdims else squeeze(norm, (-2, -1))

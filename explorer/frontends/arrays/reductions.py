@@ -1,4 +1,4 @@
-"""Functions of NumPy that take some dims away, and sums along one."""
+"""NumPy's reductions, and cumulative operations along one dim."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import converted, traced
 from explorer.ir.shapes.dims import product
 
-SMALL = ("int8", "int16", "uint8", "uint16", "bool")  # ONNX's reductions take larger ones
+SMALL = ("int8", "int16", "uint8", "uint16", "bool")  # ONNX's reductions lack these
 
 
 def _reduce(op: str, x: TracedArray, axis: Any, keepdims: bool) -> TracedArray:
@@ -33,83 +33,87 @@ def _reduce(op: str, x: TracedArray, axis: Any, keepdims: bool) -> TracedArray:
 
 
 def _total_dtype(of: Callable[..., Any], x: TracedArray, dtype: Any) -> Any:
-    """NumPy adds small integers up as large ones."""
+    """Return the dtype of a sum; NumPy accumulates small integers in large ones."""
     return dtype if dtype is not None else of(numpy.empty(1, x.dtype)).dtype
 
 
-def _total(op: str, of: Callable[..., Any], x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
-    """A sum or product in NumPy's dtype, or in another; in int64 where ONNX has none so small."""
-    given = traced(x)
-    result = numpy.dtype(_total_dtype(of, given, dtype))
+def _reduce_in_dtype(
+    op: str, of: Callable[..., Any], x: Any, axis: Any, dtype: Any, keepdims: bool
+) -> Any:
+    """Reduce in NumPy's result dtype or a requested one; small integers are reduced in int64."""
+    array = traced(x)
+    result = numpy.dtype(_total_dtype(of, array, dtype))
     wide = "int64" if result.name in SMALL and result.kind != "b" else result
-    return converted(_reduce(op, converted(given, wide), axis, keepdims), result)
+    return converted(_reduce(op, converted(array, wide), axis, keepdims), result)
 
 
 @operation(numpy.sum, on_complex="parts")
 def sum(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-    """NumPy's `sum`."""
-    return _total("ReduceSum", numpy.sum, x, axis, dtype, keepdims)
+    """Apply NumPy's `sum`."""
+    return _reduce_in_dtype("ReduceSum", numpy.sum, x, axis, dtype, keepdims)
 
 
 @operation(numpy.prod)
 def prod(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-    """NumPy's `prod`."""
-    return _total("ReduceProd", numpy.prod, x, axis, dtype, keepdims)
+    """Apply NumPy's `prod`."""
+    return _reduce_in_dtype("ReduceProd", numpy.prod, x, axis, dtype, keepdims)
 
 
 @operation(numpy.mean, on_complex="parts")
 def mean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-    """NumPy's `mean`; float16 is added up as float32."""
-    given = traced(x)
-    result = numpy.dtype(dtype or _total_dtype(numpy.mean, given, None))
+    """Apply NumPy's `mean`; float16 is accumulated in float32."""
+    array = traced(x)
+    result = numpy.dtype(dtype or _total_dtype(numpy.mean, array, None))
     wide = "float32" if result == numpy.float16 else result
-    return converted(_reduce("ReduceMean", converted(given, wide), axis, keepdims), result)
+    return converted(_reduce("ReduceMean", converted(array, wide), axis, keepdims), result)
 
 
 def _extreme(op: str) -> Callable[..., Any]:
     def record(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-        given = traced(x)
-        _refuse_nothing(given, axis, op.removeprefix("Reduce").lower())
-        wide = converted(given, "int32") if given.dtype.name in SMALL else given
-        return converted(_reduce(op, wide, axis, keepdims), given.dtype)
+        array = traced(x)
+        _refuse_empty(array, axis, op.removeprefix("Reduce").lower())
+        wide = converted(array, "int32") if array.dtype.name in SMALL else array
+        return converted(_reduce(op, wide, axis, keepdims), array.dtype)
 
     return record
 
 
-def _refuse_nothing(x: TracedArray, axis: Any, what: str) -> None:
-    """ShapeError where a result is of no elements, as in NumPy."""
+def _refuse_empty(x: TracedArray, axis: Any, what: str) -> None:
+    """Raise ShapeError if an element of the result would reduce no elements, as in NumPy."""
     axes = axes_of(axis, x.ndim)
     reduced = [n for a, n in enumerate(x.type.dims) if a in axes]
-    kept = [n for a, n in enumerate(x.type.dims) if a not in axes]
-    if 0 in reduced and 0 not in kept:
+    remaining = [n for a, n in enumerate(x.type.dims) if a not in axes]
+    if 0 in reduced and 0 not in remaining:
         refuse(f"{what} of no elements has no value")
 
 
-def _named(name: str, of: Callable[..., Any], record: Callable[..., Any]) -> Callable[..., Any]:
-    record.__name__, record.__doc__ = name, f"NumPy's `{name}`."
+def _as_numpy_function(
+    name: str, of: Callable[..., Any], record: Callable[..., Any]
+) -> Callable[..., Any]:
+    record.__name__, record.__doc__ = name, f"Apply NumPy's `{name}`."
     return operation(of)(record)
 
 
-max = amax = _named("max", numpy.max, _extreme("ReduceMax"))
-min = amin = _named("min", numpy.min, _extreme("ReduceMin"))
+max = amax = _as_numpy_function("max", numpy.max, _extreme("ReduceMax"))
+min = amin = _as_numpy_function("min", numpy.min, _extreme("ReduceMin"))
 
 
 @operation(numpy.any)
 def any(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """NumPy's `any`: false of nothing."""
+    """Apply NumPy's `any`; False for no elements."""
     return converted(_count(x, axis, keepdims), "bool")
 
 
 @operation(numpy.all)
 def all(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """NumPy's `all`: true of nothing."""
+    """Apply NumPy's `all`; True for no elements."""
     missing = _count(emit("Not", converted(traced(x), "bool")), axis, keepdims)
     return emit("Not", converted(missing, "bool"))
 
 
 @operation(numpy.count_nonzero)
 def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """NumPy's `count_nonzero`."""
+    """Apply NumPy's `count_nonzero`."""
     return _count(x, axis, keepdims)
 
 
@@ -121,7 +125,7 @@ def _count(x: Any, axis: Any, keepdims: bool) -> TracedArray:
 def var(
     x: Any, axis: Any = None, *, ddof: Any = 0, keepdims: bool = False, correction: Any = None
 ) -> Any:
-    """NumPy's `var`: the mean square of what lies off the mean, over n - ddof."""
+    """Apply NumPy's `var`: the sum of squared deviations from the mean, over n - ddof."""
     return _variance(traced(x), axis, ddof if correction is None else correction, keepdims)
 
 
@@ -129,7 +133,7 @@ def var(
 def std(
     x: Any, axis: Any = None, *, ddof: Any = 0, keepdims: bool = False, correction: Any = None
 ) -> Any:
-    """NumPy's `std`: the square root of `var`; flat where all elements are the same."""
+    """Apply NumPy's `std`: the root of `var`, with gradient 0 where all elements are equal."""
     less = ddof if correction is None else correction
     squares = _variance(traced(x), axis, less, keepdims)
     flat = equal(squares, 0)
@@ -142,55 +146,55 @@ def _variance(x: TracedArray, axis: Any, ddof: Any, keepdims: bool) -> Any:
         return mean(multiply(off, off), axis, keepdims=keepdims)
     count = python_dim(product(x.type.dims[a] for a in axes_of(axis, x.ndim)))
     total = sum(multiply(off, off), axis, keepdims=keepdims)
-    rest = maximum(count - ddof, 0)
-    return divide(total, converted(rest, total.dtype))
+    degrees = maximum(count - ddof, 0)
+    return divide(total, converted(degrees, total.dtype))
 
 
 @operation(numpy.ptp)
 def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """NumPy's `ptp`: the greatest minus the least."""
+    """Apply NumPy's `ptp`: the maximum minus the minimum."""
     return subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 
-# Places.
+# Indices of extremes.
 
 
-def _place(op: str) -> Callable[..., Any]:
+def _arg_extreme(op: str) -> Callable[..., Any]:
     def record(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-        given = traced(x)
-        wide = converted(given, "int32") if given.dtype.kind == "b" else given
+        array = traced(x)
+        wide = converted(array, "int32") if array.dtype.kind == "b" else array
         if isinstance(axis, (tuple, list)):
-            refuse(f"{op.lower()} is along one axis, or all of them, not {axis}")
-        _refuse_nothing(given, axis, op.lower())
+            refuse(f"{op.lower()} takes one axis or None, not {axis}")
+        _refuse_empty(array, axis, op.lower())
         if axis is not None:
             return emit(op, wide, axis=axis_of(axis, wide.ndim), keepdims=int(keepdims))
-        found = emit(op, ravel(wide), axis=0, keepdims=0)
-        return reshape(found, (1,) * wide.ndim) if keepdims else found
+        index = emit(op, ravel(wide), axis=0, keepdims=0)
+        return reshape(index, (1,) * wide.ndim) if keepdims else index
 
     return record
 
 
-argmax = _named("argmax", numpy.argmax, _place("ArgMax"))
-argmin = _named("argmin", numpy.argmin, _place("ArgMin"))
+argmax = _as_numpy_function("argmax", numpy.argmax, _arg_extreme("ArgMax"))
+argmin = _as_numpy_function("argmin", numpy.argmin, _arg_extreme("ArgMin"))
 
 
-# Along one dim.
+# Cumulative operations.
 
 
 @operation(numpy.cumsum, on_complex="parts")
 def cumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
-    """NumPy's `cumsum`; over all elements where no axis is given."""
-    given = traced(x)
-    wide = converted(given, _total_dtype(numpy.sum, given, dtype))
+    """Apply NumPy's `cumsum`; without an axis, of the flattened array."""
+    array = traced(x)
+    wide = converted(array, _total_dtype(numpy.sum, array, dtype))
     flat = ravel(wide) if axis is None else wide
     return emit("CumSum", flat, axis=axis_of(axis or 0, flat.ndim))
 
 
 @operation(numpy.cumprod)
 def cumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
-    """NumPy's `cumprod`; over all elements where no axis is given."""
-    given = traced(x)
-    wide = converted(given, _total_dtype(numpy.prod, given, dtype))
+    """Apply NumPy's `cumprod`; without an axis, of the flattened array."""
+    array = traced(x)
+    wide = converted(array, _total_dtype(numpy.prod, array, dtype))
     flat = ravel(wide) if axis is None else wide
     return emit("CumProd", flat, axis=axis_of(axis or 0, flat.ndim))
 
@@ -199,17 +203,17 @@ def _cumulative(of: Callable[..., Any], neutral: int, record: Callable[..., Any]
     def record_all(
         x: Any, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
     ) -> Any:
-        given = traced(x)
-        if axis is None and given.ndim > 1:
-            refuse(f"{of.__name__} of several dims needs an axis")
-        at = axis_of(axis or 0, given.ndim)
-        found = record(given, at, dtype)
+        array = traced(x)
+        if axis is None and array.ndim > 1:
+            refuse(f"{of.__name__} of an array of several dims needs an axis")
+        at = axis_of(axis or 0, array.ndim)
+        accumulated = record(array, at, dtype)
         if not include_initial:
-            return found
-        pads = tuple((int(d == at), 0) for d in range(given.ndim))
-        return TracedArray.functions.pad(found, pads, constant_values=neutral)
+            return accumulated
+        pads = tuple((int(d == at), 0) for d in range(array.ndim))
+        return TracedArray.functions.pad(accumulated, pads, constant_values=neutral)
 
-    return _named(of.__name__, of, record_all)
+    return _as_numpy_function(of.__name__, of, record_all)
 
 
 cumulative_sum = _cumulative(numpy.cumulative_sum, 0, cumsum)
@@ -218,22 +222,22 @@ cumulative_prod = _cumulative(numpy.cumulative_prod, 1, cumprod)
 
 @operation(numpy.diff)
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """NumPy's `diff`: each element minus the one before it."""
-    found = traced(x)
-    at = axis_of(axis, found.ndim)
-    ends = [None if end is None else _end(end, found, at) for end in (prepend, append)]
+    """Apply NumPy's `diff`: each element minus the preceding one."""
+    array = traced(x)
+    at = axis_of(axis, array.ndim)
+    ends = [None if end is None else _boundary(end, array, at) for end in (prepend, append)]
     if any(end is not None for end in ends):
-        row = [part for part in (ends[0], found, ends[1]) if part is not None]
-        found = TracedArray.functions.concatenate(row, at)
+        row = [part for part in (ends[0], array, ends[1]) if part is not None]
+        array = TracedArray.functions.concatenate(row, at)
     lead = (slice(None),) * at
     for _ in range(n):
-        differ = not_equal if found.dtype.kind == "b" else subtract
-        found = differ(found[(*lead, slice(1, None))], found[(*lead, slice(None, -1))])
-    return found
+        differ = not_equal if array.dtype.kind == "b" else subtract
+        array = differ(array[(*lead, slice(1, None))], array[(*lead, slice(None, -1))])
+    return array
 
 
-def _end(end: Any, x: TracedArray, axis: int) -> Any:
-    """An array that is put before or after another one; a number along all other dims."""
+def _boundary(end: Any, x: TracedArray, axis: int) -> Any:
+    """Return an array to prepend or append; a scalar is broadcast to one slice along the axis."""
     if traced(end).ndim:
         return end
     dims = tuple(1 if d == axis else python_dim(n) for d, n in enumerate(x.type.dims))
@@ -242,21 +246,22 @@ def _end(end: Any, x: TracedArray, axis: int) -> Any:
 
 @operation(numpy.average)
 def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
-    """NumPy's `average`, with weights of the array's shape, or of that of the axes; integers are
-    weighed in float64.
+    """Apply NumPy's `average`.
+
+    The weights have the array's shape, or that of the axes. Integers are averaged in float64.
     """
     if weights is None:
         return mean(x, axis)
-    given, by = traced(x), traced(weights)
-    dtype = numpy.result_type(given.dtype, by.dtype)
-    if given.dtype.kind in "iub":
+    array, by_axis = traced(x), traced(weights)
+    dtype = numpy.result_type(array.dtype, by_axis.dtype)
+    if array.dtype.kind in "iub":
         dtype = numpy.result_type(dtype, numpy.float64)
-    given, by = converted(given, dtype), converted(by, dtype)
-    axes = axes_of(axis, given.ndim)
-    if given.ndim != by.ndim:
-        if by.ndim != len(axes):
+    array, by_axis = converted(array, dtype), converted(by_axis, dtype)
+    axes = axes_of(axis, array.ndim)
+    if array.ndim != by_axis.ndim:
+        if by_axis.ndim != len(axes):
             refuse("the weights of an average have the shape of the array, or that of its axes")
-        order = tuple(sorted(range(by.ndim), key=axes.__getitem__))
-        rest = tuple(d for d in range(given.ndim) if d not in axes)
-        by = broadcast_to(expand_dims(transpose(by, order), rest), given.shape)
-    return divide(sum(multiply(given, by), axis), sum(by, axis))
+        order = tuple(sorted(range(by_axis.ndim), key=axes.__getitem__))
+        new_axes = tuple(d for d in range(array.ndim) if d not in axes)
+        by_axis = broadcast_to(expand_dims(transpose(by_axis, order), new_axes), array.shape)
+    return divide(sum(multiply(array, by_axis), axis), sum(by_axis, axis))

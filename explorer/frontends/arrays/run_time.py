@@ -1,4 +1,4 @@
-"""Functions whose results have an extent that only a run knows: it gets a symbol of its own."""
+"""NumPy's functions whose result has an extent known only at run time: a fresh symbol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx
 
 from explorer.frontends.arrays.axes import refuse
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.emit import cast
+from explorer.frontends.tracing.emit import cast_to_symbols
 from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import traced
@@ -19,8 +19,10 @@ from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
 
 
-def _found(op: str, x: TracedArray, types: list[Tensor], **attrs: AttrValue) -> list[Var]:
-    """What an operator gives, of which the run finds the dims."""
+def _bind_open_results(
+    op: str, x: TracedArray, types: list[Tensor], **attrs: AttrValue
+) -> list[Var]:
+    """Bind the results of an operator whose dims are known only at run time."""
     frame = current_frame()
     if op not in RECORDS:
         attrs["opset"] = onnx.defs.onnx_opset_version()
@@ -30,28 +32,28 @@ def _found(op: str, x: TracedArray, types: list[Tensor], **attrs: AttrValue) -> 
 
 @operation(numpy.nonzero)
 def nonzero(x: Any) -> Any:
-    """NumPy's `nonzero`: for each dim the places of what is not 0."""
-    given, frame = traced(x), current_frame()
-    (raw,) = _found("NonZero", given, [Tensor(None, "int64", 2)])
+    """Apply NumPy's `nonzero`: for each dim the indices of the nonzero elements."""
+    array, frame = traced(x), current_frame()
+    (raw,) = _bind_open_results("NonZero", array, [Tensor(None, "int64", 2)])
     count = frame.recorder.symbol("nonzero")
-    table = TracedArray(cast(frame, raw, (given.ndim, count), "nonzero"), frame)
-    return tuple(table[axis] for axis in range(given.ndim))
+    table = TracedArray(cast_to_symbols(frame, raw, (array.ndim, count), "nonzero"), frame)
+    return tuple(table[axis] for axis in range(array.ndim))
 
 
 @operation(numpy.flatnonzero)
 def flatnonzero(x: Any) -> Any:
-    """NumPy's `flatnonzero`: the places of what is not 0, in one dim."""
+    """Apply NumPy's `flatnonzero`: the indices of the nonzero elements of the flattened array."""
     return nonzero(traced(x).reshape(-1))[0]
 
 
 @operation(numpy.argwhere)
 def argwhere(x: Any) -> Any:
-    """NumPy's `argwhere`: a row for each element that is not 0."""
+    """Apply NumPy's `argwhere`: a row of indices for each nonzero element."""
     return TracedArray.functions.stack(list(nonzero(x)), -1)
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` gives."""
+    """Results of `unique_all`."""
 
     values: Any
     indices: Any
@@ -60,14 +62,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` gives."""
+    """Results of `unique_counts`."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` gives."""
+    """Results of `unique_inverse`."""
 
     values: Any
     inverse_indices: Any
@@ -75,36 +77,37 @@ class UniqueInverse(NamedTuple):
 
 @operation(numpy.unique_all)
 def unique_all(x: Any) -> Any:
-    """NumPy's `unique_all`."""
+    """Apply NumPy's `unique_all`."""
     return UniqueAll(*unique(x, True, True, True))
 
 
 @operation(numpy.unique_counts)
 def unique_counts(x: Any) -> Any:
-    """NumPy's `unique_counts`."""
+    """Apply NumPy's `unique_counts`."""
     return UniqueCounts(*unique(x, return_counts=True))
 
 
 @operation(numpy.unique_inverse)
 def unique_inverse(x: Any) -> Any:
-    """NumPy's `unique_inverse`."""
+    """Apply NumPy's `unique_inverse`."""
     return UniqueInverse(*unique(x, return_inverse=True))
 
 
 @operation(numpy.unique_values)
 def unique_values(x: Any) -> Any:
-    """NumPy's `unique_values`."""
+    """Apply NumPy's `unique_values`."""
     return unique(x)
 
 
 @operation(numpy.searchsorted)
 def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    """NumPy's `searchsorted`: how many elements of an ordered x are less, or on the right side not
-    greater.
+    """Apply NumPy's `searchsorted`: the insertion index of each value in an ascending x.
+
+    It counts the elements that are less, or with side "right" less or equal.
     """
     functions = TracedArray.functions
     if side not in ("left", "right"):
-        refuse(f"searchsorted has no side {side!r}; it has left and right")
+        refuse(f"searchsorted has no side {side!r}; use 'left' or 'right'")
     ordered = traced(x) if sorter is None else functions.take(x, sorter)
     if ordered.ndim != 1:
         refuse(f"searchsorted takes an array of one dim, not {ordered.type}")
@@ -120,21 +123,23 @@ def unique(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Any:
-    """NumPy's `unique`: each value once, in order; where each stands first, which one each element
-    is, and how often it is there.
+    """Apply NumPy's `unique`: the distinct values in ascending order.
+
+    The optional results are the index of each value's first occurrence, the index of each element's
+    value, and the number of occurrences.
     """
-    given, frame = traced(x), current_frame()
-    wanted = (True, return_index, return_inverse, return_counts)
-    used = 1 + max(i for i, w in enumerate(wanted) if w)
-    dtypes = (given.type.element, "int64", "int64", "int64")[:used]
-    raw = _found("Unique", given, [Tensor(None, t, 1) for t in dtypes], sorted=1)
+    array, frame = traced(x), current_frame()
+    is_requested = (True, return_index, return_inverse, return_counts)
+    used = 1 + max(i for i, w in enumerate(is_requested) if w)
+    dtypes = (array.type.element, "int64", "int64", "int64")[:used]
+    raw = _bind_open_results("Unique", array, [Tensor(None, t, 1) for t in dtypes], sorted=1)
     count = frame.recorder.symbol("unique")
-    extents = (count, count, product(given.type.dims), count)
+    extents = (count, count, product(array.type.dims), count)
     results = [
-        TracedArray(cast(frame, var, (n,), "unique"), frame)
+        TracedArray(cast_to_symbols(frame, var, (n,), "unique"), frame)
         for var, n in zip(raw, extents, strict=False)
     ]
-    if return_inverse:  # as NumPy 2 has it
-        results[2] = results[2].reshape(given.shape)
-    kept = [r for r, w in zip(results, wanted, strict=False) if w]
-    return kept[0] if len(kept) == 1 else tuple(kept)
+    if return_inverse:  # as in NumPy 2
+        results[2] = results[2].reshape(array.shape)
+    requested = [r for r, w in zip(results, is_requested, strict=False) if w]
+    return requested[0] if len(requested) == 1 else tuple(requested)

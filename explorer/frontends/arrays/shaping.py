@@ -1,4 +1,4 @@
-"""Functions of NumPy that give an array another shape."""
+"""NumPy's functions that change an array's shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from explorer.frontends.arrays.axes import axes_of, axis_of, refuse, shape_of
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.frames import current_frame
-from explorer.frontends.tracing.operation import apart, operation, viewed
+from explorer.frontends.tracing.operation import distinct, mark_views, operation
 from explorer.frontends.tracing.operators import ArrayOperators
 from explorer.frontends.tracing.promote import traced
 from explorer.ir.shapes.dims import Dim, Shape, floor_div, product
@@ -18,42 +18,44 @@ from explorer.ir.shapes.dims import Dim, Shape, floor_div, product
 
 @operation(numpy.reshape, views=None, on_complex="parts")
 def reshape(x: Any, shape: Any, *, copy: bool | None = None) -> Any:
-    """NumPy's `reshape`: one dim may be -1; a view unless a `copy` is asked for."""
-    given, wanted = traced(x), shape_of(shape)
-    found = given
-    if given.type.dims != wanted:
-        found = emit("Reshape", given, shape=_resolved(given.type.dims, wanted), allowzero=1)
-    return apart(found, (x,)) if copy else viewed(found, x)
+    """Apply NumPy's `reshape`: one dim may be -1; the result is a view unless `copy` is True."""
+    array, target = traced(x), shape_of(shape)
+    reshaped = array
+    if array.type.dims != target:
+        reshaped = emit(
+            "Reshape", array, shape=_resolve_shape(array.type.dims, target), allowzero=1
+        )
+    return distinct(reshaped, (x,)) if copy else mark_views(reshaped, x)
 
 
-def _resolved(shape: Shape, wanted: Shape) -> Shape:
-    """-1 is what remains."""
-    rest = tuple(d for d in wanted if d != -1)
-    if len(rest) == len(wanted):
-        return wanted
-    if len(rest) < len(wanted) - 1:
-        refuse(f"the shape {wanted} has several dims of -1")
-    total, each = product(shape), product(rest)
+def _resolve_shape(shape: Shape, target: Shape) -> Shape:
+    """Return the shape with -1 replaced by the remaining extent."""
+    positive = tuple(d for d in target if d != -1)
+    if len(positive) == len(target):
+        return target
+    if len(positive) < len(target) - 1:
+        refuse(f"the shape {target} has several dims of -1")
+    total, each = product(shape), product(positive)
     if each == 0 or (isinstance(total, int) and isinstance(each, int) and total % each):
-        refuse(f"{total} elements do not divide into the shape {wanted}")
-    found: Dim = floor_div(total, each)
-    return tuple(found if d == -1 else d for d in wanted)
+        refuse(f"{total} elements do not divide into the shape {target}")
+    remaining: Dim = floor_div(total, each)
+    return tuple(remaining if d == -1 else d for d in target)
 
 
 @operation(numpy.ravel, views=True, on_complex="parts")
 def ravel(x: Any) -> Any:
-    """NumPy's `ravel`: all elements in one dim."""
+    """Apply NumPy's `ravel`: all elements in one dim."""
     return reshape(x, -1) if traced(x).ndim != 1 else x
 
 
 @operation(numpy.transpose, views=True, on_complex="parts")
 def transpose(x: Any, axes: Any = None) -> Any:
-    """NumPy's `transpose`: the dims in another order, in reverse if none is given."""
-    given = traced(x)
-    order = tuple(range(given.ndim))[::-1] if axes is None else axes_of(axes, given.ndim)
-    if len(order) != given.ndim:
-        refuse(f"the order {axes} is not one of {given.ndim} dims")
-    return given if order == tuple(range(given.ndim)) else emit("Transpose", given, perm=order)
+    """Apply NumPy's `transpose`: permute the dims, by default in reverse."""
+    array = traced(x)
+    order = tuple(range(array.ndim))[::-1] if axes is None else axes_of(axes, array.ndim)
+    if len(order) != array.ndim:
+        refuse(f"{axes} is not a permutation of {array.ndim} dims")
+    return array if order == tuple(range(array.ndim)) else emit("Transpose", array, perm=order)
 
 
 permute_dims = transpose
@@ -61,73 +63,73 @@ permute_dims = transpose
 
 @operation(numpy.matrix_transpose, views=True, on_complex="parts")
 def matrix_transpose(x: Any) -> Any:
-    """NumPy's `matrix_transpose`: the last two dims swapped."""
+    """Apply NumPy's `matrix_transpose`: swap the last two dims."""
     return swapaxes(x, -1, -2)
 
 
 @operation(numpy.swapaxes, views=True, on_complex="parts")
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
-    """NumPy's `swapaxes`."""
-    given = traced(x)
-    a, b = axis_of(axis1, given.ndim), axis_of(axis2, given.ndim)
-    order = list(range(given.ndim))
+    """Apply NumPy's `swapaxes`."""
+    array = traced(x)
+    a, b = axis_of(axis1, array.ndim), axis_of(axis2, array.ndim)
+    order = list(range(array.ndim))
     order[a], order[b] = b, a
-    return transpose(given, tuple(order))
+    return transpose(array, tuple(order))
 
 
 @operation(numpy.moveaxis, views=True, on_complex="parts")
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
-    """NumPy's `moveaxis`."""
-    given = traced(x)
-    take, put = axes_of(source, given.ndim), axes_of(destination, given.ndim)
+    """Apply NumPy's `moveaxis`."""
+    array = traced(x)
+    take, put = axes_of(source, array.ndim), axes_of(destination, array.ndim)
     if len(take) != len(put):
-        refuse(f"{len(take)} axes cannot be moved to {len(put)} places")
-    order = [a for a in range(given.ndim) if a not in take]
+        refuse(f"{len(take)} axes cannot be moved to {len(put)} positions")
+    order = [a for a in range(array.ndim) if a not in take]
     for place, axis in sorted(zip(put, take, strict=True)):
         order.insert(place, axis)
-    return transpose(given, tuple(order))
+    return transpose(array, tuple(order))
 
 
 @operation(numpy.expand_dims, views=True, on_complex="parts")
 def expand_dims(x: Any, axis: Any) -> Any:
-    """NumPy's `expand_dims`: dims of 1 at these places of the result."""
-    given = traced(x)
+    """Apply NumPy's `expand_dims`: insert dims of 1 at these axes of the result."""
+    array = traced(x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
-    axes = axes_of(axis, given.ndim + count)
-    return emit("Unsqueeze", given, axes=tuple(sorted(axes))) if axes else given
+    axes = axes_of(axis, array.ndim + count)
+    return emit("Unsqueeze", array, axes=tuple(sorted(axes))) if axes else array
 
 
 @operation(numpy.squeeze, views=True, on_complex="parts")
 def squeeze(x: Any, axis: Any = None) -> Any:
-    """NumPy's `squeeze`: without the dims that are 1."""
-    given = traced(x)
-    ones = tuple(d for d, n in enumerate(given.type.dims) if n == 1)
-    axes = ones if axis is None else axes_of(axis, given.ndim)
-    return emit("Squeeze", given, axes=tuple(sorted(axes))) if axes else given
+    """Apply NumPy's `squeeze`: remove the dims of 1."""
+    array = traced(x)
+    ones = tuple(d for d, n in enumerate(array.type.dims) if n == 1)
+    axes = ones if axis is None else axes_of(axis, array.ndim)
+    return emit("Squeeze", array, axes=tuple(sorted(axes))) if axes else array
 
 
 @operation(numpy.broadcast_to, views=True, on_complex="parts")
 def broadcast_to(x: Any, shape: Any) -> Any:
-    """NumPy's `broadcast_to`."""
-    given, wanted = traced(x), shape_of(shape)
-    if given.type.dims == wanted:
-        return given
-    found = emit("Expand", given, shape=wanted)
-    if found.type.dims != wanted:
-        refuse(f"{given.type} does not broadcast to the shape {wanted}")
-    return found
+    """Apply NumPy's `broadcast_to`."""
+    array, target = traced(x), shape_of(shape)
+    if array.type.dims == target:
+        return array
+    expanded = emit("Expand", array, shape=target)
+    if expanded.type.dims != target:
+        refuse(f"{array.type} does not broadcast to the shape {target}")
+    return expanded
 
 
 @operation(numpy.broadcast_arrays, views=None)
 def broadcast_arrays(*arrays: Any) -> Any:
-    """NumPy's `broadcast_arrays`."""
-    given = [traced(a) for a in arrays]
-    shape = broadcast_shape(given)
-    return tuple(broadcast_to(a, shape) for a in given)
+    """Apply NumPy's `broadcast_arrays`."""
+    operands = [traced(a) for a in arrays]
+    shape = broadcast_shape(operands)
+    return tuple(broadcast_to(a, shape) for a in operands)
 
 
 def broadcast_shape(arrays: list[TracedArray]) -> Any:
-    """The shape that all of them broadcast to."""
+    """Return the shape that all arrays broadcast to."""
     shape: Any = ()
     for array in arrays:
         if array.type.dims not in ((), shape):
@@ -137,86 +139,86 @@ def broadcast_shape(arrays: list[TracedArray]) -> Any:
 
 @operation(numpy.atleast_1d, views=True, on_complex="parts")
 def atleast_1d(x: Any) -> Any:
-    """NumPy's `atleast_1d`, of one array."""
+    """Apply NumPy's `atleast_1d` to one array."""
     return reshape(x, 1) if traced(x).ndim == 0 else x
 
 
 @operation(numpy.atleast_2d, views=True, on_complex="parts")
 def atleast_2d(x: Any) -> Any:
-    """NumPy's `atleast_2d`, of one array."""
-    given = traced(x)
-    return given if given.ndim > 1 else expand_dims(atleast_1d(given), 0)
+    """Apply NumPy's `atleast_2d` to one array."""
+    array = traced(x)
+    return array if array.ndim > 1 else expand_dims(atleast_1d(array), 0)
 
 
 @operation(numpy.flip, views=True, on_complex="parts")
 def flip(x: Any, axis: Any = None) -> Any:
-    """NumPy's `flip`: backwards along axes, all of them where none is given."""
-    given = traced(x)
-    axes = axes_of(axis, given.ndim)
-    back = tuple(slice(None, None, -1) if d in axes else slice(None) for d in range(given.ndim))
-    return given[back]
+    """Apply NumPy's `flip`: reverse the axes, by default all."""
+    array = traced(x)
+    axes = axes_of(axis, array.ndim)
+    back = tuple(slice(None, None, -1) if d in axes else slice(None) for d in range(array.ndim))
+    return array[back]
 
 
 @operation(numpy.repeat, on_complex="parts")
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
-    """NumPy's `repeat`: each element so many times, all the same or each its own."""
-    given = ravel(x) if axis is None else traced(x)
-    at, every = axis_of(axis or 0, given.ndim), shape_of(_numbers(repeats))
+    """Apply NumPy's `repeat`: repeat each element, by one count or a count for each element."""
+    array = ravel(x) if axis is None else traced(x)
+    at, every = axis_of(axis or 0, array.ndim), shape_of(_constant_counts(repeats))
     if len(every) > 1:
         counts = [n for n in every if isinstance(n, int)]
-        if len(counts) < len(every) or given.type.dims[at] != len(every):
-            refuse(f"repeat takes a number, or {given.type.dims[at]} numbers along dim {at}")
+        if len(counts) < len(every) or array.type.dims[at] != len(every):
+            refuse(f"repeat takes a number, or {array.type.dims[at]} numbers along dim {at}")
         places = numpy.repeat(numpy.arange(len(counts)), counts)
-        return given[(*(slice(None),) * at, places)]
+        return array[(*(slice(None),) * at, places)]
     (times,) = every
-    shape = given.type.dims
-    apart = expand_dims(given, at + 1)
-    wide = broadcast_to(apart, (*shape[: at + 1], times, *shape[at + 1 :]))
+    shape = array.type.dims
+    column = expand_dims(array, at + 1)
+    wide = broadcast_to(column, (*shape[: at + 1], times, *shape[at + 1 :]))
     return reshape(wide, (*shape[:at], shape[at] * times, *shape[at + 1 :]))
 
 
-def _numbers(repeats: Any) -> Any:
-    """Numbers of which the program knows all, as an array of NumPy's."""
+def _constant_counts(repeats: Any) -> Any:
+    """Return counts as a NumPy array if they are constants; refuse those known only at run time."""
     if not isinstance(repeats, TracedArray) or repeats.ndim == 0:
         return repeats
-    known = current_frame().recorder.constants.get(repeats.value.name)
-    if known is None:
-        refuse("repeat by numbers that only a run knows has no extent; take has")
-    return known.array
+    constant = current_frame().recorder.constants.get(repeats.value.name)
+    if constant is None:
+        refuse("repeat by counts known only at run time has no known extent; use take")
+    return constant.array
 
 
 @operation(numpy.unstack, views=True, on_complex="parts")
 def unstack(x: Any, *, axis: int = 0) -> Any:
-    """NumPy's `unstack`: the slices along a dim of a known extent."""
-    given = traced(x)
-    at = axis_of(axis, given.ndim)
-    extent = given.type.dims[at]
+    """Apply NumPy's `unstack`: the slices along a dim of constant extent."""
+    array = traced(x)
+    at = axis_of(axis, array.ndim)
+    extent = array.type.dims[at]
     if not isinstance(extent, int):
-        refuse(f"dim {at} of {given.type} is no number; unstack needs one")
-    return tuple(given[(*(slice(None),) * at, n)] for n in range(extent))
+        refuse(f"dim {at} of {array.type} is symbolic; unstack needs a number")
+    return tuple(array[(*(slice(None),) * at, n)] for n in range(extent))
 
 
 @operation(numpy.tile, on_complex="parts")
 def tile(x: Any, reps: Any) -> Any:
-    """NumPy's `tile`: the whole so many times along each dim."""
-    given, times = traced(x), shape_of(reps)
-    rank = max(given.ndim, len(times))
-    wide = reshape(given, (*(1,) * (rank - given.ndim), *given.type.dims))
+    """Apply NumPy's `tile`: repeat the array along each dim."""
+    array, times = traced(x), shape_of(reps)
+    rank = max(array.ndim, len(times))
+    wide = reshape(array, (*(1,) * (rank - array.ndim), *array.type.dims))
     return emit("Tile", wide, repeats=(*(1,) * (rank - len(times)), *times))
 
 
 def shape(x: Any) -> Any:
-    """NumPy's `shape`; dims that only a run knows are symbolic."""
+    """Apply NumPy's `shape`; dims known only at run time are symbolic."""
     return x.shape if isinstance(x, ArrayOperators) else numpy.shape(x)
 
 
 def ndim(x: Any) -> int:
-    """NumPy's `ndim`."""
+    """Apply NumPy's `ndim`."""
     return x.ndim if isinstance(x, ArrayOperators) else numpy.ndim(x)
 
 
 def size(x: Any, axis: int | None = None) -> Any:
-    """NumPy's `size`."""
+    """Apply NumPy's `size`."""
     if not isinstance(x, ArrayOperators):
         return numpy.size(x, axis)
     return x.size if axis is None else x.shape[axis]

@@ -1,1 +1,1 @@
-"""Programs of `torch.export` in the language: PyTorch's ATen operators, by their names."""
+"""Import of `torch.export` programs: PyTorch's ATen operators, by their names."""

@@ -1,5 +1,6 @@
-"""ATen's Bessel and Airy functions, by the tables of Cephes: Moshier 1989, Methods and Programs for
-Mathematical Functions.
+"""ATen's Bessel and Airy functions, by the tables of Cephes.
+
+Moshier 1989, Methods and Programs for Mathematical Functions.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from explorer.frontends.tracing.array import TracedArray
 Handler = Callable[..., Any]
 Table = Sequence[float]
 
-# Of each function near 0, then far from it, from the highest power on: Chebyshev series of modified
-# Bessel functions, numerators and denominators of the others.
+# Coefficients of each function near 0, then far from it, highest power first: Chebyshev series for
+# the modified Bessel functions, numerators and denominators for the others.
 
 I0 = (
     (
@@ -213,25 +214,25 @@ AIRY_TERMS = 13  # the next is under 1e-16 at 2.09
 
 
 def _chebyshev(x: TracedArray, factors: Table) -> Any:
-    """Clenshaw 1955, A note on the summation of Chebyshev series."""
-    before, last, found = x * 0, x * 0, x * 0 + factors[0]
+    """Sum a Chebyshev series (Clenshaw 1955, A note on the summation of Chebyshev series)."""
+    before, last, current = x * 0, x * 0, x * 0 + factors[0]
     for factor in factors[1:]:
-        before, last = last, found
-        found = x * last - before + factor
-    return (found - before) * 0.5
+        before, last = last, current
+        current = x * last - before + factor
+    return (current - before) * 0.5
 
 
 def _ratio(x: TracedArray, numerator: Table, denominator: Table) -> Any:
     return polynomial(x, numerator) / polynomial(x, denominator)
 
 
-def _positive(x: TracedArray, at_zero: float, found: TracedArray) -> Any:
-    """A function that has a pole at 0, and no value below."""
-    return np.where(x == 0, at_zero, np.where(x < 0, math.nan, found))
+def _positive(x: TracedArray, at_zero: float, value: TracedArray) -> Any:
+    """Return a function's value for x > 0, its pole at 0, and NaN below."""
+    return np.where(x == 0, at_zero, np.where(x < 0, math.nan, value))
 
 
 def _i(x: TracedArray, order: int) -> Any:
-    """I₀ or I₁ times exp(-|x|)."""
+    """Return I₀ or I₁ times exp(-|x|)."""
     near, far = (I0, I1)[order]
     size = np.abs(x)
     close = size <= 8
@@ -244,17 +245,17 @@ def _i(x: TracedArray, order: int) -> Any:
 
 
 def _modified_first(order: int, scaled: bool) -> Handler:
-    def handler(call: Call, given: Any) -> Any:
-        x = call.cast(given)
-        found = _i(x, order)
-        return found if scaled else np.exp(np.abs(x)) * found
+    def handler(call: Call, argument: Any) -> Any:
+        x = call.cast(argument)
+        value = _i(x, order)
+        return value if scaled else np.exp(np.abs(x)) * value
 
     return handler
 
 
 def _modified_second(order: int, scaled: bool) -> Handler:
-    def handler(call: Call, given: Any) -> Any:
-        x = call.cast(given)
+    def handler(call: Call, argument: Any) -> Any:
+        x = call.cast(argument)
         near, far = (K0, K1)[order]
         close = x <= 2
         low, high = np.where(close & (x > 0), x, 2.0), np.where(close, 2.0, x)
@@ -272,16 +273,16 @@ def _modified_second(order: int, scaled: bool) -> Handler:
 
 
 def _first(x: TracedArray, order: int) -> Any:
-    """J₀ or J₁ up to 5."""
+    """Return J₀ or J₁ for |x| up to 5."""
     numerator, denominator = (J0, J1)[order][:2]
     a, b = (J0_ROOTS, J1_ROOTS)[order]
     square = x * x
-    found = (square - a) * (square - b) * _ratio(square, numerator, denominator)
-    return found * x if order else found
+    value = (square - a) * (square - b) * _ratio(square, numerator, denominator)
+    return value * x if order else value
 
 
 def _far(x: TracedArray, order: int, first: bool) -> Any:
-    """J or Y from 5 on, by Hankel's expansion."""
+    """Return J or Y for x from 5 on, by Hankel's expansion."""
     p, p_by, q, q_by = (J0, J1)[order][2:]
     turn = x - math.pi * (0.75 if order else 0.25)
     square = 25 / (x * x)
@@ -292,8 +293,8 @@ def _far(x: TracedArray, order: int, first: bool) -> Any:
 
 
 def _bessel_first(order: int) -> Handler:
-    def handler(call: Call, given: Any) -> Any:
-        x = call.cast(given)
+    def handler(call: Call, argument: Any) -> Any:
+        x = call.cast(argument)
         size = np.abs(x)
         close = size <= 5
         outer = _far(np.where(close, 5.0, size), order, first=True)
@@ -304,8 +305,8 @@ def _bessel_first(order: int) -> Handler:
 
 
 def _bessel_second(order: int) -> Handler:
-    def handler(call: Call, given: Any) -> Any:
-        x = call.cast(given)
+    def handler(call: Call, argument: Any) -> Any:
+        x = call.cast(argument)
         close = x <= 5
         low = np.where(close & (x > 0), x, 5.0)
         ratio = _ratio(low * low, *(Y0, Y1)[order])
@@ -318,20 +319,20 @@ def _bessel_second(order: int) -> Handler:
     return handler
 
 
-def _spherical(call: Call, given: Any) -> Any:
-    x = call.cast(given)
+def _spherical(call: Call, argument: Any) -> Any:
+    x = call.cast(argument)
     near = np.abs(x) < 0.5
     square = x * x
     factors = [(-1) ** k / math.factorial(2 * k + 1) for k in range(6, -1, -1)]
     below = polynomial(np.where(near, square, 0.0), factors)
     far = np.where(near | is_inf(x), 1.0, x)
-    found = np.where(near, below, np.sin(far) / far)
-    return np.where(is_inf(x), 0.0, found)
+    value = np.where(near, below, np.sin(far) / far)
+    return np.where(is_inf(x), 0.0, value)
 
 
-def _airy(call: Call, given: Any) -> Any:
-    """By Hankel's expansions from 2.09 on, by the series of both solutions between."""
-    x = call.cast(given)
+def _airy(call: Call, argument: Any) -> Any:
+    """Return Ai(x), by Hankel's expansions for |x| from 2.09 on, else by power series."""
+    x = call.cast(argument)
     high, high_by, odd, odd_by, even, even_by = AIRY
     below, above = x < -2.09, x >= 2.09
     root = math.sqrt(1 / math.pi)
@@ -357,8 +358,8 @@ def _airy(call: Call, given: Any) -> Any:
     value, slope = AIRY_ORIGIN
     series = value * polynomial(cube, first[::-1]) - slope * near * polynomial(cube, second[::-1])
 
-    found = np.where(below, low, np.where(above, decay, series))
-    return np.where(is_inf(x), math.nan, np.where(x > 103.892, 0.0, found))
+    result = np.where(below, low, np.where(above, decay, series))
+    return np.where(is_inf(x), math.nan, np.where(x > 103.892, 0.0, result))
 
 
 BESSEL: Mapping[str, Handler] = {

@@ -1,4 +1,4 @@
-"""One node of an exported graph: what PyTorch says of its arguments and results."""
+"""A node of an exported graph, with PyTorch's facts of its arguments and results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from explorer.ir.dtypes import ITEM_BYTES, is_float
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype of PyTorch's; UnsupportedOperator where no kernel computes with it."""
+    """Return the name of a PyTorch dtype; raise UnsupportedOperator if it has no kernels."""
     name = str(dtype).removeprefix("torch.")
     if name not in ITEM_BYTES:
         raise UnsupportedOperator(f"there are no kernels for {name}", where=name)
@@ -26,14 +26,16 @@ def dtype_name(dtype: Any) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """An operator where it stands: `name` of the node, `op` of PyTorch, values of the arguments as
-    PyTorch traced them, its results, the places of those that are read, and whether the program is
+    """An operator call in an exported graph.
+
+    `name` is the node's, `op` PyTorch's operator. `arguments` are the arguments' values as PyTorch
+    traced them. `read` are the indices of results that are used. `trains` is True if the program is
     to be differentiated.
     """
 
     name: str
     op: str
-    given: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     results: tuple[Any, ...]
     read: frozenset[int]
     trains: bool = False
@@ -44,43 +46,45 @@ class Call:
         return self.dtype_of(0)
 
     def dtype_of(self, result: int) -> str:
-        """The dtype of a result."""
+        """Return the dtype of a result."""
         return dtype_name(self.results[result].dtype)
 
     @property
     def is_float(self) -> bool:
-        """Return True if the first result is of floats."""
+        """True if the first result is of floats."""
         return is_float(self.dtype)
 
     def cast(self, value: Any) -> TracedArray:
-        """A value in the dtype of the first result."""
+        """Convert a value to the dtype of the first result."""
         return converted(value, numpy_name(self.dtype))
 
-    def alike(self, *values: Any) -> list[TracedArray]:
-        """Values in the dtype that PyTorch promotes the tensors and numbers of the call to."""
+    def promote(self, *values: Any) -> list[TracedArray]:
+        """Convert values to the dtype that PyTorch promotes the call's tensors and numbers to."""
         common = import_module("torch._prims_common")
-        plain = [g for g in self.given if hasattr(g, "dtype") or isinstance(g, (bool, int, float))]
+        plain = [
+            g for g in self.arguments if hasattr(g, "dtype") or isinstance(g, (bool, int, float))
+        ]
         kind = common.ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
-        _, found = common.elementwise_dtypes(*plain, type_promotion_kind=kind)
-        return [converted(v, numpy_name(dtype_name(found))) for v in values]
+        _, dtype = common.elementwise_dtypes(*plain, type_promotion_kind=kind)
+        return [converted(v, numpy_name(dtype_name(dtype))) for v in values]
 
-    def stopped(self, value: Any) -> TracedArray:
-        """A value that PyTorch takes no gradient through."""
-        found = traced(value)
-        return emit("StopGradient", found) if self.trains else found
+    def stop_gradient(self, value: Any) -> TracedArray:
+        """Return a value through which no gradient flows."""
+        array = traced(value)
+        return emit("StopGradient", array) if self.trains else array
 
     def refuse(self, problem: str) -> NoReturn:
-        """Say that this form of the operator has no meaning here."""
+        """Raise UnsupportedOperator: this form of the operator has no translation."""
         raise UnsupportedOperator(f"{self.op} at {self.name!r}: {problem}", where=self.name)
 
 
 def numpy_name(name: str) -> Any:
-    """NumPy's dtype of that name, those of ml_dtypes among them."""
+    """Return the NumPy dtype of that name, including those of ml_dtypes."""
     return np.dtype(name)
 
 
 def pair(value: Any, rank: int, otherwise: Sequence[int] | int = 1) -> tuple[int, ...]:
-    """A number for each of the dims of a window; one for all of them, or none."""
+    """Return one number for each dim of a window, from a number, a list, or nothing."""
     if isinstance(value, int):
         return (value,) * rank
     if not value:

@@ -1,4 +1,4 @@
-"""ATen's operators on each element."""
+"""ATen's elementwise operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Handler = Callable[..., Any]
 
 
 def _record(op: str, **attrs: Any) -> Handler:
-    """An operator of the language on the argument, in the dtype of the result."""
+    """Return a handler that emits one operator in the result's dtype."""
     return lambda call, x: emit(op, call.cast(x), **attrs)
 
 
@@ -32,61 +32,61 @@ def _binary(function: Handler) -> Handler:
 
 
 def _comparison(function: Handler) -> Handler:
-    return lambda call, a, b: function(*call.alike(a, b))
+    return lambda call, a, b: function(*call.promote(a, b))
 
 
 def _logic(function: Handler) -> Handler:
     return lambda call, *values: function(*(converted(v, "bool") for v in values))
 
 
-def _whole(function: Handler) -> Handler:
-    """Rounding leaves integers as they are."""
+def _on_floats(function: Handler) -> Handler:
+    """Return a handler of rounding, which leaves integers as they are."""
     return lambda call, x: function(call.cast(x)) if call.is_float else call.cast(x)
 
 
 def like(value: float, x: TracedArray) -> TracedArray:
-    """A number in the dtype of an array."""
+    """Return a number in the dtype of an array."""
     return converted(value, x.dtype)
 
 
 def is_floats(x: TracedArray) -> bool:
-    """Return True if an array is of floats, narrow ones among them."""
+    """Return True for an array of floats, including narrow ones."""
     return is_float(x.type.element)
 
 
 def is_nan(x: TracedArray) -> TracedArray:
-    """Where an array is not a number."""
-    return emit("IsNaN", x) if is_floats(x) else _nowhere(x)
+    """Return a mask of the NaNs."""
+    return emit("IsNaN", x) if is_floats(x) else _all_false(x)
 
 
 def is_inf(x: TracedArray) -> TracedArray:
-    """Where an array is infinite."""
-    return emit("IsInf", x) if is_floats(x) else _nowhere(x)
+    """Return a mask of the infinite elements."""
+    return emit("IsInf", x) if is_floats(x) else _all_false(x)
 
 
-def _nowhere(x: TracedArray) -> TracedArray:
-    found: TracedArray = np.not_equal(x, x)
-    return found
+def _all_false(x: TracedArray) -> TracedArray:
+    nowhere: TracedArray = np.not_equal(x, x)
+    return nowhere
 
 
 # Arithmetic.
 
 
 def _add(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
-    return np.add(call.cast(a), _times(call, b, alpha))
+    return np.add(call.cast(a), _scale(call, b, alpha))
 
 
 def _sub(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
-    return np.subtract(call.cast(a), _times(call, b, alpha))
+    return np.subtract(call.cast(a), _scale(call, b, alpha))
 
 
 def _rsub(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
-    return np.subtract(call.cast(b), _times(call, a, alpha))
+    return np.subtract(call.cast(b), _scale(call, a, alpha))
 
 
-def _times(call: Call, x: Any, factor: Any) -> Any:
-    given = call.cast(x)
-    return given if _is_one(factor) else np.multiply(given, call.cast(factor))
+def _scale(call: Call, x: Any, factor: Any) -> Any:
+    array = call.cast(x)
+    return array if _is_one(factor) else np.multiply(array, call.cast(factor))
 
 
 def _is_one(factor: Any) -> bool:
@@ -126,26 +126,26 @@ def _pow(call: Call, a: Any, b: Any) -> Any:
 
 
 def _fmax(call: Call, a: Any, b: Any) -> Any:
-    return _either(np.maximum, call.cast(a), call.cast(b))
+    return _ignore_nan(np.maximum, call.cast(a), call.cast(b))
 
 
 def _fmin(call: Call, a: Any, b: Any) -> Any:
-    return _either(np.minimum, call.cast(a), call.cast(b))
+    return _ignore_nan(np.minimum, call.cast(a), call.cast(b))
 
 
-def _either(choose: Handler, x: TracedArray, y: TracedArray) -> Any:
-    """The one that is a number where the other is none."""
-    found = np.where(is_nan(y), x, choose(x, y))
-    return np.where(is_nan(x), y, found)
+def _ignore_nan(choose: Handler, x: TracedArray, y: TracedArray) -> Any:
+    """Choose between two numbers, ignoring a NaN."""
+    chosen = np.where(is_nan(y), x, choose(x, y))
+    return np.where(is_nan(x), y, chosen)
 
 
 def _addcmul(call: Call, x: Any, a: Any, b: Any, value: Any = 1) -> Any:
     product = np.multiply(call.cast(a), call.cast(b))
-    return np.add(call.cast(x), _times(call, product, value))
+    return np.add(call.cast(x), _scale(call, product, value))
 
 
 def _addcdiv(call: Call, x: Any, a: Any, b: Any, value: Any = 1) -> Any:
-    return np.add(call.cast(x), np.divide(_times(call, a, value), call.cast(b)))
+    return np.add(call.cast(x), np.divide(_scale(call, a, value), call.cast(b)))
 
 
 def _lerp(call: Call, a: Any, b: Any, weight: Any) -> Any:
@@ -157,32 +157,32 @@ def _lerp(call: Call, a: Any, b: Any, weight: Any) -> Any:
 
 
 def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
-    given = call.cast(x)
+    array = call.cast(x)
     limits = [None if n is None else call.cast(n) for n in (low, high)]
     if call.is_float and all(n is None or n.ndim == 0 for n in limits):
-        return emit("Clip", given, *limits)
-    given = given if limits[0] is None else np.maximum(given, limits[0])
-    return given if limits[1] is None else np.minimum(given, limits[1])
+        return emit("Clip", array, *limits)
+    array = array if limits[0] is None else np.maximum(array, limits[0])
+    return array if limits[1] is None else np.minimum(array, limits[1])
 
 
 def _sign(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    return given if call.dtype == "bool" else np.sign(given)
+    array = call.cast(x)
+    return array if call.dtype == "bool" else np.sign(array)
 
 
 def _signbit(call: Call, x: Any) -> Any:
-    given = traced(x)
-    if not is_floats(given):
-        return np.less(given, like(0, given)) if given.dtype.kind == "i" else _nowhere(given)
-    return _negative(given)
+    array = traced(x)
+    if not is_floats(array):
+        return np.less(array, like(0, array)) if array.dtype.kind == "i" else _all_false(array)
+    return _negative(array)
 
 
 def _negative(x: TracedArray) -> TracedArray:
-    """Where the sign of floats is set: of -0 too, whose reciprocal is negative."""
+    """Return a mask of set signs; -0 has a negative reciprocal."""
     zero = np.equal(x, like(0, x))
     below = np.less(np.reciprocal(np.where(zero, x, like(1, x))), like(0, x))
-    found: TracedArray = np.where(zero, below, np.less(x, like(0, x)))
-    return found
+    is_negative: TracedArray = np.where(zero, below, np.less(x, like(0, x)))
+    return is_negative
 
 
 def _copysign(call: Call, a: Any, b: Any) -> Any:
@@ -191,21 +191,21 @@ def _copysign(call: Call, a: Any, b: Any) -> Any:
 
 
 def _nextafter(call: Call, a: Any, b: Any) -> Any:
-    """Its slope is that of the first argument, which bits do not have; 0 where both are equal."""
+    """Step to the next float; the gradient is that of the first argument, 0 if both are equal."""
     x, y = call.cast(a), call.cast(b)
-    found = np.nextafter(x, y)
+    stepped = np.nextafter(x, y)
     if not call.trains:
-        return found
-    off = np.subtract(x, call.stopped(x))
+        return stepped
+    off = np.subtract(x, call.stop_gradient(x))
     flat = np.logical_or(is_inf(x), np.equal(x, y))
-    return np.add(call.stopped(found), np.where(flat, like(0, x), off))
+    return np.add(call.stop_gradient(stepped), np.where(flat, like(0, x), off))
 
 
 def _angle(call: Call, x: Any) -> Any:
-    """That of a real number as one in the plane: 0 or pi."""
-    given = call.cast(x)
-    found = np.where(np.less(given, like(0, given)), like(math.pi, given), like(0, given))
-    return np.where(is_nan(given), given, found)
+    """Return the argument of a real number, 0 or pi."""
+    array = call.cast(x)
+    angle = np.where(np.less(array, like(0, array)), like(math.pi, array), like(0, array))
+    return np.where(is_nan(array), array, angle)
 
 
 def _abs(call: Call, x: Any) -> Any:
@@ -217,26 +217,26 @@ def _negate(call: Call, x: Any) -> Any:
 
 
 def _round(call: Call, x: Any, decimals: int = 0) -> Any:
-    given = call.cast(x)
+    array = call.cast(x)
     if not call.is_float:
-        return given
+        return array
     if decimals == 0:
-        return np.rint(given)
-    scale = like(10.0 ** abs(decimals), given)
+        return np.rint(array)
+    scale = like(10.0 ** abs(decimals), array)
     if decimals > 0:
-        return np.divide(np.rint(np.multiply(given, scale)), scale)
-    return np.multiply(np.rint(np.divide(given, scale)), scale)
+        return np.divide(np.rint(np.multiply(array, scale)), scale)
+    return np.multiply(np.rint(np.divide(array, scale)), scale)
 
 
 def _atan2(call: Call, y: Any, x: Any) -> Any:
-    """The angle of (x, y): the quadrant by the signs, as those of zeros are."""
+    """Return the angle of (x, y), with the quadrant of signed zeros."""
     a, b = call.cast(y), call.cast(x)
     p, q = np.abs(a), np.abs(b)
     most, least = np.maximum(p, q), np.minimum(p, q)
-    zero, one = like(0, a), like(1, a)
-    same = np.equal(most, least)  # both of them endless, or nothing
-    ratio = np.divide(least, np.where(np.equal(most, zero), one, most))
-    ratio = np.where(np.logical_and(same, np.greater(most, zero)), one, ratio)
+    zero, unit = like(0, a), like(1, a)
+    same = np.equal(most, least)  # both infinite, or both 0
+    ratio = np.divide(least, np.where(np.equal(most, zero), unit, most))
+    ratio = np.where(np.logical_and(same, np.greater(most, zero)), unit, ratio)
     angle = np.arctan(ratio)
     angle = np.where(np.greater(p, q), np.subtract(like(math.pi / 2, a), angle), angle)
     angle = np.where(_negative(b), np.subtract(like(math.pi, a), angle), angle)
@@ -250,34 +250,34 @@ def _hypot(call: Call, a: Any, b: Any) -> Any:
 def _nan_to_num(
     call: Call, x: Any, nan: float | None = None, top: float | None = None, low: float | None = None
 ) -> Any:
-    given = call.cast(x)
+    array = call.cast(x)
     if not call.is_float:
-        return given
+        return array
     limits = ml_dtypes.finfo(call.dtype)
     values = (
         0.0 if nan is None else nan,
         float(limits.max) if top is None else top,
         float(limits.min) if low is None else low,
     )
-    gone, above, below = (like(v, given) for v in values)
-    endless = is_inf(given)
-    edge = np.where(np.greater(given, like(0, given)), above, below)
-    return np.where(is_nan(given), gone, np.where(endless, edge, given))
+    replacement, above, below = (like(v, array) for v in values)
+    infinite = is_inf(array)
+    edge = np.where(np.greater(array, like(0, array)), above, below)
+    return np.where(is_nan(array), replacement, np.where(infinite, edge, array))
 
 
 # Exponentials.
 
 
 def _exp2(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    return emit("Pow", like(2, given), given)
+    array = call.cast(x)
+    return emit("Pow", like(2, array), array)
 
 
 def _logit(call: Call, x: Any, eps: float | None = None) -> Any:
-    given = call.cast(x)
+    array = call.cast(x)
     if eps is not None:
-        given = emit("Clip", given, like(eps, given), like(1 - eps, given))
-    return np.log(np.divide(given, np.subtract(like(1, given), given)))
+        array = emit("Clip", array, like(eps, array), like(1 - eps, array))
+    return np.log(np.divide(array, np.subtract(like(1, array), array)))
 
 
 def _xlogy(call: Call, a: Any, b: Any) -> Any:
@@ -305,46 +305,46 @@ def _logaddexp2(call: Call, a: Any, b: Any) -> Any:
 
 
 def _sinc(call: Call, x: Any) -> Any:
-    given = np.multiply(call.cast(x), like(math.pi, call.cast(x)))
-    zero = np.equal(given, like(0, given))
-    safe = np.where(zero, like(1, given), given)
-    return np.where(zero, like(1, given), np.divide(np.sin(safe), safe))
+    array = np.multiply(call.cast(x), like(math.pi, call.cast(x)))
+    zero = np.equal(array, like(0, array))
+    safe = np.where(zero, like(1, array), array)
+    return np.where(zero, like(1, array), np.divide(np.sin(safe), safe))
 
 
 # Activations.
 
 
 def _relu(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    return emit("Relu", given) if call.is_float else np.maximum(given, like(0, given))
+    array = call.cast(x)
+    return emit("Relu", array) if call.is_float else np.maximum(array, like(0, array))
 
 
-def _clipped(call: Call, x: Any, low: Any = -1, high: Any = 1) -> Any:
+def _hardtanh(call: Call, x: Any, low: Any = -1, high: Any = 1) -> Any:
     return _clamp(call, x, low, high)
 
 
 def _random_relu(
     call: Call, x: Any, noise: Any, low: float = 1 / 8, high: float = 1 / 3, random: bool = False
 ) -> Any:
-    """Leaky by the mean of the slopes that it has while training."""
+    """Return a leaky ReLU with the mean of the random slopes; refuse random ones."""
     if random:
-        call.refuse("slopes that are other numbers in each run")
+        call.refuse("random slopes are not supported")
     return [_leaky_relu(call, x, (low + high) / 2), traced(noise)]
 
 
 def _leaky_relu(call: Call, x: Any, slope: float = 0.01) -> Any:
-    given = call.cast(x)
+    array = call.cast(x)
     return np.where(
-        np.greater(given, like(0, given)), given, np.multiply(given, like(slope, given))
+        np.greater(array, like(0, array)), array, np.multiply(array, like(slope, array))
     )
 
 
 def _elu(call: Call, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    given = call.cast(x)
-    positive = np.greater(given, like(0, given))
-    inner = np.multiply(np.where(positive, like(0, given), given), like(input_scale, given))
-    below = np.multiply(np.expm1(inner), like(alpha * scale, given))
-    return np.where(positive, np.multiply(given, like(scale, given)), below)
+    array = call.cast(x)
+    positive = np.greater(array, like(0, array))
+    inner = np.multiply(np.where(positive, like(0, array), array), like(input_scale, array))
+    below = np.multiply(np.expm1(inner), like(alpha * scale, array))
+    return np.where(positive, np.multiply(array, like(scale, array)), below)
 
 
 def _celu(call: Call, x: Any, alpha: float = 1.0) -> Any:
@@ -364,35 +364,35 @@ def _silu(call: Call, x: Any) -> Any:
 
 
 def _softplus(call: Call, x: Any, beta: float = 1, threshold: float = 20) -> Any:
-    given = call.cast(x)
-    inner = np.multiply(given, like(beta, given))
-    large = np.greater(inner, like(threshold, given))
-    small = np.divide(emit("Softplus", np.where(large, like(0, given), inner)), like(beta, given))
-    return np.where(large, given, small)
+    array = call.cast(x)
+    inner = np.multiply(array, like(beta, array))
+    large = np.greater(inner, like(threshold, array))
+    small = np.divide(emit("Softplus", np.where(large, like(0, array), inner)), like(beta, array))
+    return np.where(large, array, small)
 
 
 def _log_sigmoid(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    return np.negative(emit("Softplus", np.negative(given)))
+    array = call.cast(x)
+    return np.negative(emit("Softplus", np.negative(array)))
 
 
 def _hardshrink(call: Call, x: Any, limit: float = 0.5) -> Any:
-    given = call.cast(x)
-    inside = np.less_equal(np.abs(given), like(limit, given))
-    return np.where(inside, like(0, given), given)
+    array = call.cast(x)
+    inside = np.less_equal(np.abs(array), like(limit, array))
+    return np.where(inside, like(0, array), array)
 
 
 def _softshrink(call: Call, x: Any, limit: float = 0.5) -> Any:
-    given, by = call.cast(x), like(limit, call.cast(x))
-    nearer = np.subtract(given, np.multiply(np.sign(given), by))
-    inside = np.less_equal(np.abs(given), by)
-    return np.where(inside, np.multiply(given, like(0, given)), nearer)
+    array, by = call.cast(x), like(limit, call.cast(x))
+    nearer = np.subtract(array, np.multiply(np.sign(array), by))
+    inside = np.less_equal(np.abs(array), by)
+    return np.where(inside, np.multiply(array, like(0, array)), nearer)
 
 
 def _hardsigmoid(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    up = emit("Clip", np.add(given, like(3, given)), like(0, given), like(6, given))
-    return np.divide(up, like(6, given))
+    array = call.cast(x)
+    up = emit("Clip", np.add(array, like(3, array)), like(0, array), like(6, array))
+    return np.divide(up, like(6, array))
 
 
 def _hardswish(call: Call, x: Any) -> Any:
@@ -400,17 +400,17 @@ def _hardswish(call: Call, x: Any) -> Any:
 
 
 def _threshold(call: Call, x: Any, limit: Any, value: Any) -> Any:
-    given = call.cast(x)
-    return np.where(np.less_equal(given, call.cast(limit)), call.cast(value), given)
+    array = call.cast(x)
+    return np.where(np.less_equal(array, call.cast(limit)), call.cast(value), array)
 
 
 def _prelu(call: Call, x: Any, weight: Any) -> Any:
-    given, slope = call.cast(x), call.cast(weight)
-    if slope.ndim and given.ndim > 1:
-        slope = np.reshape(slope, (-1, *(1,) * (given.ndim - 2)))
-    if not given.ndim:
+    array, slope = call.cast(x), call.cast(weight)
+    if slope.ndim and array.ndim > 1:
+        slope = np.reshape(slope, (-1, *(1,) * (array.ndim - 2)))
+    if not array.ndim:
         slope = np.reshape(slope, ())
-    return np.where(np.greater(given, like(0, given)), given, np.multiply(given, slope))
+    return np.where(np.greater(array, like(0, array)), array, np.multiply(array, slope))
 
 
 def _glu(call: Call, x: Any, dim: int = -1) -> Any:
@@ -419,8 +419,8 @@ def _glu(call: Call, x: Any, dim: int = -1) -> Any:
 
 
 def _square(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    return np.multiply(given, given)
+    array = call.cast(x)
+    return np.multiply(array, array)
 
 
 def _rsqrt(call: Call, x: Any) -> Any:
@@ -438,26 +438,26 @@ def _masked_fill(call: Call, x: Any, mask: Any, value: Any) -> Any:
     return np.where(converted(mask, "bool"), call.cast(value), call.cast(x))
 
 
-def _copied(call: Call, x: Any, source: Any, *_: Any) -> Any:
+def _copy(call: Call, x: Any, source: Any, *_: Any) -> Any:
     return np.broadcast_to(call.cast(source), traced(x).shape)
 
 
 def _isfinite(call: Call, x: Any) -> Any:
-    given = traced(x)
-    return np.logical_not(np.logical_or(is_nan(given), is_inf(given)))
+    array = traced(x)
+    return np.logical_not(np.logical_or(is_nan(array), is_inf(array)))
 
 
 def _signed_inf(below: bool) -> Handler:
     def handler(call: Call, x: Any) -> Any:
-        given = traced(x)
+        array = traced(x)
         compare = np.less if below else np.greater
-        return np.logical_and(is_inf(given), compare(given, like(0, given)))
+        return np.logical_and(is_inf(array), compare(array, like(0, array)))
 
     return handler
 
 
 def _shift(direction: str) -> Handler:
-    """Shifts of bits; to the right with the sign, and by too many bits as by all of them."""
+    """Return a handler of bit shifts: arithmetic to the right, and saturating shift counts."""
 
     def handler(call: Call, a: Any, b: Any) -> Any:
         x, by = call.cast(a), call.cast(b)
@@ -476,7 +476,7 @@ def _to(call: Call, x: Any, *_: Any) -> Any:
 
 
 def cast(x: Any, dtype: str) -> TracedArray:
-    """A value in a dtype, by name."""
+    """Return a value in the dtype of that name."""
     return converted(x, dtype)
 
 
@@ -485,20 +485,23 @@ def _bits(call: Call, x: Any, *_: Any) -> Any:
 
 
 def same_bits(x: TracedArray, dtype: str) -> TracedArray:
-    """The bits of an array as elements of a dtype of the same size."""
+    """Reinterpret the bits of an array in a dtype of the same size."""
     return emit("BitCast", x, to=int(helper.np_dtype_to_tensor_dtype(numpy_name(dtype))))
 
 
 def _frexp(call: Call, x: Any) -> Any:
-    """x = m 2ⁿ, m from 0.5 on and under 1, by the bits of n; 0 and what is not finite has n = 0."""
+    """Return m and n of x = m 2ⁿ, 0.5 ≤ |m| < 1, from the exponent bits.
+
+    For 0 and non-finite x, n is 0.
+    """
     double = call.dtype == "float64"
-    whole, digits, bias = ("int64", 52, 1022) if double else ("int32", 23, 126)
+    int_dtype, digits, bias = ("int64", 52, 1022) if double else ("int32", 23, 126)
     wide = converted(call.cast(x), "float64" if double else "float32")
     plain = np.equal(wide, like(0, wide)) | is_nan(wide) | is_inf(wide)
     safe = np.where(plain, like(1, wide), wide)
-    tiny = np.less(np.abs(safe), like(2.0**-60, wide))  # none of them has too few digits then
+    tiny = np.less(np.abs(safe), like(2.0**-60, wide))  # no subnormals after scaling
     safe = np.where(tiny, safe * 2.0**64, safe)
-    n = np.right_shift(same_bits(np.abs(safe), whole), digits) - bias
+    n = np.right_shift(same_bits(np.abs(safe), int_dtype), digits) - bias
     scale = same_bits((bias + 3 - n) * (1 << digits), wide.type.element)
     part = np.where(plain, wide, safe * 0.25 * scale)
     power = np.where(plain, 0, n - np.where(tiny, 64, 0))
@@ -506,13 +509,13 @@ def _frexp(call: Call, x: Any) -> Any:
 
 
 def _gcd(call: Call, a: Any, b: Any) -> Any:
-    """Euclid's steps, as many as numbers of the dtype may need."""
+    """Run as many steps of Euclid's algorithm as the dtype may need."""
     x, y = np.abs(call.cast(a)), np.abs(call.cast(b))
     steps = {1: 12, 2: 24, 4: 47, 8: 93}[x.dtype.itemsize]
     for _ in range(steps):
         zero = np.equal(y, like(0, y))
-        rest = np.remainder(x, np.where(zero, like(1, y), y))
-        x, y = np.where(zero, x, y), np.where(zero, y, rest)
+        remainder = np.remainder(x, np.where(zero, like(1, y), y))
+        x, y = np.where(zero, x, y), np.where(zero, y, remainder)
     return x
 
 
@@ -524,14 +527,14 @@ def _lcm(call: Call, a: Any, b: Any) -> Any:
 
 
 def _frac(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    return np.subtract(given, np.trunc(given))
+    array = call.cast(x)
+    return np.subtract(array, np.trunc(array))
 
 
 def _heaviside(call: Call, x: Any, value: Any) -> Any:
-    given = call.cast(x)
-    zero = np.equal(given, like(0, given))
-    step = np.where(np.greater(given, like(0, given)), like(1, given), like(0, given))
+    array = call.cast(x)
+    zero = np.equal(array, like(0, array))
+    step = np.where(np.greater(array, like(0, array)), like(1, array), like(0, array))
     return np.where(zero, call.cast(value), step)
 
 
@@ -587,8 +590,8 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "frac": _frac,
     "heaviside": _heaviside,
     # rounding
-    "floor": _whole(np.floor),
-    "ceil": _whole(np.ceil),
+    "floor": _on_floats(np.floor),
+    "ceil": _on_floats(np.ceil),
     "trunc": _trunc,
     "fix": _trunc,
     "round": _round,
@@ -616,7 +619,7 @@ ELEMENTWISE: Mapping[str, Handler] = {
     # activations
     "relu": _relu,
     "relu6": lambda call, x: _clamp(call, x, 0, 6),
-    "hardtanh": _clipped,
+    "hardtanh": _hardtanh,
     "leaky_relu": _leaky_relu,
     "rrelu_with_noise_functional": _random_relu,
     "elu": _elu,
@@ -663,7 +666,7 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "where.ScalarOther": _where,
     "where.Scalar": _where,
     "masked_fill": _masked_fill,
-    "copy": _copied,
+    "copy": _copy,
     # the same elements
     "_to_copy": _to,
     "to": _to,
@@ -671,8 +674,8 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "clone": _to,
     "contiguous": _identity,
     "alias": _identity,
-    "detach": lambda call, x: call.stopped(x),
-    "detach_": lambda call, x: call.stopped(x),
+    "detach": lambda call, x: call.stop_gradient(x),
+    "detach_": lambda call, x: call.stop_gradient(x),
     "lift_fresh_copy": _identity,
     "lift_fresh": _identity,
     "_conj": _identity,

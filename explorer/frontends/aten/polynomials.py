@@ -1,4 +1,4 @@
-"""ATen's orthogonal polynomials: each from the two before it, by a loop up to the degrees given."""
+"""ATen's orthogonal polynomials, by three-term recurrences up to the degrees requested."""
 
 from __future__ import annotations
 
@@ -13,50 +13,56 @@ from explorer.frontends.aten.call import Call
 from explorer.frontends.aten.elementwise import is_inf, is_nan, like
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.control.loops import while_loop
-from explorer.frontends.tracing.frames import current_source, under
+from explorer.frontends.tracing.frames import attributed_to, current_source
 from explorer.frontends.tracing.promote import converted, traced
 
 Handler = Callable[..., Any]
 Next = Callable[[Any, TracedArray, TracedArray, TracedArray], TracedArray]
-LARGEST = {"float32": 128, "float64": 512}  # degrees of Hermite's that PyTorch gives
+LARGEST = {
+    "float32": 128,
+    "float64": 512,
+}  # largest degree of Hermite polynomials that PyTorch supports
 
 
 def _polynomial(
     first: Callable[[TracedArray], TracedArray], following: Next, *, limited: bool = False
 ) -> Handler:
-    """`first` is of degree 1; `following` gives degree k + 1 for k, x and degrees k - 1 and k."""
+    """Return a handler; `following` computes degree k + 1 from k, x and degrees k - 1 and k.
+
+    `first` computes degree 1.
+    """
 
     def handler(call: Call, x: Any, n: Any) -> Any:
         at, degree = np.broadcast_arrays(call.cast(x), call.cast(n))
-        known = np.logical_not(is_nan(degree) | is_inf(degree))
-        degree = converted(np.where(known, np.trunc(degree), -1.0), "int64")
+        is_finite = np.logical_not(is_nan(degree) | is_inf(degree))
+        degree = converted(np.where(is_finite, np.trunc(degree), -1.0), "int64")
         most = LARGEST.get(call.dtype, 1024)
-        wanted = np.where(degree > most, 0, degree) if limited else degree
+        limited_degree = np.where(degree > most, 0, degree) if limited else degree
         source = current_source()
 
         def below(k: Any, last: Any) -> Any:
-            return np.logical_and(k < wanted, np.logical_not(is_nan(last)))
+            return np.logical_and(k < limited_degree, np.logical_not(is_nan(last)))
 
         def going(k: Any, before: Any, last: Any) -> Any:
-            with under(source):
+            with attributed_to(source):
                 return np.any(below(k, last))
 
         def body(k: Any, before: Any, last: Any) -> Any:
-            with under(source):
+            with attributed_to(source):
                 more = below(k, last)
-                found = following(converted(k, at.dtype), at, before, last)
-                return k + 1, np.where(more, last, before), np.where(more, found, last)
+                value = following(converted(k, at.dtype), at, before, last)
+                return k + 1, np.where(more, last, before), np.where(more, value, last)
 
         start = traced(numpy.int64(1)), np.ones_like(at), first(at)
-        _, _, found = while_loop(going, body, *start)
-        found = np.where(degree < 1, np.where(degree < 0, like(0, at), like(1, at)), found)
-        return np.where(degree > most, math.nan, found) if limited else found
+        _, _, value = while_loop(going, body, *start)
+        value = np.where(degree < 1, np.where(degree < 0, like(0, at), like(1, at)), value)
+        return np.where(degree > most, math.nan, value) if limited else value
 
     return handler
 
 
 def _chebyshev(a: float, b: float) -> tuple[Handler, Handler]:
-    """A kind of Chebyshev's, of which degree 1 is a x + b, and the same shifted to 0 ... 1."""
+    """Return a Chebyshev kind with degree 1 equal to a x + b, and the same shifted to 0 ... 1."""
 
     def shifted(x: TracedArray) -> Any:
         return x * 2 - 1

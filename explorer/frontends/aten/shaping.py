@@ -1,4 +1,4 @@
-"""ATen's operators that make arrays, and that move their elements."""
+"""ATen's operators that create arrays, and that move their elements."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.promote import converted, traced
 
 Handler = Callable[..., Any]
-END = 1 << 62  # from here on a slice means the end
+END = 1 << 62  # a slice bound from here on means the end
 
 
 def axis_of(dim: int, rank: int) -> int:
-    """A dim counted from the start; of no dims there is one to name."""
+    """Return a non-negative dim; a scalar counts as one dim."""
     return dim % max(rank, 1)
 
 
@@ -30,27 +30,27 @@ def _view(call: Call, x: Any, size: Sequence[Any]) -> Any:
 
 
 def _flatten(call: Call, x: Any, start: int = 0, end: int = -1) -> Any:
-    given = traced(x)
-    if not given.ndim:
-        return np.reshape(given, (1,))
-    a, b = axis_of(start, given.ndim), axis_of(end, given.ndim)
-    return np.reshape(given, (*given.shape[:a], -1, *given.shape[b + 1 :]))
+    array = traced(x)
+    if not array.ndim:
+        return np.reshape(array, (1,))
+    a, b = axis_of(start, array.ndim), axis_of(end, array.ndim)
+    return np.reshape(array, (*array.shape[:a], -1, *array.shape[b + 1 :]))
 
 
 def _unflatten(call: Call, x: Any, dim: int, sizes: Sequence[Any]) -> Any:
-    given = traced(x)
-    at = axis_of(dim, given.ndim)
-    return np.reshape(given, (*given.shape[:at], *sizes, *given.shape[at + 1 :]))
+    array = traced(x)
+    at = axis_of(dim, array.ndim)
+    return np.reshape(array, (*array.shape[:at], *sizes, *array.shape[at + 1 :]))
 
 
 def _permute(call: Call, x: Any, dims: Sequence[int]) -> Any:
-    given = traced(x)
-    return np.transpose(given, tuple(axis_of(d, given.ndim) for d in dims)) if given.ndim else given
+    array = traced(x)
+    return np.transpose(array, tuple(axis_of(d, array.ndim) for d in dims)) if array.ndim else array
 
 
 def _transpose(call: Call, x: Any, a: int, b: int) -> Any:
-    given = traced(x)
-    return np.swapaxes(given, a, b) if given.ndim else given
+    array = traced(x)
+    return np.swapaxes(array, a, b) if array.ndim else array
 
 
 def _t(call: Call, x: Any) -> Any:
@@ -62,22 +62,22 @@ def _unsqueeze(call: Call, x: Any, dim: int) -> Any:
 
 
 def _squeeze(call: Call, x: Any, dims: Any = None) -> Any:
-    """PyTorch leaves dims that are not 1 as they are."""
-    given = traced(x)
-    named = range(given.ndim) if dims is None else [dims] if isinstance(dims, int) else dims
-    axes = {axis_of(d, given.ndim) for d in named}
-    ones = tuple(d for d, n in enumerate(given.type.dims) if n == 1 and d in axes)
-    return np.squeeze(given, ones) if ones else given
+    """Remove dims of 1; PyTorch ignores other dims."""
+    array = traced(x)
+    named = range(array.ndim) if dims is None else [dims] if isinstance(dims, int) else dims
+    axes = {axis_of(d, array.ndim) for d in named}
+    ones = tuple(d for d, n in enumerate(array.type.dims) if n == 1 and d in axes)
+    return np.squeeze(array, ones) if ones else array
 
 
 def _expand(call: Call, x: Any, size: Sequence[Any], implicit: bool = False) -> Any:
-    given = traced(x)
-    lead = len(size) - given.ndim
-    kept = (None,) * lead + given.shape
-    wanted = tuple(
-        k if isinstance(n, int) and n == -1 else n for k, n in zip(kept, size, strict=True)
+    array = traced(x)
+    lead = len(size) - array.ndim
+    extents = (None,) * lead + array.shape
+    target = tuple(
+        k if isinstance(n, int) and n == -1 else n for k, n in zip(extents, size, strict=True)
     )
-    return np.broadcast_to(given, wanted)
+    return np.broadcast_to(array, target)
 
 
 def _expand_as(call: Call, x: Any, other: Any) -> Any:
@@ -89,81 +89,81 @@ def _repeat(call: Call, x: Any, repeats: Sequence[Any]) -> Any:
 
 
 def _flip(call: Call, x: Any, dims: Sequence[int]) -> Any:
-    given = traced(x)
-    return np.flip(given, tuple(dims)) if given.ndim and dims else given
+    array = traced(x)
+    return np.flip(array, tuple(dims)) if array.ndim and dims else array
 
 
 def _roll(call: Call, x: Any, shifts: Any, dims: Any = ()) -> Any:
-    given = traced(x)
+    array = traced(x)
     by = [shifts] if isinstance(shifts, int) else list(shifts)
     if not dims:
-        return np.roll(given, by[0])
+        return np.roll(array, by[0])
     for shift, dim in zip(by, [dims] if isinstance(dims, int) else dims, strict=True):
-        given = np.roll(given, shift, dim) if given.ndim else given
-    return given
+        array = np.roll(array, shift, dim) if array.ndim else array
+    return array
 
 
-def _moved(call: Call, x: Any, source: Any, target: Any) -> Any:
+def _movedim(call: Call, x: Any, source: Any, target: Any) -> Any:
     return np.moveaxis(x, source, target)
 
 
-# Parts.
+# Slices and splits.
 
 
 def _bound(value: Any) -> Any:
     return None if isinstance(value, int) and abs(value) >= END else value
 
 
-def cut(x: Any, dim: int, start: Any, end: Any, step: int = 1) -> Any:
-    """`start : end : step` of a dim."""
-    given = traced(x)
-    at = axis_of(dim, given.ndim)
-    return given[(*(slice(None),) * at, slice(_bound(start), _bound(end), step))]
+def slice_dim(x: Any, dim: int, start: Any, end: Any, step: int = 1) -> Any:
+    """Return `start : end : step` of a dim."""
+    array = traced(x)
+    at = axis_of(dim, array.ndim)
+    return array[(*(slice(None),) * at, slice(_bound(start), _bound(end), step))]
 
 
 def _slice(
     call: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
-    return cut(x, dim, start, end, step)
+    return slice_dim(x, dim, start, end, step)
 
 
 def _select(call: Call, x: Any, dim: int, index: Any) -> Any:
-    given = traced(x)
-    return given[(*(slice(None),) * axis_of(dim, given.ndim), index)]
+    array = traced(x)
+    return array[(*(slice(None),) * axis_of(dim, array.ndim), index)]
 
 
 def _narrow(call: Call, x: Any, dim: int, start: Any, length: Any) -> Any:
-    given = traced(x)
+    array = traced(x)
     if isinstance(start, int) and start < 0:
-        start = given.shape[axis_of(dim, given.ndim)] + start
-    return cut(given, dim, start, start + length)
+        start = array.shape[axis_of(dim, array.ndim)] + start
+    return slice_dim(array, dim, start, start + length)
 
 
 def _split(call: Call, x: Any, size: Any, dim: int = 0) -> Any:
     if isinstance(size, (list, tuple)):
         return _split_with_sizes(call, x, size, dim)
-    given = traced(x)
-    extent = given.shape[axis_of(dim, given.ndim)]
+    array = traced(x)
+    extent = array.shape[axis_of(dim, array.ndim)]
     count = len(call.results)
     ends = [min(size * (i + 1), extent) if isinstance(extent, int) else None for i in range(count)]
     return [
-        cut(given, dim, size * i, None if i == count - 1 else size * (i + 1))
+        slice_dim(array, dim, size * i, None if i == count - 1 else size * (i + 1))
         for i, _ in enumerate(ends)
     ]
 
 
 def _split_with_sizes(call: Call, x: Any, sizes: Sequence[Any], dim: int = 0) -> Any:
-    found, start = [], 0
+    parts, start = [], 0
     for size in sizes:
-        found.append(cut(x, dim, start, start + size))
+        parts.append(slice_dim(x, dim, start, start + size))
         start = start + size
-    return found
+    return parts
 
 
 def _chunk(call: Call, x: Any, chunks: int, dim: int = 0) -> Any:
-    given = traced(x)
-    extent = given.shape[axis_of(dim, given.ndim)]
-    return _split(call, given, (extent + chunks - 1) // chunks, dim)
+    array = traced(x)
+    extent = array.shape[axis_of(dim, array.ndim)]
+    return _split(call, array, (extent + chunks - 1) // chunks, dim)
 
 
 def _tensor_split(call: Call, x: Any, places: Any, dim: int = 0) -> Any:
@@ -175,13 +175,13 @@ def _unbind(call: Call, x: Any, dim: int = 0) -> Any:
 
 
 def _diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    given = traced(x)
-    a, b = axis_of(dim1, given.ndim), axis_of(dim2, given.ndim)
-    rest = [d for d in range(given.ndim) if d not in (a, b)]
-    rows, columns = given.shape[a], given.shape[b]
-    flat = np.reshape(np.transpose(given, (*rest, a, b)), (*(given.shape[d] for d in rest), -1))
+    array = traced(x)
+    a, b = axis_of(dim1, array.ndim), axis_of(dim2, array.ndim)
+    others = [d for d in range(array.ndim) if d not in (a, b)]
+    rows, columns = array.shape[a], array.shape[b]
+    flat = np.reshape(np.transpose(array, (*others, a, b)), (*(array.shape[d] for d in others), -1))
     first = (max(-offset, 0), max(offset, 0))
-    if given.type.dims[a] == given.type.dims[b]:
+    if array.type.dims[a] == array.type.dims[b]:
         least = rows - abs(offset)
     else:
         least = np.minimum(rows - first[0], columns - first[1])
@@ -191,24 +191,24 @@ def _diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1)
 
 
 def _diag_embed(call: Call, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    given = traced(x)
-    size = given.shape[-1] + abs(offset)
-    rank = given.ndim + 1
-    wide = np.expand_dims(given, -1)
-    pads = [(0, 0)] * (given.ndim - 1)
+    array = traced(x)
+    size = array.shape[-1] + abs(offset)
+    rank = array.ndim + 1
+    wide = np.expand_dims(array, -1)
+    pads = [(0, 0)] * (array.ndim - 1)
     before = (max(-offset, 0), max(offset, 0))
     count = size - abs(offset)
-    square = np.where(np.eye(count, dtype=bool), wide, converted(0, given.dtype))
+    square = np.where(np.eye(count, dtype=bool), wide, converted(0, array.dtype))
     margins = [(b, size - count - b) for b in before]
-    found = np.pad(square, (*pads, *margins))
-    return np.moveaxis(found, (rank - 2, rank - 1), (dim1, dim2))
+    padded = np.pad(square, (*pads, *margins))
+    return np.moveaxis(padded, (rank - 2, rank - 1), (dim1, dim2))
 
 
 def _triangle(upper: int) -> Handler:
     def handler(call: Call, x: Any, diagonal: int = 0) -> Any:
-        given = traced(x)
+        array = traced(x)
         by = traced(numpy.int64(diagonal))
-        return emit("Trilu", given, by, upper=upper)
+        return emit("Trilu", array, by, upper=upper)
 
     return handler
 
@@ -220,24 +220,28 @@ def _as_strided(
 
 
 def strided_places(call: Call, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
-    """The places of a view by strides in the row of all elements of the first argument."""
-    like = call.given[0]
-    known = all(isinstance(n, int) for n in (*size, *stride, *like.shape))
-    if not known or not like.is_contiguous() or like.storage_offset() != 0:
-        call.refuse("strides of an array that is itself a part of another one")
+    """Return the indices of a strided view in the flattened first argument."""
+    like = call.arguments[0]
+    is_static = all(isinstance(n, int) for n in (*size, *stride, *like.shape))
+    if not is_static or not like.is_contiguous() or like.storage_offset() != 0:
+        call.refuse("as_strided of a view or of symbolic sizes is not supported")
     places = numpy.array(offset or 0)
     for n, s in zip(size, stride, strict=True):
         places = places[..., None] + numpy.arange(n) * s
     return places
 
 
-# Joins.
+# Concatenation and padding.
 
 
 def _cat(call: Call, values: Sequence[Any], dim: int = 0) -> Any:
-    given = [call.cast(v) for v in values]
-    kept = [v for v in given if v.type.dims != (0,)] or given[:1]
-    return np.concatenate(kept, axis_of(dim, kept[0].ndim)) if len(kept) > 1 else kept[0]
+    arrays = [call.cast(v) for v in values]
+    nonempty = [v for v in arrays if v.type.dims != (0,)] or arrays[:1]
+    return (
+        np.concatenate(nonempty, axis_of(dim, nonempty[0].ndim))
+        if len(nonempty) > 1
+        else nonempty[0]
+    )
 
 
 def _stack(call: Call, values: Sequence[Any], dim: int = 0) -> Any:
@@ -252,90 +256,90 @@ def _pad_by(call: Call, x: Any, pads: Sequence[Any], mode: str = "constant", val
 
 
 def _pad(call: Call, x: Any, pads: Sequence[Any], value: Any = 0) -> Any:
-    """A number around the last dims; negative pads cut elements off."""
+    """Pad the last dims with a number; negative pads crop."""
     pairs = _pairs(pads, traced(x).ndim)
-    given, widths = _cropped(traced(x), pairs), _outward(pairs)
+    array, widths = _crop(traced(x), pairs), _positive_pads(pairs)
     number = False if value is None else value
     if call.dtype == "bool":
-        wide = converted(given, "uint8")
+        wide = converted(array, "uint8")
         return converted(np.pad(wide, widths, constant_values=int(bool(number))), "bool")
-    return np.pad(given, widths, constant_values=number)
+    return np.pad(array, widths, constant_values=number)
 
 
-def _cropped(x: TracedArray, pairs: Sequence[tuple[Any, Any]]) -> TracedArray:
-    """Without what negative pads cut off."""
+def _crop(x: TracedArray, pairs: Sequence[tuple[Any, Any]]) -> TracedArray:
+    """Crop by the negative pads."""
     for dim, (a, b) in enumerate(pairs):
         low = -a if isinstance(a, int) and a < 0 else 0
         high = b if isinstance(b, int) and b < 0 else None
         if low or high is not None:
-            x = cut(x, dim, low, high)
+            x = slice_dim(x, dim, low, high)
     return x
 
 
-def _outward(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, ...]]:
+def _positive_pads(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, ...]]:
     return [tuple(0 if isinstance(n, int) and n < 0 else n for n in p) for p in pairs]
 
 
 def _pairs(pads: Sequence[Any], rank: int) -> list[tuple[Any, Any]]:
-    found = [(pads[i], pads[i + 1]) for i in range(0, len(pads), 2)]
-    return [(0, 0)] * (rank - len(found)) + found[::-1]
+    pairs = [(pads[i], pads[i + 1]) for i in range(0, len(pads), 2)]
+    return [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
 
 
 def _edges(mode: str) -> Handler:
     def handler(call: Call, x: Any, pads: Sequence[Any]) -> Any:
-        given = traced(x)
-        pairs = _pairs(pads, given.ndim)
+        array = traced(x)
+        pairs = _pairs(pads, array.ndim)
         if mode == "wrap":
-            return _wrapped(given, pairs)
-        return _cropped(np.pad(given, _outward(pairs), mode=mode), pairs)
+            return _wrap(array, pairs)
+        return _crop(np.pad(array, _positive_pads(pairs), mode=mode), pairs)
 
     return handler
 
 
-def _wrapped(x: TracedArray, pairs: Sequence[tuple[Any, Any]]) -> TracedArray:
+def _wrap(x: TracedArray, pairs: Sequence[tuple[Any, Any]]) -> TracedArray:
     for dim, (a, b) in enumerate(pairs):
         n = x.shape[dim]
-        before = [] if isinstance(a, int) and a == 0 else [cut(x, dim, n - a, None)]
-        after = [] if isinstance(b, int) and b == 0 else [cut(x, dim, 0, b)]
+        before = [] if isinstance(a, int) and a == 0 else [slice_dim(x, dim, n - a, None)]
+        after = [] if isinstance(b, int) and b == 0 else [slice_dim(x, dim, 0, b)]
         if before or after:
             x = np.concatenate([*before, x, *after], dim)
     return x
 
 
 def _shuffle(call: Call, x: Any, factor: int) -> Any:
-    given = traced(x)
-    *lead, channels, h, w = given.shape
-    split = np.reshape(given, (*lead, channels // factor**2, factor, factor, h, w))
+    array = traced(x)
+    *lead, channels, h, w = array.shape
+    split = np.reshape(array, (*lead, channels // factor**2, factor, factor, h, w))
     n = len(lead)
     moved = np.transpose(split, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
     return np.reshape(moved, (*lead, channels // factor**2, h * factor, w * factor))
 
 
 def _unshuffle(call: Call, x: Any, factor: int) -> Any:
-    given = traced(x)
-    *lead, channels, h, w = given.shape
-    split = np.reshape(given, (*lead, channels, h // factor, factor, w // factor, factor))
+    array = traced(x)
+    *lead, channels, h, w = array.shape
+    split = np.reshape(array, (*lead, channels, h // factor, factor, w // factor, factor))
     n = len(lead)
     moved = np.transpose(split, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
     return np.reshape(moved, (*lead, channels * factor**2, h // factor, w // factor))
 
 
 def _channel_shuffle(call: Call, x: Any, groups: int) -> Any:
-    given = traced(x)
-    n, channels, *rest = given.shape
-    split = np.reshape(given, (n, groups, channels // groups, *rest))
-    return np.reshape(np.swapaxes(split, 1, 2), given.shape)
+    array = traced(x)
+    n, channels, *spatial = array.shape
+    split = np.reshape(array, (n, groups, channels // groups, *spatial))
+    return np.reshape(np.swapaxes(split, 1, 2), array.shape)
 
 
 def _unfold(call: Call, x: Any, dim: int, size: int, step: int) -> Any:
-    """Windows along a dim, each a row of a new last dim."""
-    given = traced(x)
-    if not given.ndim:
-        return np.reshape(given, (1,) * size) if size else np.reshape(given, (1,))[:0]
-    at = axis_of(dim, given.ndim)
-    starts = np.arange((given.shape[at] - size) // step + 1) * step
-    found = np.take(given, np.expand_dims(starts, -1) + np.arange(size), at)
-    return np.moveaxis(found, at + 1, -1)
+    """Return windows along a dim as rows of a new last dim."""
+    array = traced(x)
+    if not array.ndim:
+        return np.reshape(array, (1,) * size) if size else np.reshape(array, (1,))[:0]
+    at = axis_of(dim, array.ndim)
+    starts = np.arange((array.shape[at] - size) // step + 1) * step
+    windows = np.take(array, np.expand_dims(starts, -1) + np.arange(size), at)
+    return np.moveaxis(windows, at + 1, -1)
 
 
 # New arrays.
@@ -401,7 +405,7 @@ def _eye(call: Call, n: Any, m: Any = None) -> Any:
 
 def _linspace(call: Call, start: Any, end: Any, steps: Any) -> Any:
     if not isinstance(steps, int) or any(isinstance(v, TracedArray) for v in (start, end)):
-        call.refuse("numbers that only a run knows")
+        call.refuse("bounds known only at run time are not supported")
     dtype = "float64" if call.dtype == "float64" else "float32"
     row = numpy.linspace(start, end, steps, dtype=dtype)
     return call.cast(row)
@@ -409,14 +413,14 @@ def _linspace(call: Call, start: Any, end: Any, steps: Any) -> Any:
 
 def _logspace(call: Call, start: Any, end: Any, steps: Any, base: float = 10.0) -> Any:
     if not isinstance(steps, int) or any(isinstance(v, TracedArray) for v in (start, end)):
-        call.refuse("numbers that only a run knows")
+        call.refuse("bounds known only at run time are not supported")
     return call.cast(numpy.power(float(base), numpy.linspace(start, end, steps)))
 
 
 def _indices(lower: bool) -> Handler:
     def handler(call: Call, rows: int, columns: int, offset: int = 0) -> Any:
         if not (isinstance(rows, int) and isinstance(columns, int)):
-            call.refuse("dims that only a run knows")
+            call.refuse("symbolic dims are not supported")
         make = numpy.tril_indices if lower else numpy.triu_indices
         return call.cast(numpy.stack(make(rows, offset, columns)))
 
@@ -444,7 +448,7 @@ SHAPING: Mapping[str, Handler] = {
     "tile": _repeat,
     "flip": _flip,
     "roll": _roll,
-    "movedim": _moved,
+    "movedim": _movedim,
     "slice.Tensor": _slice,
     "slice_copy.Tensor": _slice,
     "select.int": _select,

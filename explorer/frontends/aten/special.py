@@ -1,4 +1,4 @@
-"""ATen's special functions, made of others."""
+"""ATen's special functions, composed of elementary ones."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from explorer.frontends.aten.elementwise import is_inf, is_nan, like
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.control.loops import while_loop
 from explorer.frontends.tracing.emit import emit
-from explorer.frontends.tracing.frames import current_source, under
+from explorer.frontends.tracing.frames import attributed_to, current_source
 from explorer.frontends.tracing.promote import converted
 
 Handler = Callable[..., Any]
-SHIFT = 8  # where Stirling's series is begun: its fifth term is under 1e-10 there
+SHIFT = 8  # start of Stirling's series: its fifth term is under 1e-10 there
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
-TERMS = 20  # of Hurwitz's zeta before Euler and Maclaurin: more than from -10 to 9
+TERMS = 20  # of Hurwitz's zeta before Euler-Maclaurin: more than from -10 to 9
 
 
 def polynomial(x: TracedArray, factors: Sequence[float]) -> TracedArray:
-    """A polynomial by Horner, from the highest power on."""
-    found = like(factors[0], x)
+    """Evaluate a polynomial by Horner's rule; coefficients start at the highest power."""
+    value = like(factors[0], x)
     for factor in factors[1:]:
-        found = np.add(np.multiply(found, x), like(factor, x))
-    return found
+        value = np.add(np.multiply(value, x), like(factor, x))
+    return value
 
 
 def _erfc(call: Call, x: Any) -> Any:
-    """Numerical Recipes, 6.2: a fit by Chebyshev of erfc, to 1.2e-7 of it everywhere."""
-    given = call.cast(x)
-    size = np.abs(given)
-    far = np.greater(size, like(0.5, given))
-    t = np.reciprocal(np.add(like(1, given), np.multiply(size, like(0.5, given))))
+    """Return erfc by a Chebyshev fit, relative error 1.2e-7 (Numerical Recipes, 6.2)."""
+    array = call.cast(x)
+    size = np.abs(array)
+    far = np.greater(size, like(0.5, array))
+    t = np.reciprocal(np.add(like(1, array), np.multiply(size, like(0.5, array))))
     inner = polynomial(
         t,
         (
@@ -43,16 +43,16 @@ def _erfc(call: Call, x: Any) -> Any:
         ),
     )
     tail = np.multiply(t, np.exp(np.subtract(inner, np.multiply(size, size))))
-    tail = np.where(np.less(given, like(0, given)), np.subtract(like(2, given), tail), tail)
-    return np.where(far, tail, np.subtract(like(1, given), emit("Erf", given)))
+    tail = np.where(np.less(array, like(0, array)), np.subtract(like(2, array), tail), tail)
+    return np.where(far, tail, np.subtract(like(1, array), emit("Erf", array)))
 
 
 def erf_inverse(y: TracedArray) -> TracedArray:
-    """Giles 2010, Approximating the erfinv function; then a step of Newton where it gains."""
-    one = like(1, y)
-    edge = np.greater_equal(np.abs(y), one)
+    """Return the inverse error function (Giles 2010), refined by Newton steps in float64."""
+    unit = like(1, y)
+    edge = np.greater_equal(np.abs(y), unit)
     safe = np.where(edge, like(0, y), y)
-    w = np.negative(np.log(np.multiply(np.subtract(one, safe), np.add(one, safe))))
+    w = np.negative(np.log(np.multiply(np.subtract(unit, safe), np.add(unit, safe))))
     near = polynomial(
         np.subtract(w, like(2.5, y)),
         (
@@ -68,17 +68,17 @@ def erf_inverse(y: TracedArray) -> TracedArray:
             *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
         ),
     )
-    found = np.multiply(np.where(np.less(w, like(5, y)), near, far), safe)
+    inverse = np.multiply(np.where(np.less(w, like(5, y)), near, far), safe)
     if y.type.element == "float64":
         for _ in range(2):
-            off = np.subtract(emit("Erf", found), safe)
+            off = np.subtract(emit("Erf", inverse), safe)
             slope = np.multiply(
-                np.exp(np.negative(np.multiply(found, found))), like(2 / math.sqrt(math.pi), y)
+                np.exp(np.negative(np.multiply(inverse, inverse))), like(2 / math.sqrt(math.pi), y)
             )
-            found = np.subtract(found, np.divide(off, slope))
-    endless = np.multiply(np.sign(y), like(math.inf, y))
-    outside = np.where(np.equal(np.abs(y), one), endless, like(math.nan, y))
-    result: TracedArray = np.where(edge, outside, np.where(is_nan(y), y, found))
+            inverse = np.subtract(inverse, np.divide(off, slope))
+    infinite = np.multiply(np.sign(y), like(math.inf, y))
+    outside = np.where(np.equal(np.abs(y), unit), infinite, like(math.nan, y))
+    result: TracedArray = np.where(edge, outside, np.where(is_nan(y), y, inverse))
     return result
 
 
@@ -87,27 +87,27 @@ def _erfinv(call: Call, x: Any) -> Any:
 
 
 def _ndtri(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    inner = np.subtract(np.multiply(given, like(2, given)), like(1, given))
-    return np.multiply(erf_inverse(inner), like(math.sqrt(2), given))
+    array = call.cast(x)
+    inner = np.subtract(np.multiply(array, like(2, array)), like(1, array))
+    return np.multiply(erf_inverse(inner), like(math.sqrt(2), array))
 
 
 def _stirling(x: TracedArray) -> TracedArray:
-    """The logarithm of the gamma function of what is large."""
+    """Return the logarithm of the gamma function of large x."""
     square = np.reciprocal(np.multiply(x, x))
     series = np.divide(polynomial(square, (1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)), x)
     half = np.subtract(x, like(0.5, x))
-    found: TracedArray = np.add(
+    logarithm: TracedArray = np.add(
         np.subtract(
             np.multiply(half, np.log(x)), np.subtract(x, like(math.log(2 * math.pi) / 2, x))
         ),
         series,
     )
-    return found
+    return logarithm
 
 
 def log_gamma(x: TracedArray) -> TracedArray:
-    """The logarithm of the absolute value of the gamma function."""
+    """Return the logarithm of the absolute value of the gamma function."""
     half = np.less(x, like(0.5, x))
     up = np.where(half, np.subtract(like(1, x), x), x)
     safe = np.where(is_inf(up), like(1, x), up)
@@ -120,12 +120,12 @@ def log_gamma(x: TracedArray) -> TracedArray:
     above = np.subtract(_stirling(shifted), np.log(factor))
     turn = np.subtract(x, np.floor(x))
     sine = np.abs(np.sin(np.multiply(turn, like(math.pi, x))))
-    whole = np.equal(turn, like(0, x))
-    wave = np.log(np.where(whole, like(1, x), sine))
+    is_integer = np.equal(turn, like(0, x))
+    wave = np.log(np.where(is_integer, like(1, x), sine))
     below = np.subtract(np.subtract(like(math.log(math.pi), x), wave), above)
-    below = np.where(whole, like(math.inf, x), below)
-    found = np.where(half, below, above)
-    result: TracedArray = np.where(is_inf(x), like(math.inf, x), found)
+    below = np.where(is_integer, like(math.inf, x), below)
+    value = np.where(half, below, above)
+    result: TracedArray = np.where(is_inf(x), like(math.inf, x), value)
     return result
 
 
@@ -134,7 +134,7 @@ def _lgamma(call: Call, x: Any) -> Any:
 
 
 def digamma(x: TracedArray) -> TracedArray:
-    """The derivative of `log_gamma`."""
+    """Return the derivative of `log_gamma`."""
     half = np.less(x, like(0.5, x))
     up = np.where(half, np.subtract(like(1, x), x), x)
     total, at = like(0, x), up
@@ -146,12 +146,12 @@ def digamma(x: TracedArray) -> TracedArray:
     high = np.subtract(np.log(at), np.divide(like(0.5, x), at))
     above = np.subtract(np.subtract(high, np.multiply(inverse, series)), total)
     turn = np.multiply(np.subtract(x, np.rint(x)), like(math.pi, x))
-    whole = np.equal(turn, like(0, x))
-    slope = np.divide(like(math.pi, x), np.tan(np.where(whole, like(1, x), turn)))
-    below = np.where(whole, like(math.nan, x), np.subtract(above, slope))
-    found = np.where(half, below, above)
+    is_integer = np.equal(turn, like(0, x))
+    slope = np.divide(like(math.pi, x), np.tan(np.where(is_integer, like(1, x), turn)))
+    below = np.where(is_integer, like(math.nan, x), np.subtract(above, slope))
+    value = np.where(half, below, above)
     pole = np.negative(np.reciprocal(np.where(np.equal(x, like(0, x)), x, like(1, x))))
-    result: TracedArray = np.where(np.equal(x, like(0, x)), pole, found)
+    result: TracedArray = np.where(np.equal(x, like(0, x)), pole, value)
     return result
 
 
@@ -160,7 +160,7 @@ def _digamma(call: Call, x: Any) -> Any:
 
 
 def zeta(s: TracedArray, q: TracedArray) -> TracedArray:
-    """Hurwitz's zeta, the sum of (q + k) to the power of -s, by Euler and Maclaurin."""
+    """Return Hurwitz's zeta, the sum of (q + k)^-s, by Euler-Maclaurin summation."""
     total = like(0, s)
     for k in range(TERMS):
         total = np.add(total, emit("Pow", np.add(q, like(k, q)), np.negative(s)))
@@ -189,42 +189,42 @@ def _zeta(call: Call, s: Any, q: Any) -> Any:
 
 
 def _polygamma(call: Call, n: int, x: Any) -> Any:
-    given = call.cast(x)
+    array = call.cast(x)
     if n == 0:
-        return digamma(given)
-    order = np.broadcast_to(like(n + 1, given), given.shape)
+        return digamma(array)
+    order = np.broadcast_to(like(n + 1, array), array.shape)
     sign = 1.0 if n % 2 else -1.0
-    if n == 1:  # with its reflection
-        half = np.less(given, like(0.5, given))
-        up = np.where(half, np.subtract(like(1, given), given), given)
+    if n == 1:  # by the reflection formula
+        half = np.less(array, like(0.5, array))
+        up = np.where(half, np.subtract(like(1, array), array), array)
         above = zeta(order, up)
-        sine = np.sin(np.multiply(given, like(math.pi, given)))
-        wave = np.divide(like(math.pi**2, given), np.multiply(sine, sine))
+        sine = np.sin(np.multiply(array, like(math.pi, array)))
+        wave = np.divide(like(math.pi**2, array), np.multiply(sine, sine))
         return np.where(half, np.subtract(wave, above), above)
-    return np.multiply(zeta(order, given), like(sign * math.factorial(n), given))
+    return np.multiply(zeta(order, array), like(sign * math.factorial(n), array))
 
 
 def _ndtr(call: Call, x: Any) -> Any:
-    given = np.multiply(call.cast(x), like(-math.sqrt(0.5), call.cast(x)))
-    return np.multiply(_erfc(call, given), like(0.5, given))
+    array = np.multiply(call.cast(x), like(-math.sqrt(0.5), call.cast(x)))
+    return np.multiply(_erfc(call, array), like(0.5, array))
 
 
 def _log_ndtr(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    low = np.less(given, like(-1, given))
-    t = np.multiply(np.where(low, given, like(-1, given)), like(-math.sqrt(0.5), given))
+    array = call.cast(x)
+    low = np.less(array, like(-1, array))
+    t = np.multiply(np.where(low, array, like(-1, array)), like(-math.sqrt(0.5), array))
     scaled = _erfcx(call, t)
-    below = np.subtract(np.log(np.multiply(scaled, like(0.5, given))), np.multiply(t, t))
-    other = np.multiply(np.where(low, like(0, given), given), like(math.sqrt(0.5), given))
-    above = np.log1p(np.multiply(_erfc(call, other), like(-0.5, given)))
+    below = np.subtract(np.log(np.multiply(scaled, like(0.5, array))), np.multiply(t, t))
+    other = np.multiply(np.where(low, like(0, array), array), like(math.sqrt(0.5), array))
+    above = np.log1p(np.multiply(_erfc(call, other), like(-0.5, array)))
     return np.where(low, below, above)
 
 
 def _erfcx(call: Call, x: Any) -> Any:
-    """exp(x²) erfc x, by the same fit."""
-    given = call.cast(x)
-    size = np.abs(given)
-    t = np.reciprocal(np.add(like(1, given), np.multiply(size, like(0.5, given))))
+    """Return exp(x²) erfc x, by the fit of `_erfc`."""
+    array = call.cast(x)
+    size = np.abs(array)
+    t = np.reciprocal(np.add(like(1, array), np.multiply(size, like(0.5, array))))
     inner = polynomial(
         t,
         (
@@ -233,27 +233,28 @@ def _erfcx(call: Call, x: Any) -> Any:
         ),
     )
     above = np.multiply(t, np.exp(inner))
-    below = np.subtract(np.multiply(like(2, given), np.exp(np.multiply(size, size))), above)
-    return np.where(np.less(given, like(0, given)), below, above)
+    below = np.subtract(np.multiply(like(2, array), np.exp(np.multiply(size, size))), above)
+    return np.where(np.less(array, like(0, array)), below, above)
 
 
 def _entr(call: Call, x: Any) -> Any:
-    given = call.cast(x)
-    zero, below = np.equal(given, like(0, given)), np.less(given, like(0, given))
-    plain = np.negative(np.multiply(given, np.log(np.where(zero, like(1, given), given))))
-    found = np.where(zero, like(0, given), np.where(below, like(-math.inf, given), plain))
-    return np.where(is_nan(given), given, found)
+    array = call.cast(x)
+    zero, below = np.equal(array, like(0, array)), np.less(array, like(0, array))
+    plain = np.negative(np.multiply(array, np.log(np.where(zero, like(1, array), array))))
+    entropy = np.where(zero, like(0, array), np.where(below, like(-math.inf, array), plain))
+    return np.where(is_nan(array), array, entropy)
 
 
 def incomplete_gamma(a: TracedArray, x: TracedArray) -> tuple[TracedArray, TracedArray]:
-    """The shares of the gamma function's integral up to x and from x on: Numerical Recipes, 6.2, by
-    a series up to a + 1 and by Lentz's continued fraction from there on.
+    """Return the lower and the upper regularised incomplete gamma function.
+
+    A series up to a + 1, Lentz's continued fraction above (Numerical Recipes, 6.2).
     """
     outside = (x < 0) | (a < 0) | is_nan(x) | is_nan(a) | (np.equal(a, 0) & np.equal(x, 0))
     outside = outside | (is_inf(a) & is_inf(x))
     none = np.equal(x, 0) | is_inf(a)
-    whole = np.equal(a, 0) | is_inf(x)
-    plain = np.logical_not(outside | none | whole)
+    is_full = np.equal(a, 0) | is_inf(x)
+    plain = np.logical_not(outside | none | is_full)
     a, x = np.where(plain, a, 1.0), np.where(plain, x, 1.0)
     scale = np.exp(a * np.log(x) - x - log_gamma(a))
     below = x < a + 1
@@ -261,11 +262,11 @@ def incomplete_gamma(a: TracedArray, x: TracedArray) -> tuple[TracedArray, Trace
     tiny, close, source = 1e-300, 1e-15, current_source()
 
     def going(k: Any, term: Any, total: Any, c: Any, d: Any, fraction: Any, factor: Any) -> Any:
-        with under(source):
+        with attributed_to(source):
             return np.any((term > total * close) | (np.abs(factor - 1) > close))
 
     def step(k: Any, term: Any, total: Any, c: Any, d: Any, fraction: Any, factor: Any) -> Any:
-        with under(source):
+        with attributed_to(source):
             term = term * near / (a + k)
             numerator, b = k * (a - k), far + 1 - a + 2 * k
             d, c = numerator * d + b, b + numerator / c
@@ -275,28 +276,28 @@ def incomplete_gamma(a: TracedArray, x: TracedArray) -> tuple[TracedArray, Trace
 
     first = np.reciprocal(a)
     d = np.reciprocal(far + 1 - a)
-    c, one = like(1 / tiny, a) + d * 0, like(1.0, a)
-    _, _, total, _, _, fraction, _ = while_loop(going, step, one, first, first, c, d, d, c * 0)
-    series, rest = total * scale, fraction * scale
-    lower, upper = np.where(below, series, 1 - rest), np.where(below, 1 - series, rest)
-    found = []
+    c, unit = like(1 / tiny, a) + d * 0, like(1.0, a)
+    _, _, total, _, _, fraction, _ = while_loop(going, step, unit, first, first, c, d, d, c * 0)
+    series, tail = total * scale, fraction * scale
+    lower, upper = np.where(below, series, 1 - tail), np.where(below, 1 - series, tail)
+    results = []
     for value, at_none, at_whole in ((lower, 0.0, 1.0), (upper, 1.0, 0.0)):
-        value = np.where(none, at_none, np.where(whole, at_whole, value))
-        found.append(np.where(outside, math.nan, value))
-    return found[0], found[1]
+        value = np.where(none, at_none, np.where(is_full, at_whole, value))
+        results.append(np.where(outside, math.nan, value))
+    return results[0], results[1]
 
 
 def _incomplete_gamma(upper: int) -> Handler:
-    """In float64, where the integrand's logarithm keeps its digits; its slope is the integrand."""
+    """Return a handler that computes in float64; the gradient by x is the integrand."""
 
     def handler(call: Call, a: Any, x: Any) -> Any:
         order, at = (converted(call.cast(v), "float64") for v in np.broadcast_arrays(a, x))
-        found = call.stopped(incomplete_gamma(order, at)[upper])
+        value = call.stop_gradient(incomplete_gamma(order, at)[upper])
         if call.trains:
             slope = np.exp((order - 1) * np.log(at) - at - log_gamma(order))
-            off = (at - call.stopped(at)) * call.stopped(slope)
-            found = found - off if upper else found + off
-        return call.cast(found)
+            off = (at - call.stop_gradient(at)) * call.stop_gradient(slope)
+            value = value - off if upper else value + off
+        return call.cast(value)
 
     return handler
 

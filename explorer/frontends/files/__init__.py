@@ -1,1 +1,1 @@
-"""Model files, read by position: nothing in them is trusted before it is checked."""
+"""Model files, read by position; their content is untrusted until it is checked."""

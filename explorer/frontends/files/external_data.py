@@ -1,5 +1,6 @@
-"""Tensors that a model keeps in other files of its folder: each is read once, into memory of our
-own, or where it is a large table, into a file of our own.
+"""Tensors that a model stores in other files of its folder.
+
+Each is read once, into our own memory, or if large into a file of our own.
 """
 
 from __future__ import annotations
@@ -13,33 +14,36 @@ from explorer.errors import BadModelFile
 from explorer.frontends.files.plain_file import PlainFile, room_on_disk
 from explorer.frontends.files.tensors import as_array, checked_tensor, file_array, file_bytes
 
-ON_DISK_BYTES = 256 << 20  # a tensor from this size on is copied on the disk where that has room
+ON_DISK_BYTES = 256 << 20  # a tensor from this size on is copied to disk if there is room
 Place = tuple[Path, int, int, int, tuple[int, ...]]  # file, first byte, length, element, shape
 
 
 class ExternalData:
-    """The files that were opened, and what was read of them: equal places become one array."""
+    """Open files of external data and the arrays read from them; equal places share one array."""
 
     def __init__(self, folder: Path) -> None:
+        """Read from a model's folder; no file is opened yet."""
         self._folder = folder
         self._files: dict[Path, PlainFile] = {}
         self._places: dict[str, Place] = {}
         self._arrays: dict[Place, np.ndarray] = {}
 
     def __enter__(self) -> ExternalData:
+        """Return self."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Close all files."""
         for file in self._files.values():
             file.close()
 
     def check_unchanged(self) -> None:
-        """BadModelFile where a file was written to while it was read: half of it may be old."""
+        """Raise BadModelFile if a file was modified while it was read."""
         for file in self._files.values():
             file.check_unchanged()
 
     def new_bytes(self, tensor: onnx.TensorProto) -> int:
-        """What reading a tensor will take; nothing where its bytes were read before."""
+        """Return the memory that reading a tensor will take, in bytes; 0 if it was read before."""
         place = self._places[tensor.name] = self._place(tensor)
         if place in self._arrays:
             return 0
@@ -49,7 +53,7 @@ class ExternalData:
         return count
 
     def array(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """The value of a tensor whose size was judged."""
+        """Return the value of a tensor whose size `new_bytes` has counted."""
         place = self._places[tensor.name]
         if place not in self._arrays:
             path, first, length, _, _ = place
@@ -60,18 +64,20 @@ class ExternalData:
         self, file: PlainFile, tensor: onnx.TensorProto, first: int, length: int
     ) -> np.ndarray:
         if length >= ON_DISK_BYTES and room_on_disk() > 2 * length:
-            return as_array(tensor, file.copied(first, length))
+            return as_array(tensor, file.map_copy(first, length))
         return file_array(file, tensor, first, length)
 
     def _place(self, tensor: onnx.TensorProto) -> Place:
         entries = {e.key: e.value for e in tensor.external_data}
-        path = _inside(self._folder, entries.get("location", ""), tensor.name)
+        path = _resolve_location(self._folder, entries.get("location", ""), tensor.name)
         try:
             offset, length = (_number(entries.get(key)) for key in ("offset", "length"))
         except ValueError as error:
-            raise BadModelFile(f"says of {tensor.name!r} an offset that is no number") from error
+            raise BadModelFile(
+                f"gives {tensor.name!r} an offset or length that is not a number"
+            ) from error
         if path not in self._files:
-            self._files[path] = _opened(path, tensor.name)
+            self._files[path] = _open(path, tensor.name)
         first, size = offset or 0, self._files[path].size
         count = size - first if length is None else length
         if first < 0 or count < 0 or first + count > size:
@@ -85,7 +91,7 @@ def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
-def _opened(path: Path, name: str) -> PlainFile:
+def _open(path: Path, name: str) -> PlainFile:
     try:
         return PlainFile(path)
     except OSError as error:
@@ -94,17 +100,19 @@ def _opened(path: Path, name: str) -> PlainFile:
         ) from error
 
 
-def _inside(folder: Path, location: str, name: str) -> Path:
-    """The file of external data, which must be a plain file in the model's folder."""
+def _resolve_location(folder: Path, location: str, name: str) -> Path:
+    """Return the path of external data, which must be a plain file in the model's folder."""
     try:
         root = folder.resolve()
-        found = (root / location).resolve()
-        outside = not location or Path(location).is_absolute() or not found.is_relative_to(root)
-        there = outside or found.is_file()
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a NUL, a long name
-        raise BadModelFile(f"wants {name!r} from {location!r}, which names no file") from error
+        path = (root / location).resolve()
+        outside = not location or Path(location).is_absolute() or not path.is_relative_to(root)
+        exists = outside or path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # cyclic links, a NUL, a long name
+        raise BadModelFile(
+            f"wants {name!r} from {location!r}, which is not a valid path"
+        ) from error
     if outside:
         raise BadModelFile(f"wants {name!r} from {location!r}, outside of the model's folder")
-    if not there:
-        raise BadModelFile(f"wants {name!r} from {location!r}, which is no file")
-    return found
+    if not exists:
+        raise BadModelFile(f"wants {name!r} from {location!r}, which is not a file")
+    return path

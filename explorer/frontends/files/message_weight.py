@@ -1,8 +1,8 @@
-"""How much memory a protobuf message will take once it is parsed, told from its bytes alone.
+"""Estimate of a parsed protobuf message's memory from its bytes alone.
 
-Two bytes of a file can become a message of a hundred, or a number of eight, so a file of some
-megabytes may fill a machine. Numbers and short fields are counted at what the worst of them take;
-the long strings and bytes that honest models are made of, at their length.
+Two bytes of a file can become a message of a hundred bytes, or a number of eight. So a file of a
+few megabytes may exhaust memory. Numbers and short fields are counted at their worst case, the long
+strings and bytes of ordinary models at their length.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from explorer.frontends.files.plain_file import PlainFile
 from explorer.frontends.files.wire import LENGTH, Field, fields
 
 SMALL_TIMES = 64  # an empty node is two bytes in a file, and more than a hundred in memory
-LONG_BYTES = 4096  # a message from this length on is looked into
+LONG_BYTES = 4096  # a message from this length on is examined field by field
 MOST_FIELDS = 1 << 21  # of one file; the largest models have a tenth of it
-DEEPEST = 100  # messages in messages, of which the parser takes no more
+DEEPEST = 100  # nesting of messages, the parser's own limit
 
-# The messages in messages of which a long one may be made, and the fields that are long themselves
-# with how often their bytes come in memory: in what is parsed, and as an array.
+# Nested messages that may be long, and long fields with the number of copies of their bytes in
+# memory: in the parsed message, and as an array.
 INNER = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node", 5: "tensor"},
@@ -33,15 +33,16 @@ LEAVES = {
 }
 
 
-class Weight:
-    """The sum over one file; TooLarge as soon as it is more than there is room for."""
+class MessageWeight:
+    """The memory estimate of one file; raises TooLarge once it exceeds the budget."""
 
     def __init__(self, file: PlainFile) -> None:
+        """Start at 0 bytes."""
         self._file, self._bytes, self._fields = file, 0, 0
         self._most = budget()
 
     def skip(self) -> None:
-        """Count a field that is not parsed; there may be no end of them."""
+        """Count a field that is not parsed; their number is limited too."""
         self._fields += 1
         if self._fields > MOST_FIELDS:
             raise TooLarge(

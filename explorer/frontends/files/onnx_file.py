@@ -1,8 +1,7 @@
-"""An ONNX file, read: large tensors are not parsed but read once, into aligned arrays.
+"""Reading of an ONNX file: large tensors bypass the parser and are read once, into aligned arrays.
 
-Nothing in the file is trusted: lengths, ranks and sizes are checked before there is room made for
-anything, and what an ONNX file may hold beside a model (comments, fields that nobody knows) is
-skipped, not read.
+The file is untrusted: lengths, ranks and sizes are checked before memory is allocated. Parts that
+are not needed (comments, unknown fields) are skipped.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from explorer.budget import check_room
 from explorer.errors import BadModelFile, did_you_mean
 from explorer.frontends.files.external_data import ExternalData
-from explorer.frontends.files.message_weight import Weight
+from explorer.frontends.files.message_weight import MessageWeight
 from explorer.frontends.files.plain_file import PlainFile
 from explorer.frontends.files.tensors import file_array, file_bytes, small_array
-from explorer.frontends.files.wire import LENGTH, Field, fields, wrapped
+from explorer.frontends.files.wire import LENGTH, Field, encode_field, fields
 
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # field numbers of ModelProto, GraphProto, TensorProto
 MODEL_FIELDS = frozenset({1, 2, 3, 4, 5, GRAPH, 8, 25})  # no comments, training or devices
@@ -34,19 +33,22 @@ Part = tuple[int, int]  # offset and length in the file
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile:
-    """The parsed model, the values of its initialisers, and the bytes that were parsed."""
+    """The parsed model, the values of its initialisers, and the parsed bytes."""
 
     model: onnx.ModelProto
     initializers: dict[str, np.ndarray]
     head: bytes
 
 
-MOST_BESIDE = 1000  # files of a folder that a name is compared with; chosen
+MOST_NEARBY = 1000  # files of a folder that are compared with a misspelt name; chosen
 
 
 def read_onnx(path: Path) -> OnnxFile:
-    """Read a model; BadModelFile says in one sentence what is wrong with the file, TooLarge what
-    would take more memory than there is.
+    """Read a model.
+
+    Raises:
+        BadModelFile: one sentence says what is wrong with the file.
+        TooLarge: it would take more memory than there is.
     """
     try:
         with PlainFile(path) as file:
@@ -54,17 +56,17 @@ def read_onnx(path: Path) -> OnnxFile:
     except BadModelFile as error:
         raise BadModelFile(f"{path.name} {error.sentence}", where=path) from None
     except OSError as error:
-        gone = isinstance(error, FileNotFoundError)
-        near = did_you_mean(path.name, _beside(path)) if gone else ""
+        is_missing = isinstance(error, FileNotFoundError)
+        near = did_you_mean(path.name, _nearby_models(path)) if is_missing else ""
         raise BadModelFile(f"{path} cannot be read: {error.strerror}{near}", where=path) from error
     except ValueError as error:  # a NUL in the path
         raise BadModelFile(f"{path} cannot be read: {error}", where=path) from error
 
 
-def _beside(path: Path) -> list[str]:
-    """The models in the folder of a path that does not exist."""
+def _nearby_models(path: Path) -> list[str]:
+    """Return the models in the folder of a path that does not exist."""
     try:
-        return [p.name for p in islice(path.parent.glob("*.onnx"), MOST_BESIDE)]
+        return [p.name for p in islice(path.parent.glob("*.onnx"), MOST_NEARBY)]
     except OSError:
         return []
 
@@ -74,35 +76,37 @@ def _read(path: Path, file: PlainFile) -> OnnxFile:
         raise BadModelFile("is empty")
     head, parts = _without_large_tensors(file)
     model = _parse(head)
-    with ExternalData(path.parent) as elsewhere:
-        found = _initializers(file, elsewhere, model, parts)
-        elsewhere.check_unchanged()
+    with ExternalData(path.parent) as external:
+        initializers = _initializers(file, external, model, parts)
+        external.check_unchanged()
     file.check_unchanged()
     del model.graph.initializer[:]
-    return OnnxFile(model, found, head)
+    return OnnxFile(model, initializers, head)
 
 
 def _initializers(
-    file: PlainFile, elsewhere: ExternalData, model: onnx.ModelProto, parts: dict[int, Part]
+    file: PlainFile, external: ExternalData, model: onnx.ModelProto, parts: dict[int, Part]
 ) -> dict[str, np.ndarray]:
-    """The value of each; TooLarge before the first that all of them together have no room for."""
-    found: dict[str, np.ndarray] = {}
-    taken = 0
+    """Return the value of each initialiser; raise TooLarge before their sum exceeds memory."""
+    arrays: dict[str, np.ndarray] = {}
+    needed_bytes = 0
     for index, tensor in enumerate(model.graph.initializer):
-        if not tensor.name or tensor.name in found:
+        if not tensor.name or tensor.name in arrays:
             raise BadModelFile(f"has an initializer without a name of its own: {tensor.name!r}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            taken += elsewhere.new_bytes(tensor)
+            needed_bytes += external.new_bytes(tensor)
         elif index in parts:
-            taken += file_bytes(tensor, parts[index][1])
-        check_room(taken, f"{file.name}, read up to its tensor {tensor.name!r},", tensor.name)
+            needed_bytes += file_bytes(tensor, parts[index][1])
+        check_room(
+            needed_bytes, f"{file.name}, read up to its tensor {tensor.name!r},", tensor.name
+        )
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            found[tensor.name] = elsewhere.array(tensor)
+            arrays[tensor.name] = external.array(tensor)
         elif index in parts:
-            found[tensor.name] = file_array(file, tensor, *parts[index])
+            arrays[tensor.name] = file_array(file, tensor, *parts[index])
         else:
-            found[tensor.name] = small_array(tensor)
-    return found
+            arrays[tensor.name] = small_array(tensor)
+    return arrays
 
 
 def _parse(head: bytes) -> onnx.ModelProto:
@@ -110,34 +114,34 @@ def _parse(head: bytes) -> onnx.ModelProto:
     try:
         model.ParseFromString(head)
     except DecodeError as error:
-        raise BadModelFile(f"is no ONNX file: {error}") from error
+        raise BadModelFile(f"is not an ONNX file: {error}") from error
     if not model.HasField("graph") or not model.opset_import:
-        raise BadModelFile("is no ONNX file: it holds no graph, or names no operator set")
+        raise BadModelFile("is not an ONNX file: it holds no graph, or names no operator set")
     if model.graph.sparse_initializer:
         raise BadModelFile("holds sparse initializers, which have no kernels")
     return model
 
 
 def _without_large_tensors(file: PlainFile) -> tuple[bytes, dict[int, Part]]:
-    """The model's bytes without the raw data of large initializers, and where that lies."""
+    """Return the model's bytes without large initialisers, and the positions of these."""
     out: list[bytes] = []
     parts: dict[int, Part] = {}
-    graphs, weight = 0, Weight(file)
+    graphs, weight = 0, MessageWeight(file)
     for field in fields(file, 0, file.size):
         if field.number == GRAPH and field.kind == LENGTH:
             graphs += 1
-            out.append(wrapped(GRAPH, _graph(file, field, parts, weight)))
+            out.append(encode_field(GRAPH, _graph(file, field, parts, weight)))
         elif field.number in MODEL_FIELDS:
             weight.add("model", field)
             out.append(file.read(field.start, field.last))
         else:
             weight.skip()
     if graphs != 1:
-        raise BadModelFile(f"is no ONNX file: it holds {graphs} graphs")
+        raise BadModelFile(f"is not an ONNX file: it holds {graphs} graphs")
     return b"".join(out), parts
 
 
-def _graph(file: PlainFile, graph: Field, parts: dict[int, Part], weight: Weight) -> bytes:
+def _graph(file: PlainFile, graph: Field, parts: dict[int, Part], weight: MessageWeight) -> bytes:
     out: list[bytes] = []
     index = 0
     for field in fields(file, graph.first, graph.last):
@@ -157,7 +161,7 @@ def _graph(file: PlainFile, graph: Field, parts: dict[int, Part], weight: Weight
 
 
 def _tensor(
-    file: PlainFile, tensor: Field, index: int, parts: dict[int, Part], weight: Weight
+    file: PlainFile, tensor: Field, index: int, parts: dict[int, Part], weight: MessageWeight
 ) -> bytes:
     out: list[bytes] = []
     for field in fields(file, tensor.first, tensor.last):
@@ -168,4 +172,4 @@ def _tensor(
             out.append(file.read(field.start, field.last))
         else:
             weight.skip()
-    return wrapped(INITIALIZER, b"".join(out))
+    return encode_field(INITIALIZER, b"".join(out))

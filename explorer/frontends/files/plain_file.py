@@ -1,8 +1,8 @@
-"""A file of somebody else's, read by position: what is read becomes ours, and nothing is mapped.
+"""A user's file, read by position into our own memory; it is never mapped.
 
-A mapped file that shrinks ends the process, and one that is rewritten changes under a model that is
-open. So what is needed is read, once, and a file that changed meanwhile is said so. What is large
-comes to a file of our own that no other process can name, and that one is mapped.
+A mapped file that shrinks ends the process, and one that is rewritten changes an open model. So
+each part is read once, and a modification meanwhile is an error. Large parts are copied to an
+unnamed file of our own, and that one is mapped.
 """
 
 from __future__ import annotations
@@ -25,50 +25,53 @@ FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class PlainFile:
-    """An open file; BadModelFile where it is a pipe, a folder, a device or a socket."""
+    """An open regular file; BadModelFile for a pipe, a folder, a device or a socket."""
 
     def __init__(self, path: Path) -> None:
+        """Open the file without waiting for a pipe's writer."""
         self.name = path.name
         self._descriptor = -1
-        self._descriptor = os.open(path, FLAGS)  # a pipe without a writer is not waited for
+        self._descriptor = os.open(path, FLAGS)  # does not block on a pipe without a writer
         try:
-            self._first_seen = self._seen()
+            self._first_stat = self._stat()
         except BadModelFile:
             self.close()
             raise
         self._block, self._block_at = b"", 0
 
     def close(self) -> None:
-        """Give the file back to the system."""
+        """Close the descriptor."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def __enter__(self) -> PlainFile:
+        """Return self."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Close the file."""
         self.close()
 
     @property
     def size(self) -> int:
-        """How many bytes it had when it was opened."""
-        return self._first_seen[0]
+        """The number of bytes when it was opened."""
+        return self._first_stat[0]
 
-    def _seen(self) -> tuple[int, ...]:
-        found = os.fstat(self._descriptor)
-        if not S_ISREG(found.st_mode):
-            kind = "a folder" if S_ISDIR(found.st_mode) else "a pipe, a device or a socket"
+    def _stat(self) -> tuple[int, ...]:
+        status = os.fstat(self._descriptor)
+        if not S_ISREG(status.st_mode):
+            kind = "a folder" if S_ISDIR(status.st_mode) else "a pipe, a device or a socket"
             raise BadModelFile(f"cannot be read: it is {kind}, not a file")
-        return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def check_unchanged(self) -> None:
-        """BadModelFile where it was written to since it was opened."""
-        if self._seen() != self._first_seen:
+        """Raise BadModelFile if the file was modified since it was opened."""
+        if self._stat() != self._first_stat:
             raise BadModelFile(f"cannot be read: {self.name} was changed meanwhile; load it again")
 
     def read(self, first: int, last: int) -> bytes:
-        """The bytes from one position up to another; fewer where the file ends before."""
+        """Return the bytes from one position up to another; fewer at the end of the file."""
         begin = first - self._block_at
         if begin < 0 or last - self._block_at > len(self._block):
             if last - first > BLOCK_BYTES // 2:
@@ -89,7 +92,7 @@ class PlainFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_into(self, target: np.ndarray, first: int) -> bool:
-        """Fill an array of bytes; whether the file had that many."""
+        """Fill an array of bytes; return True if the file had that many."""
         os.lseek(self._descriptor, first, os.SEEK_SET)
         with os.fdopen(os.dup(self._descriptor), "rb", buffering=0) as file:
             done = 0
@@ -100,23 +103,24 @@ class PlainFile:
                 done += count
         return True
 
-    def copied(self, first: int, length: int) -> np.ndarray:
-        """These bytes as an array over a copy on the disk, of which what is read becomes memory.
+    def map_copy(self, first: int, length: int) -> np.ndarray:
+        """Return bytes as an array mapped over a copy on disk, loaded on demand.
 
-        Raises OSError where the disk is full.
+        Raises:
+            OSError: the disk is full.
         """
         with tempfile.TemporaryFile() as ours:
-            for begin, end in self._written(first, first + length):
+            for begin, end in self._data_ranges(first, first + length):
                 ours.seek(begin - first)
                 for at in range(begin, end, COPIED_AT_ONCE):
                     ours.write(self._read(at, min(COPIED_AT_ONCE, end - at)))
             ours.truncate(length)
             return np.asarray(np.memmap(ours, np.uint8, "r", 0, (length,)))
 
-    def _written(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Where the file holds more than zeros that take no room, as far as the system tells."""
+    def _data_ranges(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges that are not holes of a sparse file, as far as the system tells."""
         while first < last:
-            begin, end = first, last  # where nothing is told
+            begin, end = first, last  # if the system reports no holes
             if hasattr(os, "SEEK_DATA"):
                 try:
                     begin = os.lseek(self._descriptor, first, os.SEEK_DATA)
@@ -129,7 +133,7 @@ class PlainFile:
 
 
 def room_on_disk() -> int:
-    """How many bytes a copy may take."""
+    """Return the free bytes of the temporary folder."""
     try:
         return shutil.disk_usage(tempfile.gettempdir()).free
     except OSError:

@@ -1,4 +1,4 @@
-"""Where the files lie that come along with the package: small models, and the notebooks."""
+"""Folders of files shipped with the package: small models and the notebooks."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[3]
 IN_CHECKOUT = {"models": "tests/data", "notebooks": "notebooks"}
-IN_WHEEL = "share/ironworks"  # below the folder that an installation keeps data in
+IN_WHEEL = "share/ironworks"  # below the data folder of an installation
 
 
-def shipped(kind: str) -> Path:
-    """The folder of "models" or "notebooks": the checkout's own, or the one that was installed;
-    where there is neither, a folder that does not exist.
+def shipped_folder(kind: str) -> Path:
+    """Return the folder of "models" or "notebooks".
+
+    It is the checkout's, else the installed one. If there is neither, the path does not exist.
     """
     own = CHECKOUT / IN_CHECKOUT[kind]
-    return own if is_checkout() else next(_installed(f"{IN_WHEEL}/{kind}"), own)
+    return own if is_checkout() else next(_installed_folders(f"{IN_WHEEL}/{kind}"), own)
 
 
 def is_checkout() -> bool:
-    """Whether this package runs out of its repository."""
+    """Return True if the package runs from its repository."""
     return (CHECKOUT / "pyproject.toml").is_file()
 
 
-def _installed(folder: str) -> Iterator[Path]:
-    """From the list of its files that an installation keeps, wherever its data went."""
+def _installed_folders(folder: str) -> Iterator[Path]:
+    """Yield the folders of that name in the installation's file list."""
     try:
         files = distribution("ironworks").files or ()
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The tensors of an ONNX file: their types and shapes checked, their values as arrays."""
+"""Tensors of an ONNX file: types and shapes are checked, values become arrays."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ALIGNMENT = 64
 
 
 def element_type(data_type: int, name: str) -> DType:
-    """The dtype of an ONNX element type; BadModelFile where nothing computes with it."""
+    """Return the dtype of an ONNX element type; raise BadModelFile if it is unsupported."""
     try:
-        found = onnx.helper.tensor_dtype_to_np_dtype(data_type)
+        numpy_type = onnx.helper.tensor_dtype_to_np_dtype(data_type)
     except KeyError:
-        found = np.dtype(np.void)
-    dtype = "string" if data_type == onnx.TensorProto.STRING else str(found.name)
+        numpy_type = np.dtype(np.void)
+    dtype = "string" if data_type == onnx.TensorProto.STRING else str(numpy_type.name)
     if dtype not in ITEM_BYTES and dtype not in HOST_DTYPES:
         kinds = {v: k for k, v in onnx.TensorProto.DataType.items()}
         kind = kinds.get(data_type, str(data_type))
@@ -42,10 +42,13 @@ def element_type(data_type: int, name: str) -> DType:
 
 
 def declared_type(value: onnx.ValueInfoProto, unknown: Callable[[int, str], Dim]) -> Tensor:
-    """What a file declares of a tensor; `unknown` gives the dim of an axis without a number, whose
-    name may be empty.
+    """Return the type that a file declares for a tensor.
 
-    Raises BadModelFile where it is of no element type, or of too many dims.
+    `unknown` returns the dim of an axis without a number, given the axis and its name, which may be
+    empty.
+
+    Raises:
+        BadModelFile: the element type is invalid, or there are too many dims.
     """
     kind = value.type.tensor_type
     dtype = element_type(kind.elem_type, value.name) if kind.elem_type else None
@@ -63,7 +66,7 @@ def declared_type(value: onnx.ValueInfoProto, unknown: Callable[[int, str], Dim]
 
 
 def checked_shape(dims: Sequence[int], name: str) -> tuple[int, ...]:
-    """The dims of a tensor; BadModelFile where they are negative, or too many, or too large."""
+    """Return the dims of a tensor; raise BadModelFile if they are negative, or too large."""
     shape = tuple(int(d) for d in dims)
     if len(shape) > MAX_RANK or any(d < 0 for d in shape) or prod(shape) > MAX_ELEMENTS:
         raise BadModelFile(f"holds {name!r} with the impossible shape {list(shape)[:MAX_RANK]}")
@@ -71,26 +74,26 @@ def checked_shape(dims: Sequence[int], name: str) -> tuple[int, ...]:
 
 
 def small_array(tensor: onnx.TensorProto) -> np.ndarray:
-    """The value of a tensor that stands in the graph itself."""
+    """Return the value of a tensor stored in the graph itself."""
     dtype = element_type(tensor.data_type, tensor.name)
     shape = checked_shape(tensor.dims, tensor.name)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raise BadModelFile(f"keeps {tensor.name!r}, which is no initializer, in another file")
+        raise BadModelFile(f"stores {tensor.name!r}, which is not an initializer, in another file")
     if tensor.HasField("raw_data"):
         if dtype == "string":
             raise BadModelFile(f"holds {tensor.name!r}, whose strings are raw data")
         _check_length(tensor.name, len(tensor.raw_data), shape, dtype)
     try:
         array: np.ndarray = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError) as error:  # bytes that are no text are a ValueError
+    except (ValueError, TypeError) as error:  # invalid UTF-8 is a ValueError
         raise BadModelFile(f"holds {tensor.name!r}, whose data does not fit its shape") from error
     if array.shape != shape:
         raise BadModelFile(f"holds {tensor.name!r}, whose data does not fit its shape")
-    return _normal(array, dtype)
+    return _sign_extend(array, dtype)
 
 
-def _normal(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """Integers of less than a byte as bytes with their sign, as every kernel leaves them."""
+def _sign_extend(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Sign-extend integers of less than a byte to bytes, the form that kernels use."""
     if dtype not in SMALL_INTEGERS:
         return array
     spare = 8 - SMALL_INTEGERS[dtype]
@@ -99,15 +102,17 @@ def _normal(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def checked_tensor(tensor: onnx.TensorProto) -> tuple[int, ...]:
-    """The shape of a tensor whose elements are raw data; BadModelFile where it cannot be."""
+    """Return the shape of a tensor stored as raw data; raise BadModelFile if it is invalid."""
     if element_type(tensor.data_type, tensor.name) == "string":
         raise BadModelFile(f"holds {tensor.name!r}, whose strings are raw data")
     return checked_shape(tensor.dims, tensor.name)
 
 
 def file_bytes(tensor: onnx.TensorProto, length: int) -> int:
-    """What a tensor takes in memory that has this length in a file; BadModelFile where that does
-    not fit its shape.
+    """Return the memory of a tensor that has this length in a file, in bytes.
+
+    Raises:
+        BadModelFile: the length does not fit its shape.
     """
     shape, dtype = checked_tensor(tensor), element_type(tensor.data_type, tensor.name)
     _check_length(tensor.name, length, shape, dtype)
@@ -115,45 +120,47 @@ def file_bytes(tensor: onnx.TensorProto, length: int) -> int:
 
 
 def file_array(file: PlainFile, tensor: onnx.TensorProto, offset: int, length: int) -> np.ndarray:
-    """The tensor that has these bytes of a file; `file_bytes` has judged their number."""
-    raw = _aligned(length)
+    """Return the tensor stored at these bytes of a file; `file_bytes` has checked their number."""
+    raw = _aligned_buffer(length)
     if not file.read_into(raw, offset):
-        raise BadModelFile(f"breaks off inside of {tensor.name!r}")
+        raise BadModelFile(f"is truncated inside of {tensor.name!r}")
     return as_array(tensor, raw)
 
 
 def as_array(tensor: onnx.TensorProto, raw: np.ndarray) -> np.ndarray:
-    """The value of a tensor whose raw data these bytes are."""
+    """Return the value of a tensor with this raw data."""
     shape, dtype = checked_tensor(tensor), element_type(tensor.data_type, tensor.name)
     if _bits(dtype) < 8:
-        return _unpacked(raw, shape, dtype)
+        return _unpack(raw, shape, dtype)
     return raw.view(numpy_dtype(dtype)).reshape(shape)
 
 
 def _bits(dtype: DType) -> int:
-    """How many bits an element takes in a file."""
+    """Return the number of bits that an element takes in a file."""
     if dtype == "float4_e2m1fn":
         return 4
     return SMALL_INTEGERS.get(dtype, 8 * numpy_dtype(dtype).itemsize)
 
 
-def _unpacked(raw: np.ndarray, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Elements of less than a byte, several in one with the first one lowest, as a byte each."""
+def _unpack(raw: np.ndarray, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """Unpack elements of less than a byte, lowest bits first, to a byte each."""
     bits = _bits(dtype)
     lanes = np.arange(0, 8, bits, dtype=np.uint8)
     each = (raw[:, None] >> lanes) & np.uint8((1 << bits) - 1)
-    return _normal(each.reshape(-1)[: prod(shape)].reshape(shape).view(numpy_dtype(dtype)), dtype)
+    return _sign_extend(
+        each.reshape(-1)[: prod(shape)].reshape(shape).view(numpy_dtype(dtype)), dtype
+    )
 
 
 def _check_length(name: str, length: int, shape: tuple[int, ...], dtype: DType) -> None:
-    wanted = -(-prod(shape) * _bits(dtype) // 8)
-    if length != wanted:
+    expected = -(-prod(shape) * _bits(dtype) // 8)
+    if length != expected:
         raise BadModelFile(
-            f"holds {name!r}: {dtype}{list(shape)} takes {wanted} bytes and there are {length}"
+            f"holds {name!r}: {dtype}{list(shape)} takes {expected} bytes and there are {length}"
         )
 
 
-def _aligned(length: int) -> np.ndarray:
+def _aligned_buffer(length: int) -> np.ndarray:
     room = np.empty(length + ALIGNMENT, np.uint8)
     skip = -room.ctypes.data % ALIGNMENT
     return room[skip : skip + length]

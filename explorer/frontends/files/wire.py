@@ -1,4 +1,4 @@
-"""The protobuf wire format, as far as finding a field's bytes in a file needs it."""
+"""The protobuf wire format, as far as locating a field's bytes needs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VARINT, LENGTH = 0, 2
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a message: number, wire type, start, and where its content lies."""
+    """A field of a message: number, wire type, start, and the range of its content."""
 
     number: int
     kind: int
@@ -25,7 +25,7 @@ class Field:
 
 
 def fields(file: PlainFile, first: int, last: int) -> Iterator[Field]:
-    """The fields of the message from `first` up to `last`; BadModelFile where it breaks off."""
+    """Yield the fields of the message in `first:last`; raise BadModelFile if it is truncated."""
     at = first
     while at < last:
         start, head = at, file.read(at, min(at + LONGEST_HEAD, last))
@@ -41,14 +41,14 @@ def fields(file: PlainFile, first: int, last: int) -> Iterator[Field]:
         elif kind in _FIXED:
             at = content + _FIXED[kind]
         else:
-            raise BadModelFile(f"is no ONNX file: wire type {kind} at byte {start}")
+            raise BadModelFile(f"is not an ONNX file: wire type {kind} at byte {start}")
         if at > last or number == 0:
-            raise BadModelFile(f"breaks off at byte {last}, or is no ONNX file")
+            raise BadModelFile(f"is truncated at byte {last}, or is not an ONNX file")
         yield Field(number, kind, start, content, at)
 
 
 def varint(data: bytes, at: int, begin: int) -> tuple[int, int]:
-    """An integer in base 128 and where it ends; `begin` is where `data` stands in the file."""
+    """Return an integer in base 128 and its end; `begin` is the position of `data` in the file."""
     value = shift = 0
     for byte in data[at : at + 10]:
         at += 1
@@ -56,11 +56,11 @@ def varint(data: bytes, at: int, begin: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise BadModelFile(f"breaks off at byte {begin + at}, or is no ONNX file")
+    raise BadModelFile(f"is truncated at byte {begin + at}, or is not an ONNX file")
 
 
-def wrapped(number: int, content: bytes) -> bytes:
-    """A field with a length, written."""
+def encode_field(number: int, content: bytes) -> bytes:
+    """Return an encoded field with a length."""
     return _varint((number << 3) | LENGTH) + _varint(len(content)) + content
 
 

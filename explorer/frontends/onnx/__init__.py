@@ -1,1 +1,1 @@
-"""ONNX graphs as programs: scopes, functions, control flow, older operator sets."""
+"""Import of ONNX graphs: scopes, functions, control flow, older operator sets."""

@@ -1,4 +1,4 @@
-"""Attributes of nodes, and the constants that nodes hold."""
+"""Attributes and constants of ONNX nodes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MOST_ATTRIBUTE_ELEMENTS = 1 << 16
 
 
 def make_constant(scope: Scope, name: str, array: np.ndarray) -> None:
-    """A value of a graph that is known."""
+    """Bind a graph value to a constant."""
     if name in scope.values:
-        raise BadModelFile(f"makes the value {name!r} twice")
+        raise BadModelFile(f"defines the value {name!r} twice")
     plain = scope.named(name)
     scope.values[name] = scope.importer.constant(plain, array, inner=scope.is_inner)
 
 
 def constant_value(proto: onnx.NodeProto, name: str) -> np.ndarray:
-    """What a Constant node holds."""
+    """Return the value of a Constant node."""
     kinds = {
         "value_float": np.float32,
         "value_floats": np.float32,
@@ -47,15 +47,15 @@ def constant_value(proto: onnx.NodeProto, name: str) -> np.ndarray:
     raise UnsupportedOperator(f"Constant at {name!r} holds no number or tensor", where=name)
 
 
-def filled_constant(scope: Scope, node: Node) -> bool:
-    """ConstantOfShape of a shape that is known is a constant."""
+def fold_constant_of_shape(scope: Scope, node: Node) -> bool:
+    """Bind the result of ConstantOfShape as a constant if its shape is constant."""
     if node.op != "ConstantOfShape" or len(node.inputs) != 1 or len(node.outputs) != 1:
         return False
-    known = scope.importer.constants.get(scope.find(node.inputs[0]).name)
-    if known is None:
+    shape_constant = scope.importer.constants.get(scope.find(node.inputs[0]).name)
+    if shape_constant is None:
         return False
     dtype = numpy_dtype(str(node.attrs.get("dtype", "float32")))
-    shape = checked_shape(known.array.reshape(-1).tolist(), node.name)
+    shape = checked_shape(shape_constant.array.reshape(-1).tolist(), node.name)
     scope.importer.filled_bytes += prod(shape) * dtype.itemsize
     what = f"{node.outputs[0]!r}, {prod(shape)} equal elements, with all that is filled before it,"
     check_room(scope.importer.filled_bytes, what, node.outputs[0])
@@ -69,15 +69,15 @@ def filled_constant(scope: Scope, node: Node) -> bool:
 
 
 def attributes(proto: onnx.NodeProto, name: str) -> dict[str, AttrValue]:
-    """The attributes of an operator as plain values."""
-    found: dict[str, AttrValue] = {}
+    """Return the attributes of an operator as plain values."""
+    values: dict[str, AttrValue] = {}
     for attribute in proto.attribute:
-        found.update(_attribute(proto, attribute, name))
-    return found
+        values.update(_attribute(proto, attribute, name))
+    return values
 
 
 def _tensor(attribute: onnx.AttributeProto, name: str) -> AttrValue:
-    """A small tensor as plain values, for a library call."""
+    """Return a small tensor as plain values, for a library call."""
     array = small_array(attribute.t)
     if array.size > MOST_ATTRIBUTE_ELEMENTS:
         raise BadModelFile(f"holds {array.size} elements in an attribute of {name!r}")
@@ -104,7 +104,7 @@ def _attribute(
             return {attribute.name: tuple(attribute.floats)}
         case kinds.STRINGS:
             return {attribute.name: tuple(s.decode("utf-8", "replace") for s in attribute.strings)}
-        case kinds.TYPE_PROTO:  # of what is not there: Optional without a value
+        case kinds.TYPE_PROTO:  # the type of an Optional without a value
             return {attribute.name: ("type", attribute.tp.SerializeToString().hex())}
         case kinds.TENSOR if proto.op_type == "ConstantOfShape":
             value = small_array(attribute.t)
@@ -114,6 +114,6 @@ def _attribute(
         case kinds.TENSOR if proto.op_type not in RECORDS:
             return {attribute.name: _tensor(attribute, name)}
     raise UnsupportedOperator(
-        f"{proto.op_type} at {name!r}: the attribute {attribute.name!r} has no meaning here",
+        f"{proto.op_type} at {name!r}: the attribute {attribute.name!r} is not supported",
         where=name,
     )

@@ -1,4 +1,4 @@
-"""Calls of functions: the nodes of the body are bound where the call stands."""
+"""Inlining of function calls: the body's nodes are bound at the call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from explorer.frontends.onnx.scope import Call, Scope
 
 
 def import_local(scope: Scope, proto: onnx.NodeProto, function: onnx.FunctionProto) -> None:
-    """A call of one of the model's functions; its nodes are source operators of their own."""
+    """Inline a call of one of the model's functions; its nodes are source operators."""
     if key_of(proto) in scope.called:
         raise BadModelFile(f"calls the function {proto.op_type!r} from itself")
     name = scope.origin or scope.importer.node_name(proto, scope.prefix)
@@ -18,11 +18,13 @@ def import_local(scope: Scope, proto: onnx.NodeProto, function: onnx.FunctionPro
     call.prefix = f"{name}/"
     _inline(scope, call, proto)
     if not scope.origin:
-        scope.importer.drop(name, "its function's nodes stand for it")
+        scope.importer.drop(name, "replaced by its function's nodes")
 
 
-def expand(scope: Scope, proto: onnx.NodeProto, opset: int, name: str, label: str) -> bool:
-    """Bind the nodes that ONNX defines an operator by, if it does and all have kernel rules."""
+def inline_schema_body(
+    scope: Scope, proto: onnx.NodeProto, opset: int, name: str, label: str
+) -> bool:
+    """Inline the function by which ONNX defines an operator, if all its nodes have kernel rules."""
     body = schema_body(
         proto, opset, lambda: [scope.types.get(i) if i else None for i in proto.input]
     )
@@ -41,6 +43,6 @@ def _inline(scope: Scope, call: Call, proto: onnx.NodeProto) -> None:
         scope.importer.bind_node(call, node)
     for formal, actual in zip(body.outputs, proto.output, strict=False):
         if actual in scope.values and actual:
-            raise BadModelFile(f"makes the value {actual!r} twice")
+            raise BadModelFile(f"defines the value {actual!r} twice")
         if actual:
             scope.values[actual] = call.find(formal)

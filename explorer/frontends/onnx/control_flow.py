@@ -1,4 +1,4 @@
-"""If, Loop and Scan: subgraphs become functions, and what they capture parameters."""
+"""If, Loop and Scan: subgraphs become functions, and captured values parameters."""
 
 from __future__ import annotations
 
@@ -9,38 +9,42 @@ import onnx
 
 from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.files.tensors import declared_type
-from explorer.frontends.onnx.scan import ScanForm, of_one_example
-from explorer.frontends.onnx.scope import Scope, add, import_graph
+from explorer.frontends.onnx.scan import ScanForm, without_batch
+from explorer.frontends.onnx.scope import Scope, add_binding, import_graph
 from explorer.ir.calls import Branch, Loop, OpCall, Var
 from explorer.ir.program import Binding, Function
 from explorer.ir.types import Tensor
 
 
-def _graph_attribute(proto: onnx.NodeProto, wanted: str, name: str) -> onnx.GraphProto:
+def _graph_attribute(proto: onnx.NodeProto, attribute_name: str, name: str) -> onnx.GraphProto:
     for attribute in proto.attribute:
-        if attribute.name == wanted and attribute.type == onnx.AttributeProto.GRAPH:
+        if attribute.name == attribute_name and attribute.type == onnx.AttributeProto.GRAPH:
             graph: onnx.GraphProto = attribute.g
             return graph
-    raise BadModelFile(f"holds {proto.op_type} at {name!r} without its {wanted}")
+    raise BadModelFile(f"holds {proto.op_type} at {name!r} without its {attribute_name}")
 
 
 def import_if(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
+    """Import an If node."""
     cond = scope.find(proto.input[0])
     inner = [
-        _inner(scope, _graph_attribute(proto, f"{side}_branch", name), f"{label}.{side}")
-        for side in ("then", "else")
+        _inner(scope, _graph_attribute(proto, f"{arm}_branch", name), f"{label}.{arm}")
+        for arm in ("then", "else")
     ]
     names = _captures(s for s, _ in inner)
-    for side, outputs in inner:
+    for arm, outputs in inner:
         if len(outputs) != len(proto.output):
-            raise BadModelFile(f"holds If at {name!r} whose branches give other numbers of values")
-        _function(side, (), names, outputs)
+            raise BadModelFile(
+                f"holds If at {name!r} whose branches have different numbers of outputs"
+            )
+        _function(arm, (), names, outputs)
     args = tuple(scope.find(n) for n in names)
     then, orelse = (s.name for s, _ in inner)
-    add(scope, proto.output, Branch(cond, then, orelse, args), name)
+    add_binding(scope, proto.output, Branch(cond, then, orelse, args), name)
 
 
 def import_loop(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
+    """Import a Loop node."""
     body = _graph_attribute(proto, "body", name)
     state = tuple(scope.find(i) for i in proto.input[2:])
     trip, cond = (scope.find(i) if i else None for i in (*proto.input, "", "")[:2])
@@ -49,30 +53,30 @@ def import_loop(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> N
             f"holds Loop at {name!r} whose body does not fit its {len(state)} values"
         )
     if len(proto.output) > len(body.output) - 1:
-        raise BadModelFile(f"wants {len(proto.output)} values of Loop at {name!r}")
+        raise BadModelFile(
+            f"reads {len(proto.output)} outputs of Loop at {name!r}, which has fewer"
+        )
     inner, outputs = _inner(scope, body, f"{label}.body")
     names = _captures([inner])
     params = tuple(inner.values[i.name] for i in body.input)
     _function(inner, params, names, outputs)
     args = tuple(scope.find(n) for n in names)
     scans = len(outputs) - 1 - len(state)
-    wanted = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
+    output_names = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
     rows = _declared(scope, body.output[1 + len(state) :])
-    add(scope, wanted, Loop(inner.name, trip, cond, state, args, scans, rows), name)
+    add_binding(scope, output_names, Loop(inner.name, trip, cond, state, args, scans, rows), name)
 
 
 def import_scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
-    """A loop over the extent of the scanned inputs, whose body takes a slice of each."""
+    """Import a Scan as a loop over the scanned inputs' extent; each trip takes a slice."""
     if scope.opsets[""] < 9:
-        _each_of_a_batch(scope, proto, name, label)
+        _scan_batches(scope, proto, name, label)
     else:
         _scan(scope, proto, name, label)
 
 
-def _each_of_a_batch(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
-    """A loop over the first dim of all values, whose body scans those of one example: Scan before
-    version 9.
-    """
+def _scan_batches(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
+    """Import a Scan before version 9: a loop over the batch dim, which scans each example."""
     if proto.input[0]:
         raise UnsupportedOperator(
             f"Scan at {name!r} gives each example of its batch a length of its own, as versions "
@@ -83,11 +87,11 @@ def _each_of_a_batch(scope: Scope, proto: onnx.NodeProto, name: str, label: str)
     trip = _extent(scope, scope.find(proto.input[1]), 0, name, label)
     inner = Scope(importer, f"{label}.body", scope.opsets, scope, scope.depth + 1)
     counters = importer.value(f"{label}.example"), importer.value(f"{label}.going")
-    ones = [f"{label}.{at}.one" for at in range(len(proto.input) - 1)]
-    for one, whole in zip(ones, proto.input[1:], strict=True):
-        part = OpCall("Gather", (inner.find(whole), counters[0]), (("axis", 0),))
-        inner.body.append(Binding((inner.define(one),), part, origin))
-    scan = of_one_example(proto, ones, [f"{label}.{at}.made" for at in range(len(proto.output))])
+    examples = [f"{label}.{at}.one" for at in range(len(proto.input) - 1)]
+    for example, batch in zip(examples, proto.input[1:], strict=True):
+        part = OpCall("Gather", (inner.find(batch), counters[0]), (("axis", 0),))
+        inner.body.append(Binding((inner.define(example),), part, origin))
+    scan = without_batch(proto, examples, [f"{label}.{at}.made" for at in range(len(proto.output))])
     _scan(inner, scan, name, f"{label}.scan")
     outputs = (counters[1], *(inner.find(n) for n in scan.output))
     names = _captures([inner])
@@ -97,14 +101,14 @@ def _each_of_a_batch(scope: Scope, proto: onnx.NodeProto, name: str, label: str)
     last = _declared(scope, form.body.output[: form.states])
     rows = (
         *last,
-        *(_over_each_other(r) for r in _declared(scope, form.body.output[form.states :])),
+        *(_stacked_type(r) for r in _declared(scope, form.body.output[form.states :])),
     )
     loop = Loop(inner.name, trip, None, (), args, len(outputs) - 1, rows[: len(outputs) - 1])
-    add(scope, proto.output, loop, name)
+    add_binding(scope, proto.output, loop, name)
 
 
-def _over_each_other(row: Tensor) -> Tensor:
-    """The type of rows over each other, where nothing says how many."""
+def _stacked_type(row: Tensor) -> Tensor:
+    """Return the type of stacked rows of unknown number."""
     return row if row.shape is None else Tensor((0, *row.dims), row.dtype)
 
 
@@ -130,30 +134,31 @@ def _scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
     names = _captures([inner])
     _function(inner, (*counters, *params, *wholes), names, outputs)
     args = (*scanned, *(scope.find(n) for n in names))
-    wanted = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
+    output_names = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
     rows = _declared(scope, scan.body.output[scan.states :])
     loop = Loop(inner.name, trip, None, state, args, len(outputs) - 1 - scan.states, rows)
-    add(
+    add_binding(
         scope,
-        (*wanted[: scan.states], *scan.loop_outputs(wanted[scan.states :], label)),
+        (*output_names[: scan.states], *scan.loop_outputs(output_names[scan.states :], label)),
         loop,
         name,
     )
-    for at, output in enumerate(wanted[scan.states :]):
+    for at, output in enumerate(output_names[scan.states :]):
         if output:
-            _turned(scope, scan, at, output, name, label)
+            _orient_output(scope, scan, at, output, name, label)
 
 
 def _declared(scope: Scope, rows: Iterable[onnx.ValueInfoProto]) -> tuple[Tensor, ...]:
-    """The types that a body declares for what is stacked; 0 for a dim without a number, or a name
-    that inputs have.
+    """Return the declared types of a body's stacked results.
+
+    A dim is 0 if it has neither a number nor the name of an input's dim.
     """
-    known = scope.importer.dims
-    return tuple(declared_type(row, lambda axis, text: known.get(text, 0)) for row in rows)
+    dims = scope.importer.dims
+    return tuple(declared_type(row, lambda axis, text: dims.get(text, 0)) for row in rows)
 
 
 def _extent(scope: Scope, value: Var, axis: int, name: str, label: str) -> Var:
-    """The extent of a dim as a scalar."""
+    """Bind the extent of a dim as a scalar."""
     importer, origin = scope.importer, frozenset((name,))
     row, extent = importer.value(f"{label}.extents"), importer.value(f"{label}.trip")
     at = importer.constant(f"{label}.axis", np.array(axis, np.int64))
@@ -162,8 +167,10 @@ def _extent(scope: Scope, value: Var, axis: int, name: str, label: str) -> Var:
     return extent
 
 
-def _turned(scope: Scope, scan: ScanForm, at: int, output: str, name: str, label: str) -> None:
-    """What a loop stacked, as the scan's direction and axis want it."""
+def _orient_output(
+    scope: Scope, scan: ScanForm, at: int, output: str, name: str, label: str
+) -> None:
+    """Bind a stacked result in the scan's output direction and axis."""
     if not scan.is_turned(at):
         return
     importer, origin = scope.importer, frozenset((name,))
@@ -193,11 +200,11 @@ def _captures(scopes: Iterable[Scope]) -> tuple[str, ...]:
 def _function(
     scope: Scope, params: tuple[Var, ...], captures: Sequence[str], outputs: tuple[Var, ...]
 ) -> None:
-    """Close a graph over what it captures; the other branch's captures are parameters too."""
-    taken = tuple(
+    """Add a graph as a function; its parameters include the captures of both branches."""
+    captured_params = tuple(
         scope.captured.get(n) or scope.importer.value(f"{scope.name}.{n}", inner=True)
         for n in captures
     )
     scope.importer.functions.append(
-        Function(scope.name, (*params, *taken), tuple(scope.body), outputs)
+        Function(scope.name, (*params, *captured_params), tuple(scope.body), outputs)
     )

@@ -1,4 +1,4 @@
-"""What a call of a function stands for: the nodes of a function of the model, or of ONNX's own."""
+"""Bodies of function calls: functions of the model, or those that define ONNX operators."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from explorer.ops import RECORDS
 OUR_DOMAINS = ("", "ai.onnx")
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "Constant"})
 SEQUENCES = frozenset({"SequenceAt", "SequenceEmpty", "SequenceInsert", "SequenceLength"})
-Key = tuple[str, str, str]  # domain, name and overload
+FunctionKey = tuple[str, str, str]  # domain, name and overload
 
 
 def plain_domain(domain: str) -> str:
-    """ONNX's own domain has two names."""
+    """Return "" for both names of ONNX's own domain."""
     return "" if domain in OUR_DOMAINS else domain
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The nodes that stand for a call, with the call's attributes put in."""
+    """The nodes of a function with a call's attributes substituted."""
 
-    key: Key
+    key: FunctionKey
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: tuple[onnx.NodeProto, ...]
@@ -36,24 +36,24 @@ class Body:
 
 
 def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """The version of each operator set that is named."""
+    """Return the version of each imported operator set."""
     return {plain_domain(o.domain): int(o.version) for o in imports}
 
 
-def key_of(node: onnx.NodeProto) -> Key:
-    """What a node calls."""
+def key_of(node: onnx.NodeProto) -> FunctionKey:
+    """Return the key of the function that a node calls."""
     return plain_domain(node.domain), node.op_type, node.overload
 
 
-def local_functions(model: onnx.ModelProto) -> dict[Key, onnx.FunctionProto]:
-    """The functions that a model defines; BadModelFile where two have one name."""
-    found: dict[Key, onnx.FunctionProto] = {}
+def local_functions(model: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionProto]:
+    """Return the functions that a model defines; raise BadModelFile if two have the same key."""
+    functions: dict[FunctionKey, onnx.FunctionProto] = {}
     for function in model.functions:
         key = plain_domain(function.domain), function.name, function.overload
-        if key in found:
+        if key in functions:
             raise BadModelFile(f"defines the function {function.name!r} twice")
-        found[key] = function
-    return found
+        functions[key] = function
+    return functions
 
 
 def body_of(
@@ -61,12 +61,14 @@ def body_of(
     node: onnx.NodeProto,
     defaults: Mapping[str, onnx.AttributeProto] = MappingProxyType({}),
 ) -> Body:
-    """A call of a function: attributes are put in, inputs left out stay left out."""
-    given = {a.name: a for a in node.attribute}
+    """Return a function's body for a call; attributes are substituted, omitted inputs empty."""
+    arguments = {a.name: a for a in node.attribute}
     attributes: dict[str, onnx.AttributeProto] = dict(defaults)
     attributes |= {a.name: a for a in function.attribute_proto}
-    attributes |= {n: given[n] for n in function.attribute if n in given}
-    attributes |= {a.name: given[a.name] for a in function.attribute_proto if a.name in given}
+    attributes |= {n: arguments[n] for n in function.attribute if n in arguments}
+    attributes |= {
+        a.name: arguments[a.name] for a in function.attribute_proto if a.name in arguments
+    }
     missing = {f for i, f in enumerate(function.input) if i >= len(node.input) or not node.input[i]}
     if len(node.input) > len(function.input) or len(node.output) > len(function.output):
         raise BadModelFile(f"calls the function {function.name!r} with too many values")
@@ -82,37 +84,39 @@ def body_of(
 def _instance(
     node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto], missing: set[str]
 ) -> onnx.NodeProto:
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    for i, name in enumerate(made.input):
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    for i, name in enumerate(copy.input):
         if name in missing:
-            made.input[i] = ""
-    del made.attribute[:]
+            copy.input[i] = ""
+    del copy.attribute[:]
     for attribute in node.attribute:
-        found = attribute
+        value = attribute
         if attribute.ref_attr_name:
             if attribute.ref_attr_name not in attributes:
-                continue  # left out at the call, so left out here
-            found = attributes[attribute.ref_attr_name]
-        put = made.attribute.add()
-        put.CopyFrom(found)
-        put.name = attribute.name
-        if put.type == onnx.AttributeProto.GRAPH:
-            inner = [_instance(n, attributes, missing) for n in put.g.node]
-            del put.g.node[:]
-            put.g.node.extend(inner)
-    return made
+                continue  # omitted at the call, so omitted here
+            value = attributes[attribute.ref_attr_name]
+        target = copy.attribute.add()
+        target.CopyFrom(value)
+        target.name = attribute.name
+        if target.type == onnx.AttributeProto.GRAPH:
+            inner = [_instance(n, attributes, missing) for n in target.g.node]
+            del target.g.node[:]
+            target.g.node.extend(inner)
+    return copy
 
 
 # ONNX's own functions.
 
 
-InputTypes = Callable[[], Sequence[onnx.TypeProto | None]]  # asked where a body depends on it
+InputTypes = Callable[[], Sequence[onnx.TypeProto | None]]  # called only if a body depends on them
 
 
 def schema_body(node: onnx.NodeProto, opset: int, input_types: InputTypes) -> Body | None:
-    """The body that ONNX's schema gives an operator for arguments of these types, if every operator
-    of it has a kernel rule; `opset` is the version of the operator's own domain.
+    """Return the body by which ONNX defines an operator, for arguments of these types.
+
+    It is None unless every operator of the body has a kernel rule. `opset` is the version of the
+    operator's own domain.
     """
     schema = schema_of(node.op_type, opset, plain_domain(node.domain))
     if schema is None:
@@ -134,35 +138,35 @@ def _function(
         versions, types = schema.context_dependent_function_opset_versions, input_types()
         if any(t is None for t, name in zip(types, node.input, strict=True) if name):
             return None
-        given = [(t or onnx.TypeProto()).SerializeToString() for t in types]
+        serialized = [(t or onnx.TypeProto()).SerializeToString() for t in types]
         version = _version(versions, opset, node)
         try:
-            made = schema.get_context_dependent_function_with_opset_version(
-                version, node.SerializeToString(), given
+            function_bytes = schema.get_context_dependent_function_with_opset_version(
+                version, node.SerializeToString(), serialized
             )
-        except Exception:  # the builder's own refusals have no common type
+        except Exception:  # the builder raises exceptions of any type
             return None
     elif schema.has_function:
-        made = schema.get_function_with_opset_version(
+        function_bytes = schema.get_function_with_opset_version(
             _version(schema.function_opset_versions, opset, node)
         )
     else:
         return None
-    if not made:
+    if not function_bytes:
         return None
-    function.ParseFromString(made)
+    function.ParseFromString(function_bytes)
     return function
 
 
 def _version(versions: Sequence[int], opset: int, node: onnx.NodeProto) -> int:
-    """The newest version of a body that the model's operator set may use."""
+    """Return the newest version of a body that the model's operator set admits."""
     if plain_domain(node.domain):
         return max(versions)
     return max((v for v in versions if v <= opset), default=min(versions))
 
 
 def _has_rules(nodes: Iterable[onnx.NodeProto], depth: int) -> bool:
-    """Whether operators have kernel rules, or bodies of operators that have."""
+    """Return True if every operator has a kernel rule, or a body of operators that have."""
     return all(_has_rule(n, depth) for n in nodes)
 
 

@@ -1,4 +1,4 @@
-"""ONNX nodes become bindings, by what they are: calls, control flow, constants, operators."""
+"""Import of ONNX nodes: calls, control flow, constants, operators."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.onnx.attributes import (
     attributes,
     constant_value,
-    filled_constant,
+    fold_constant_of_shape,
     make_constant,
 )
-from explorer.frontends.onnx.calls import expand, import_local
+from explorer.frontends.onnx.calls import import_local, inline_schema_body
 from explorer.frontends.onnx.control_flow import import_if, import_loop, import_scan
 from explorer.frontends.onnx.functions import key_of, plain_domain
-from explorer.frontends.onnx.opsets import Node, modern
+from explorer.frontends.onnx.opsets import Node, to_latest_version
 from explorer.frontends.onnx.schema import check_node
-from explorer.frontends.onnx.scope import Scope, add
+from explorer.frontends.onnx.scope import Scope, add_binding
 from explorer.ir.calls import OpCall
 from explorer.ops import RECORDS
-from explorer.ops.own_operators import is_own
+from explorer.ops.user_operators import is_user_operator
 
 LIBRARY_DOMAINS = ("ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
@@ -34,7 +34,7 @@ def import_node(scope: Scope, proto: onnx.NodeProto) -> None:
         name, label = scope.origin, importer.label(f"{scope.origin}.{proto.op_type}")
     else:
         name = label = importer.node_name(proto, scope.prefix)
-    if is_own(proto.op_type, key[0]):
+    if is_user_operator(proto.op_type, key[0]):
         _bind(scope, Node(*_head(proto, name), attributes(proto, name), 1), proto.domain)
         return
     opset = _version(scope, proto, name)
@@ -49,19 +49,21 @@ def import_node(scope: Scope, proto: onnx.NodeProto) -> None:
         case "Constant":
             make_constant(scope, proto.output[0], constant_value(proto, name))
             importer.drop(name, "became a constant")
-        case _ if proto.op_type not in RECORDS and expand(scope, proto, opset, name, label):
+        case _ if proto.op_type not in RECORDS and inline_schema_body(
+            scope, proto, opset, name, label
+        ):
             pass
         case _:
             _import_operator(scope, proto, opset, name)
 
 
 def _version(scope: Scope, proto: onnx.NodeProto, name: str) -> int:
-    """The version of the operator's domain that the model, or the function, names."""
+    """Return the version of the operator's domain that the model or function imports."""
     domain = plain_domain(proto.domain)
     if domain and domain not in LIBRARY_DOMAINS:
         raise UnsupportedOperator(
             f"{proto.op_type} at {name!r} is of the operator domain {proto.domain!r}; "
-            "only ONNX's own operators, the model's functions and operators of your own are known",
+            "ONNX's own operators, the model's functions and operators of your own are supported",
             where=name,
             try_=f"explorer.operator(record, domain={proto.domain!r})",
         )
@@ -75,8 +77,8 @@ def _import_operator(scope: Scope, proto: onnx.NodeProto, opset: int, name: str)
     if plain_domain(proto.domain) and proto.op_type not in RECORDS:
         attrs["domain"] = proto.domain
     node = Node(*_head(proto, name), attrs, opset)
-    if not filled_constant(scope, node):
-        _bind(scope, modern(node), proto.domain)
+    if not fold_constant_of_shape(scope, node):
+        _bind(scope, to_latest_version(node), proto.domain)
 
 
 def _head(proto: onnx.NodeProto, name: str) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
@@ -91,10 +93,10 @@ def _bind(scope: Scope, node: Node, domain: str = "") -> None:
     elif node.opset < record.first and not plain_domain(domain):
         raise UnsupportedOperator(
             f"{node.op} at {node.name!r} is of version {node.opset} of the operator set; "
-            f"it is known from version {record.first} on",
+            f"it is supported from version {record.first} on",
             where=node.name,
         )
     args = [scope.find(i) if i else None for i in node.inputs]
     while args and args[-1] is None:
         args.pop()
-    add(scope, node.outputs, OpCall(node.op, tuple(args), tuple(attrs.items())), node.name)
+    add_binding(scope, node.outputs, OpCall(node.op, tuple(args), tuple(attrs.items())), node.name)

@@ -1,4 +1,4 @@
-"""An ONNX file becomes a program of graph operators, as they stand in the file."""
+"""Import of an ONNX file as a program of graph operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from explorer.frontends.model import Model
 from explorer.frontends.onnx.functions import opsets_of
 from explorer.frontends.onnx.graph import import_node
 from explorer.frontends.onnx.scope import DimKey, Importer, Scope, import_graph
-from explorer.frontends.symbols import UNNAMED, Bounds, environment, identifiers
+from explorer.frontends.symbols import UNNAMED, Bounds, identifiers, symbol_environment
 from explorer.ir.calls import Var
 from explorer.ir.program import Constant, Function, Program
 from explorer.ir.shapes.dims import Dim, symbol
@@ -27,7 +27,9 @@ def load(path: str | Path, bounds: Bounds | None = None) -> Model:
     """Read an ONNX file.
 
     `bounds` limits its symbolic dims: `{"batch": (1, 64)}`.
-    Raises BadModelFile, UnsupportedOperator or BoundError.
+
+    Raises:
+        BadModelFile, UnsupportedOperator, BoundError: the file cannot be imported.
     """
     path = Path(path)
     file = read_onnx(path)
@@ -38,7 +40,7 @@ def load(path: str | Path, bounds: Bounds | None = None) -> Model:
 
 
 def from_file(file: OnnxFile, name: str, path: str, bounds: Bounds | None = None) -> Model:
-    """The model of a file that was read; `path` says where it is from."""
+    """Return the model of a parsed file; `path` is its origin."""
     return Model(name, path, _program(file, name, bounds), file.head)
 
 
@@ -48,16 +50,16 @@ def _program(file: OnnxFile, name: str, bounds: Bounds | None) -> Program:
     outer = frozenset(o for n in graph.node for o in n.output)
     importer = Importer(file.model, constants, import_node, outer)
     scope = Scope(importer, "main", _opsets(file.model))
-    for given, constant in importer.constants.items():
-        scope.values[given] = _constant_var(given, constant)
+    for constant_name, constant in importer.constants.items():
+        scope.values[constant_name] = _constant_var(constant_name, constant)
     inputs = [i for i in graph.input if i.name not in file.initializers]
     importer.dims = _dims(inputs)
     params = tuple(scope.define(i.name, _input_type(i, importer.dims)) for i in inputs)
     types = (p.type for p in params if isinstance(p.type, Tensor))
-    env = environment((t.shape for t in types if t.shape is not None), bounds)
+    env = symbol_environment((t.shape for t in types if t.shape is not None), bounds)
     outputs = import_graph(scope, graph)
     if not outputs:
-        raise BadModelFile("is a model without outputs")
+        raise BadModelFile("has no outputs")
     names = tuple(o.name for o in graph.output)
     main = Function("main", params, tuple(scope.body), outputs, names)
     return Program(
@@ -75,19 +77,19 @@ def _constant_var(name: str, constant: Constant) -> Var:
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:
-    """The version of each operator set; of ONNX's own, only those that are known."""
-    found = opsets_of(model.opset_import)
-    version = found.get("")
+    """Return the version of each operator set; refuse unsupported ones of ONNX's own."""
+    versions = opsets_of(model.opset_import)
+    version = versions.get("")
     if version is not None and not FIRST_OPSET <= version <= onnx.defs.onnx_opset_version():
         raise UnsupportedOperator(
             f"the model is of version {version} of the operator set; versions "
-            f"{FIRST_OPSET} to {onnx.defs.onnx_opset_version()} are known"
+            f"{FIRST_OPSET} to {onnx.defs.onnx_opset_version()} are supported"
         )
-    return found
+    return versions
 
 
 def _dims(inputs: Iterable[onnx.ValueInfoProto]) -> Mapping[DimKey, Dim]:
-    """A symbol for each name that inputs give to dims, and for each axis of one that has none."""
+    """Return a symbol for each dim name of the inputs, and for each unnamed symbolic dim."""
     texts: dict[DimKey, str] = {}
     for i in inputs:
         for axis, dim in enumerate(i.type.tensor_type.shape.dim):
@@ -98,16 +100,16 @@ def _dims(inputs: Iterable[onnx.ValueInfoProto]) -> Mapping[DimKey, Dim]:
 
 
 def _input_type(value: onnx.ValueInfoProto, dims: Mapping[DimKey, Dim]) -> Annotation:
-    """What a file says of an input; sequences and optional values are objects of the host."""
+    """Return an input's declared type; sequences and optional values are host objects."""
     kind = value.type
     if kind.HasField("sparse_tensor_type") or kind.HasField("map_type"):
         raise UnsupportedOperator(
-            f"the input {value.name!r} is a sparse tensor or a map, which have no kernels",
+            f"the input {value.name!r} is a sparse tensor or a map, which are not supported",
             where=value.name,
         )
     if not kind.HasField("tensor_type"):
         return Object()
-    element_type(kind.tensor_type.elem_type, value.name)  # an input has one
+    element_type(kind.tensor_type.elem_type, value.name)  # raises if it is missing
     return declared_type(
         value, lambda axis, text: dims[(value.name, axis) if text in UNNAMED else text]
     )

@@ -1,4 +1,4 @@
-"""Operators as the latest ONNX version means them: older forms are rewritten on import."""
+"""Upgrade of operators from older operator sets to ONNX's latest form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Attributes = dict[str, AttrValue]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator as the file has it; inputs and outputs that are left out are empty."""
+    """An operator as in the file; omitted inputs and outputs are empty strings."""
 
     op: str
     name: str
@@ -23,8 +23,8 @@ class Node:
     opset: int
 
 
-def modern(node: Node) -> Node:
-    """The same operator in its latest form."""
+def to_latest_version(node: Node) -> Node:
+    """Return the same operator in its latest form."""
     rewrite = _REWRITES.get(node.op)
     return rewrite(node) if rewrite else node
 
@@ -36,23 +36,23 @@ def _softmax(node: Node) -> Node:
 
 
 def _dropout(node: Node) -> Node:
-    """At inference only the data matters; a ratio does where the node may be training."""
+    """Keep the data alone at inference; the ratio and seed only matter if the node may train."""
     trains = node.opset >= 12 and len(node.inputs) > 2 and node.inputs[2]
-    kept = {k: v for k, v in node.attrs.items() if k == "seed" and trains}
-    return replace(node, inputs=node.inputs if trains else node.inputs[:1], attrs=kept)
+    attrs = {k: v for k, v in node.attrs.items() if k == "seed" and trains}
+    return replace(node, inputs=node.inputs if trains else node.inputs[:1], attrs=attrs)
 
 
 def _batch_norm(node: Node) -> Node:
     if node.attrs.get("spatial", 1) != 1:
         raise UnsupportedOperator(
-            f"BatchNormalization at {node.name!r}: spatial 0 has no kernel rule", where=node.name
+            f"BatchNormalization at {node.name!r}: spatial 0 is not supported", where=node.name
         )
-    kept = {k: v for k, v in node.attrs.items() if k in ("epsilon", "training_mode", "momentum")}
-    return replace(node, attrs=kept)
+    attrs = {k: v for k, v in node.attrs.items() if k in ("epsilon", "training_mode", "momentum")}
+    return replace(node, attrs=attrs)
 
 
 def _upsample(node: Node) -> Node:
-    """Before Resize: positions are scaled as they are, and rounded down."""
+    """Return a Resize with asymmetric coordinates rounded down."""
     attrs: Attributes = {
         "coordinate_transformation_mode": "asymmetric",
         "nearest_mode": "floor",
@@ -63,7 +63,7 @@ def _upsample(node: Node) -> Node:
 
 
 def _resize(node: Node) -> Node:
-    """The region of interest is of use to one way of placing coordinates alone."""
+    """Drop the region of interest, which only tf_crop_and_resize uses."""
     if node.opset < 11:
         return _upsample(node)
     if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
@@ -78,12 +78,12 @@ def _split(node: Node) -> Node:
 
 
 def _renamed(op: str) -> Callable[[Node], Node]:
-    """The same operator under its later name."""
+    """Return a rewrite to the operator's later name."""
     return lambda node: replace(node, op=op)
 
 
 def _without(*names: str) -> Callable[[Node], Node]:
-    """Drop attributes that say nothing about the result."""
+    """Return a rewrite that drops attributes without influence on the result."""
 
     def rewrite(node: Node) -> Node:
         return replace(node, attrs={k: v for k, v in node.attrs.items() if k not in names})
@@ -92,7 +92,7 @@ def _without(*names: str) -> Callable[[Node], Node]:
 
 
 def _dft(node: Node) -> Node:
-    """Before version 20 the axis is an attribute, 1 where it is left out."""
+    """Set the axis, which before version 20 is an attribute with default 1."""
     return node if node.opset >= 20 else replace(node, attrs={"axis": 1, **node.attrs})
 
 

@@ -1,4 +1,4 @@
-"""The values that a graph's nodes see while a model is imported, and what was found so far."""
+"""Scopes of values and the importer's state while a model is imported."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import onnx
 from explorer.cached_property import cached_property
 from explorer.errors import BadModelFile
 from explorer.frontends.files.tensors import small_array
-from explorer.frontends.onnx.functions import Body, Key, local_functions
-from explorer.frontends.onnx.inferred import Types, tensor_type, types_of_body, types_of_model
+from explorer.frontends.onnx.functions import Body, FunctionKey, local_functions
+from explorer.frontends.onnx.inferred_types import Types, tensor_type, types_of_body, types_of_model
 from explorer.ir.calls import Expr, Var
 from explorer.ir.program import Binding, Constant, Function, SourceOp
 from explorer.ir.shapes.dims import Dim
@@ -20,16 +20,16 @@ from explorer.ir.types import Annotation, Tensor
 
 UNKNOWN = Tensor()
 MAX_DEPTH = 32
-MAX_INLINED_NODES = 1 << 16  # of all function calls together
+MAX_INLINED_NODES = 1 << 16  # of all function calls in total
 
 BindNode: TypeAlias = Callable[["Scope", onnx.NodeProto], None]
 
 
-DimKey: TypeAlias = "str | tuple[str, int]"  # a name, or an input's axis that has none
+DimKey: TypeAlias = "str | tuple[str, int]"  # a name, or an axis of an input without one
 
 
 class Importer:
-    """One model being imported: the functions, constants and sources found so far."""
+    """State of one model's import: its functions, constants and sources so far."""
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class Importer:
         bind_node: BindNode,
         outer_names: frozenset[str] = frozenset(),
     ) -> None:
+        """Create the state; `outer_names` are the names of the main graph's values."""
         self.bind_node = bind_node
         self.model, self.constants, self.outer_names = model, constants, outer_names
         self.local = local_functions(model)
@@ -50,53 +51,53 @@ class Importer:
         self.dims: Mapping[DimKey, Dim] = {}  # of the inputs
 
     def node_name(self, node: onnx.NodeProto, prefix: str = "") -> str:
-        """The node's name, or one made from its operator; no two are the same."""
-        given = node.name if isinstance(node.name, str) else ""  # bytes, where it is no text
-        plain = prefix + (given or f"{node.op_type}_{len(self.sources)}")
+        """Record a node's source and return its unique name, derived from its operator if empty."""
+        declared = node.name if isinstance(node.name, str) else ""  # bytes if it is not valid text
+        plain = prefix + (declared or f"{node.op_type}_{len(self.sources)}")
         name = _fresh(plain, self.node_names)
         self.sources.append(SourceOp(name, node.op_type, next(iter(node.output), "")))
         return name
 
     def label(self, name: str) -> str:
-        """A name for a part of a source operator; no two are the same."""
+        """Return a unique name for a part of a source operator."""
         return _fresh(name, self.node_names)
 
     def inlined(self, nodes: int) -> None:
-        """Count the nodes of a function's body; BadModelFile where calls multiply without end."""
+        """Count the nodes of an inlined body; raise BadModelFile if calls grow without bound."""
         self.inlined_nodes += nodes
         if self.inlined_nodes > MAX_INLINED_NODES:
-            raise BadModelFile(f"calls functions of more than {MAX_INLINED_NODES} nodes in all")
+            raise BadModelFile(f"calls functions of more than {MAX_INLINED_NODES} nodes in total")
 
     def value(self, name: str, type: Annotation = UNKNOWN, *, inner: bool = False) -> Var:
-        """A new value; one of an inner graph is renamed if the program has one of that name."""
+        """Return a new value; one of an inner graph is renamed if the main graph has its name."""
         if inner and name in self.outer_names:
             name = f"{name}.inner"
         return Var(_fresh(name, self.value_names), type)
 
     def constant(self, name: str, array: np.ndarray, *, inner: bool = False) -> Var:
-        """A new constant of the program."""
+        """Add a constant to the program."""
         constant = Constant(array)
-        made = self.value(name, constant.type, inner=inner)
-        self.constants[made.name] = constant
-        return made
+        value = self.value(name, constant.type, inner=inner)
+        self.constants[value.name] = constant
+        return value
 
     def drop(self, name: str, reason: str) -> None:
-        """Say why a source operator will be in no kernel."""
+        """Record why a source operator is in no kernel."""
         self.dropped.append((name, reason))
 
 
 def _fresh(name: str, taken: dict[str, int]) -> str:
-    """The name, or the name and a number; `taken` counts how often each was asked for."""
-    found = name
-    while found in taken:
+    """Return the name, with a number appended if taken; `taken` counts the requests for each."""
+    candidate = name
+    while candidate in taken:
         taken[name] += 1
-        found = f"{name}.{taken[name]}"
-    taken[found] = 1
-    return found
+        candidate = f"{name}.{taken[name]}"
+    taken[candidate] = 1
+    return candidate
 
 
 class Scope:
-    """The values that a graph's nodes see: its own, and those it captures from around it."""
+    """The values visible to a graph's nodes: its own, and captures of the enclosing graph."""
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class Scope:
         outer: Scope | None = None,
         depth: int = 0,
     ) -> None:
+        """Create an empty scope in `outer`; raise BadModelFile if graphs nest too deeply."""
         if depth > MAX_DEPTH:
             raise BadModelFile(f"nests more than {MAX_DEPTH} graphs")
         self.importer, self.name, self.outer, self.depth = importer, name, outer, depth
@@ -113,13 +115,13 @@ class Scope:
         self.values: dict[str, Var] = {}
         self.captured: dict[str, Var] = {}  # the outer graph's name -> our parameter
         self.body: list[Binding] = []
-        self.called: tuple[Key, ...] = outer.called if outer else ()
-        self.origin: str = outer.origin if outer else ""  # of all nodes here
-        self.prefix: str = outer.prefix if outer else ""  # of the names of nodes
+        self.called: tuple[FunctionKey, ...] = outer.called if outer else ()
+        self.origin: str = outer.origin if outer else ""  # the source operator of all nodes
+        self.prefix: str = outer.prefix if outer else ""  # of node names
 
     @cached_property
     def types(self) -> Types:
-        """What ONNX infers of the types of the values seen here."""
+        """Infer the types of the visible values by ONNX."""
         if self.outer is not None:
             return self.outer.types
         constants = {
@@ -130,28 +132,28 @@ class Scope:
 
     @property
     def is_inner(self) -> bool:
-        """Whether this is no graph of the file's top level."""
+        """True for a subgraph or a function's body."""
         return self.outer is not None
 
     def named(self, name: str) -> str:
-        """What a value of this graph is called in the program."""
+        """Return the program's name of a value of this graph."""
         return name
 
     def define(self, name: str, type: Annotation = UNKNOWN) -> Var:
-        """A new value of this graph."""
+        """Return a new value of this graph."""
         if name in self.values:
-            raise BadModelFile(f"makes the value {name!r} twice")
+            raise BadModelFile(f"defines the value {name!r} twice")
         plain = self.named(name)
-        made = self.values[name] = self.importer.value(plain, type, inner=self.is_inner)
-        return made
+        value = self.values[name] = self.importer.value(plain, type, inner=self.is_inner)
+        return value
 
     def find(self, name: str) -> Var:
-        """The value of that name; captured if only the graph around has it."""
-        found = self.values.get(name) or self.captured.get(name)
-        if found is not None:
-            return found
+        """Return the value of that name; capture it if only the enclosing graph has it."""
+        value = self.values.get(name) or self.captured.get(name)
+        if value is not None:
+            return value
         if self.outer is None:
-            raise BadModelFile(f"reads the value {name!r} before any node makes it")
+            raise BadModelFile(f"reads the value {name!r} before any node defines it")
         outside = self.outer.find(name)
         if outside.name in self.importer.constants:
             return outside
@@ -161,10 +163,11 @@ class Scope:
 
 
 class Call(Scope):
-    """A function's body at one call: nodes are bound where the call stands."""
+    """A function's body at one call; its nodes are bound in the caller."""
 
     def __init__(self, caller: Scope, node: onnx.NodeProto, body: Body, name: str) -> None:
-        # a body of ONNX's own may name only the domain that it is of
+        """Bind the formal parameters of a body to the arguments of a call."""
+        # a body of ONNX's may import its own domain only
         opsets = {**caller.opsets, **body.opsets}
         super().__init__(caller.importer, name, opsets, None, caller.depth + 1)
         self.called = (*caller.called, body.key)
@@ -177,7 +180,7 @@ class Call(Scope):
 
     @cached_property
     def types(self) -> Types:
-        """What ONNX infers for this call."""
+        """Infer the types of this call's values by ONNX."""
         pairs = zip(self.content.inputs, self.node.input, strict=False)
         inputs = {f: self.caller.types[a] for f, a in pairs if a in self.caller.types}
         local = self.importer.local.values()
@@ -185,15 +188,17 @@ class Call(Scope):
 
     @property
     def is_inner(self) -> bool:
+        """True: a call is never the main graph."""
         return True
 
     def named(self, name: str) -> str:
+        """Return the caller's name of a result, else a name of its own."""
         return self.results.get(name) or f"{self.name}.{name}"
 
 
 def import_graph(scope: Scope, graph: onnx.GraphProto) -> tuple[Var, ...]:
-    """Bind every node of a graph, in order; its outputs."""
-    for tensor in graph.initializer:  # those of the main graph have been read before
+    """Bind every node of a graph in order and return its outputs."""
+    for tensor in graph.initializer:  # those of the main graph were read before
         array = small_array(tensor)
         scope.values[tensor.name] = scope.importer.constant(tensor.name, array, inner=True)
     for node in graph.node:
@@ -201,7 +206,7 @@ def import_graph(scope: Scope, graph: onnx.GraphProto) -> tuple[Var, ...]:
     return tuple(scope.find(o.name) for o in graph.output)
 
 
-def add(scope: Scope, outputs: Sequence[str], expr: Expr, name: str) -> None:
+def add_binding(scope: Scope, outputs: Sequence[str], expr: Expr, name: str) -> None:
     """Bind a node's results."""
     results = tuple(
         scope.define(o) if o else scope.importer.value(f"{name}.{i}") for i, o in enumerate(outputs)

@@ -1,1 +1,1 @@
-"""Python's own `if`, `while` and `for` on traced values: a function's text, rewritten."""
+"""Staging of Python's `if`, `while` and `for` on traced values by rewriting the source."""

@@ -1,5 +1,7 @@
-"""What `x[i] = y` does: Python's own where x is a list or a dict, another value of x where it is an
-array, for what only a run knows is never changed.
+"""`x[i] = y` on traced values.
+
+Lists and dicts change in place. An array is rebound to a new value, since traced values are
+immutable.
 """
 
 from __future__ import annotations
@@ -12,22 +14,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from explorer.frontends.syntax.truth import cannot
+from explorer.frontends.syntax.truth import refuse_traced
 from explorer.frontends.syntax.values import MISSING, is_arrays
-from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.array import changed as changed_array
+from explorer.frontends.tracing.array import TracedArray, assign_elements
 from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.promote import is_traced, traced
 from explorer.frontends.tracing.structure import flatten, rebuild
 
-# Of each name of which a statement changes elements: its place among the values that the statement
-# is given, the name, and whether it comes from outside of the statement.
+# For each name whose elements a statement changes: its index among the statement's inputs, the
+# name, and True if it is bound outside of the statement.
 Elements: TypeAlias = tuple[tuple[int, str, bool], ...]
 Values: TypeAlias = tuple[Any, ...]
 Operator: TypeAlias = Callable[[Any, Any], Any]
 
-# Python's own, and what is asked of an array of the program, whose elements change as a whole.
-RENEWED: dict[str, tuple[Operator, Operator]] = {
+# The in-place operator, and the binary one for traced arrays, which are rebound.
+AUGMENTED: dict[str, tuple[Operator, Operator]] = {
     "Add": (operator.iadd, operator.add),
     "Sub": (operator.isub, operator.sub),
     "Mult": (operator.imul, operator.mul),
@@ -44,51 +45,53 @@ RENEWED: dict[str, tuple[Operator, Operator]] = {
 }
 
 
-def changed(x: Any, path: tuple[Any, ...], place: Any, value: Any) -> Any:
-    """What x is called from here on, after `x[path][place] = value`."""
+def assign_element(x: Any, path: tuple[Any, ...], place: Any, value: Any) -> Any:
+    """Return the value of x after `x[path][place] = value`."""
     if not path:
-        return _changed(x, place, value)
+        return _assign(x, place, value)
     holder = reduce(operator.getitem, path[:-1], x)
     old = holder[path[-1]]
-    new = _changed(old, place, value)
+    new = _assign(old, place, value)
     if new is not old:
         holder[path[-1]] = new
     return x
 
 
-def renewed(x: Any, path: tuple[Any, ...], place: Any, value: Any, name: str) -> Any:
-    """What x is called from here on, after `x[path][place] += value`, or another operator's."""
+def augment_element(x: Any, path: tuple[Any, ...], place: Any, value: Any, name: str) -> Any:
+    """Return the value of x after `x[path][place] += value`, or another augmented assignment."""
     holder = reduce(operator.getitem, path, x)
     of_elements = isinstance(holder, TracedArray)
-    return changed(x, path, place, RENEWED[name][of_elements](holder[place], value))
+    return assign_element(x, path, place, AUGMENTED[name][of_elements](holder[place], value))
 
 
-def _changed(x: Any, place: Any, value: Any) -> Any:
+def _assign(x: Any, place: Any, value: Any) -> Any:
     if isinstance(x, np.ndarray) and (is_traced(value) or is_traced(place) or is_traced(x)):
-        x = _of_the_program(x)
+        x = _traced_replacement(x)
     if isinstance(x, TracedArray):
-        return changed_array(x, place, value)
+        return assign_elements(x, place, value)
     x[place] = value
     return x
 
 
-def _of_the_program(x: np.ndarray) -> TracedArray:
-    """An array of the program in place of one of NumPy's, under all names that this one has."""
-    known = current_frame().recorder.replaced
-    if id(x) not in known:
-        known[id(x)] = x, traced(x)
-    return known[id(x)][1]  # type: ignore[no-any-return] # the recorder knows no traced arrays
+def _traced_replacement(x: np.ndarray) -> TracedArray:
+    """Return the traced array that replaces a NumPy array under all its names."""
+    replaced = current_frame().recorder.replaced
+    if id(x) not in replaced:
+        replaced[id(x)] = x, traced(x)
+    return replaced[id(x)][1]  # type: ignore[no-any-return] # the recorder knows no traced arrays
 
 
-def begun(elements: Elements, given: Values) -> Values:
-    """What a statement that is traced is given; TraceError where it would change elements of what
-    is no array, nor a list or dict of such.
+def prepare_elements(elements: Elements, inputs: Values) -> Values:
+    """Return the values passed to a traced statement.
+
+    Raises TraceError if it changes elements of something that is not an array, or a list or dict of
+    arrays.
     """
-    values = list(given)
+    values = list(inputs)
     for n, name, outside in elements:
-        value = given[n]
+        value = inputs[n]
         if outside and value is not MISSING and not _holds_arrays(value):
-            cannot(f"change of elements of {name}, which is a {type(value).__name__}")
+            refuse_traced(f"change of elements of {name}, which is a {type(value).__name__}")
         values[n] = _own(value)
     return tuple(values)
 
@@ -98,24 +101,24 @@ def _holds_arrays(value: Any) -> bool:
 
 
 def _own(value: Any) -> Any:
-    """The same arrays, which are of the program, in lists and dicts of its own."""
+    """Return the same arrays as traced arrays, in fresh lists and dicts."""
     if isinstance(value, np.ndarray):
-        return _of_the_program(value)
+        return _traced_replacement(value)
     leaves, nesting = flatten(value)
     if not isinstance(value, (list, dict)):
         return value
     return rebuild(nesting, [_own(leaf) for leaf in leaves])
 
 
-def restored(names: Sequence[str], found: Values, elements: Elements, given: Values) -> Values:
-    """The values of the names, in the lists and dicts that these were before the statement."""
-    held = {name: given[n] for n, name, _ in elements if isinstance(given[n], (list, dict))}
-    pairs = zip(names, found, strict=True)
-    return tuple(_into(held[n], v) if n in held else v for n, v in pairs)
+def write_back(names: Sequence[str], results: Values, elements: Elements, inputs: Values) -> Values:
+    """Return the values of the names, written back into the original lists and dicts."""
+    containers = {name: inputs[n] for n, name, _ in elements if isinstance(inputs[n], (list, dict))}
+    pairs = zip(names, results, strict=True)
+    return tuple(_into(containers[n], v) if n in containers else v for n, v in pairs)
 
 
 def _into(old: Any, new: Any) -> Any:
-    """The old list or dict, which holds the new values."""
+    """Write the new values into the old list or dict."""
     if isinstance(old, list) and isinstance(new, list):
         old[:] = [_into(a, b) for a, b in zip_longest(old[: len(new)], new)]
     elif isinstance(old, dict) and isinstance(new, dict):

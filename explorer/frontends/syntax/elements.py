@@ -1,7 +1,7 @@
-"""`x[i] = y` as an assignment of x: what changes elements of a name is carried as the name is.
+"""`x[i] = y` rewritten as an assignment of x, so that element changes are carried like names.
 
-x[i] = y     ->  x = flow.changed(x, (), i, y)
-x[a][i] += y ->  x = flow.renewed(x, (a,), i, y, "Add")
+x[i] = y     ->  x = flow.assign_element(x, (), i, y)
+x[a][i] += y ->  x = flow.augment_element(x, (a,), i, y, "Add")
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from explorer.frontends.syntax.expressions import Expressions
 from explorer.frontends.syntax.nodes import at, call, load, store, tuple_of
 
 
-def assigned(s: ast.Assign | ast.AugAssign, name: str) -> ast.stmt:
-    """The statement, which changes elements of the name, as one that binds the name."""
+def as_assignment(s: ast.Assign | ast.AugAssign, name: str) -> ast.stmt:
+    """Return a statement that changes elements of a name as one that binds the name."""
     target = s.targets[0] if isinstance(s, ast.Assign) else s.target
     *path, place = [Expressions().visit(_index(i)) for i in _indices(target)]
-    given = [load(name), tuple_of(path), place, Expressions().visit(s.value)]
+    arguments = [load(name), tuple_of(path), place, Expressions().visit(s.value)]
     if isinstance(s, ast.Assign):
-        made = call("changed", *given)
+        value = call("assign_element", *arguments)
     else:
-        made = call("renewed", *given, ast.Constant(type(s.op).__name__))
-    return at(s, ast.Assign([store(name)], made))
+        value = call("augment_element", *arguments, ast.Constant(type(s.op).__name__))
+    return at(s, ast.Assign([store(name)], value))
 
 
 def _indices(target: ast.expr) -> list[ast.expr]:
-    """The indices of a subscript, and of what it is of, the first one first."""
+    """Return the indices of nested subscripts, outermost object first."""
     return [*_indices(target.value), target.slice] if isinstance(target, ast.Subscript) else []
 
 
 def _index(index: ast.expr) -> ast.expr:
-    """An index as a value: what can only stand in brackets is a call."""
+    """Return an index as an expression; slices become calls."""
     match index:
         case ast.Slice(lower, upper, step):
             parts = (ast.Constant(None) if p is None else p for p in (lower, upper, step))
@@ -40,13 +40,15 @@ def _index(index: ast.expr) -> ast.expr:
     return index
 
 
-class OneByOne(ast.NodeTransformer):
-    """`x[i], y = a, b` as an assignment of each: the values are there before the first one."""
+class SplitTupleAssignments(ast.NodeTransformer):
+    """Transformer of `x[i], y = a, b` to one assignment each; all values are evaluated first."""
 
     def __init__(self) -> None:
+        """Start the count of temporaries at 0."""
         self.count = 0
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.stmt]:
+        """Split a tuple assignment that has a subscript among its targets."""
         match node.targets:
             case [ast.Tuple(parts) | ast.List(parts)]:
                 pass

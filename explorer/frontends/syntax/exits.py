@@ -1,5 +1,7 @@
-"""Structured control flow: what comes after an `if` that may leave goes into the side that stays,
-so that `return`, `break` and `continue` stand last and can be assignments.
+"""Structured control flow: early exits become assignments.
+
+The statements after an `if` with an exit move into the arm that falls through. So `return`, `break`
+and `continue` come last and can be replaced by assignments.
 
     if a: return x      becomes     if a: result = x
     return y                        else: result = y
@@ -11,31 +13,32 @@ import ast
 import copy
 from collections.abc import Callable, Sequence
 
-MOST_GROWTH = 20  # times as many nodes: what follows is copied where both sides may leave
+MOST_GROWTH = 20  # limit of code growth: statements are copied if both arms may fall through
 
 Replace = Callable[[ast.stmt], list[ast.stmt]]
 Block = list[ast.stmt]
 
 
-class Tangled(Exception):
-    """Exits that stand where an assignment cannot take their place; the text says which."""
+class IrreducibleExit(Exception):
+    """Error for an exit that an assignment cannot replace; the text names it."""
 
 
 def without_exits(
     body: Sequence[ast.stmt], kinds: tuple[type[ast.stmt], ...], by: Replace
 ) -> Block:
-    """Statements of which none is of these kinds, each replaced by others where it stood.
+    """Return statements without exits of these kinds, each replaced by `by` where it stood.
 
-    Raises Tangled where one is inside of a loop, a `try`, a `with` or a `match`.
+    Raises IrreducibleExit if one is inside of a loop, a `try`, a `with` or a `match`.
     """
     size = _size(body)
-    found = _pushed(list(body), kinds, by, size)
-    return found or [ast.Pass()]
+    statements = _push_into_arms(list(body), kinds, by, size)
+    return statements or [ast.Pass()]
 
 
 def leaves(node: ast.stmt, kinds: tuple[type[ast.stmt], ...]) -> bool:
-    """Whether a statement of these kinds is in another one; those of inner functions are not, and a
-    `break` or `continue` of an inner loop is that loop's.
+    """Return True if a statement contains one of these kinds.
+
+    Inner functions are not searched. A `break` or `continue` of an inner loop belongs to that loop.
     """
     if isinstance(node, kinds):
         return True
@@ -47,45 +50,51 @@ def leaves(node: ast.stmt, kinds: tuple[type[ast.stmt], ...]) -> bool:
     return any(leaves(n, kinds) for n in inner)  # type: ignore[arg-type] # handlers hold statements
 
 
-def _pushed(body: Block, kinds: tuple[type[ast.stmt], ...], by: Replace, size: int) -> Block:
-    found: Block = []
+def _push_into_arms(
+    body: Block, kinds: tuple[type[ast.stmt], ...], by: Replace, size: int
+) -> Block:
+    done: Block = []
     for n, node in enumerate(body):
         if isinstance(node, kinds):
-            return [*found, *by(node)]
+            return [*done, *by(node)]
         if not leaves(node, kinds):
-            found.append(node)
+            done.append(node)
             continue
         if not isinstance(node, ast.If):
             name = type(node).__name__.lower()
-            raise Tangled(f"a {_word(node, kinds)} inside of a {name}")
-        rest = body[n + 1 :]
-        sides = [node.body, node.orelse]
-        open_sides = [not _always(side, kinds) for side in sides]
-        if all(open_sides) and size + 2 * _size(rest) > MOST_GROWTH * max(size, 50):
-            raise Tangled("exits in so many branches")
-        made = []
-        for side, goes_on in zip(sides, open_sides):
-            more = [copy.deepcopy(r) for r in rest] if all(open_sides) else rest
-            grown = size + _size(rest) if all(open_sides) else size
-            made.append(_pushed([*side, *(more if goes_on else ())], kinds, by, grown))
-        again = ast.If(node.test, made[0] or [ast.Pass()], made[1])
-        return [*found, ast.copy_location(again, node)]
-    return found
+            raise IrreducibleExit(f"a {_exit_name(node, kinds)} inside of a {name}")
+        following = body[n + 1 :]
+        arms = [node.body, node.orelse]
+        falls_through = [not _always_exits(arm, kinds) for arm in arms]
+        if all(falls_through) and size + 2 * _size(following) > MOST_GROWTH * max(size, 50):
+            raise IrreducibleExit("exits in too many branches")
+        new_arms = []
+        for arm, continues in zip(arms, falls_through):
+            more = [copy.deepcopy(r) for r in following] if all(falls_through) else following
+            grown = size + _size(following) if all(falls_through) else size
+            new_arms.append(_push_into_arms([*arm, *(more if continues else ())], kinds, by, grown))
+        branch = ast.If(node.test, new_arms[0] or [ast.Pass()], new_arms[1])
+        return [*done, ast.copy_location(branch, node)]
+    return done
 
 
-def _always(body: Sequence[ast.stmt], kinds: tuple[type[ast.stmt], ...]) -> bool:
-    """Whether every way through statements meets an exit."""
+def _always_exits(body: Sequence[ast.stmt], kinds: tuple[type[ast.stmt], ...]) -> bool:
+    """Return True if every path through the statements meets an exit."""
     for node in body:
         if isinstance(node, kinds):
             return True
-        if isinstance(node, ast.If) and _always(node.body, kinds) and _always(node.orelse, kinds):
+        if (
+            isinstance(node, ast.If)
+            and _always_exits(node.body, kinds)
+            and _always_exits(node.orelse, kinds)
+        ):
             return True
     return False
 
 
-def _word(node: ast.stmt, kinds: tuple[type[ast.stmt], ...]) -> str:
-    found = next((n for n in ast.walk(node) if isinstance(n, kinds)), node)
-    return type(found).__name__.lower()
+def _exit_name(node: ast.stmt, kinds: tuple[type[ast.stmt], ...]) -> str:
+    exit_ = next((n for n in ast.walk(node) if isinstance(n, kinds)), node)
+    return type(exit_).__name__.lower()
 
 
 def _size(body: Sequence[ast.AST]) -> int:

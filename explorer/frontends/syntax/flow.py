@@ -1,10 +1,11 @@
-"""What a rewritten function's control flow means when it runs: Python's own where Python knows the
-values, else a branch or a loop of the program that is traced. A rewritten function calls these.
+"""Control flow of rewritten functions at tracing time; rewritten code calls these functions.
+
+Known values run as Python; others become branches and loops of the traced program.
 """
 
 from __future__ import annotations
 
-from explorer.frontends.syntax.changes import changed, renewed
+from explorer.frontends.syntax.changes import assign_element, augment_element
 from explorer.frontends.syntax.choice import either, if_
 from explorer.frontends.syntax.repeat import for_, while_
 from explorer.frontends.syntax.rows import rows
@@ -16,8 +17,9 @@ slice_ = slice
 __all__ = [
     "MISSING",
     "and_",
+    "assign_element",
+    "augment_element",
     "chain",
-    "changed",
     "either",
     "for_",
     "if_",
@@ -26,7 +28,6 @@ __all__ = [
     "plain",
     "plain_rows",
     "read",
-    "renewed",
     "rows",
     "slice_",
     "while_",

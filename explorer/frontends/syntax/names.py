@@ -1,5 +1,6 @@
-"""Which names a piece of Python reads and binds, and which are live: read later, before they are
-bound again (Aho et al., Compilers, section 9.2.5).
+"""Names that Python code reads and binds, and live names (Aho et al., Compilers, section 9.2.5).
+
+A name is live if it is read later, before it is bound again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def read(node: ast.AST | None) -> Names:
-    """The names of the function around that are read in a node, in its inner scopes too."""
+    """Return the names of the enclosing function that a node reads, also in inner scopes."""
     match node:
         case None:
             return NONE
@@ -35,7 +36,7 @@ def read(node: ast.AST | None) -> Names:
 
 
 def bound(body: Iterable[ast.AST]) -> Names:
-    """The names that statements bind in the function around."""
+    """Return the names that statements bind in the enclosing function."""
     return NONE.union(*map(_bound, body))
 
 
@@ -57,36 +58,34 @@ def _bound(node: ast.AST) -> Names:
 
 
 def changed_elements(body: Iterable[ast.AST]) -> Names:
-    """The names of which `x[i] = y` or `x[i] += y` changes elements in the function around."""
+    """Return the names whose elements `x[i] = y` or `x[i] += y` changes in this function."""
     return NONE.union(*map(_changed, body))
 
 
 def _changed(node: ast.AST) -> Names:
     if isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
         return NONE
-    found = changed_name(node)
-    return changed_elements(ast.iter_child_nodes(node)) if found is None else frozenset((found,))
+    name = changed_name(node)
+    return changed_elements(ast.iter_child_nodes(node)) if name is None else frozenset((name,))
 
 
 def changed_name(node: ast.AST) -> str | None:
-    """The name of which a statement changes elements, or elements of elements, and does nothing
-    else.
-    """
+    """Return the name whose elements a statement changes, if it does nothing else; else None."""
     match node:
         case ast.Assign([ast.Subscript() as target]) | ast.AugAssign(ast.Subscript() as target):
             pass
         case _:
             return None
-    held: ast.expr = target
-    while isinstance(held, ast.Subscript):
-        if any(isinstance(n, ast.Starred | ast.NamedExpr) for n in ast.walk(held.slice)):
+    base: ast.expr = target
+    while isinstance(base, ast.Subscript):
+        if any(isinstance(n, ast.Starred | ast.NamedExpr) for n in ast.walk(base.slice)):
             return None
-        held = held.value
-    return held.id if isinstance(held, ast.Name) else None
+        base = base.value
+    return base.id if isinstance(base, ast.Name) else None
 
 
 def parameters(args: ast.arguments) -> Names:
-    """The names of a function's parameters."""
+    """Return the names of a function's parameters."""
     several = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
     return frozenset(a.arg for a in several if a is not None)
 
@@ -103,24 +102,24 @@ def _defaults(args: ast.arguments) -> Names:
 
 
 def closed_over(body: Iterable[ast.AST]) -> Names:
-    """The names that functions within read: whenever they are called, so these are always live."""
-    found = NONE
+    """Return the names that inner functions read; as a call may come at any time, always live."""
+    names = NONE
     for node in body:
         for inner in ast.walk(node):
             if isinstance(inner, (*FUNCTIONS, ast.Lambda)):
-                found |= read(inner)
-    return found
+                names |= read(inner)
+    return names
 
 
 def live_before(body: Sequence[ast.stmt], after: Names) -> Names:
-    """The names that are live before statements, where those of `after` are behind them."""
+    """Return the names live before statements, given those live after."""
     for statement in reversed(body):
         after = _live(statement, after)
     return after
 
 
 def live_at_head(loop: ast.While | ast.For, after: Names) -> Names:
-    """The names that are live whenever a loop decides whether it goes on."""
+    """Return the names live at the test of a loop, by iteration to a fixpoint."""
     test = read(loop.test) if isinstance(loop, ast.While) else NONE
     head = after | test
     while True:
@@ -136,8 +135,8 @@ def _live(node: ast.stmt, after: Names) -> Names:
         case ast.Return(value):
             return read(value)
         case ast.Assign(targets, value):
-            kept = after - NONE.union(*map(_plainly_stored, targets))
-            return kept | read(value) | NONE.union(*map(read, targets))
+            remaining = after - NONE.union(*map(_plainly_stored, targets))
+            return remaining | read(value) | NONE.union(*map(read, targets))
         case ast.AnnAssign(ast.Name(name), _, value) if value is not None:
             return (after - {name}) | read(value)
         case ast.If(test, body, orelse):

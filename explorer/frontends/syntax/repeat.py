@@ -1,4 +1,4 @@
-"""while and for: Python's own where Python knows how often, else a loop of the program."""
+"""`while` and `for`: run while tracing if the trip count is known, else a loop of the program."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from typing import Any
 import numpy as np
 
 from explorer.errors import TraceError
-from explorer.frontends.syntax.changes import Elements, begun, restored
+from explorer.frontends.syntax.changes import Elements, prepare_elements, write_back
 from explorer.frontends.syntax.choice import Names, Run, Values, if_
-from explorer.frontends.syntax.rows import Rows, known_rows
-from explorer.frontends.syntax.truth import and_, cannot, decided, not_
-from explorer.frontends.syntax.values import MISSING, called, is_arrays, is_plain, kind_of_value
+from explorer.frontends.syntax.rows import Rows, traced_rows_of
+from explorer.frontends.syntax.truth import and_, decide, not_, refuse_traced
+from explorer.frontends.syntax.values import (
+    MISSING,
+    is_arrays,
+    is_plain,
+    kind_of_value,
+    name_for_error,
+)
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.control.loops import emit_loop, same_nesting, steady
+from explorer.frontends.tracing.control.loops import check_nesting, emit_loop, trace_loop_body
 from explorer.frontends.tracing.dims import SymbolicDim
 from explorer.frontends.tracing.emit import emit_shape
-from explorer.frontends.tracing.frames import source_of
+from explorer.frontends.tracing.frames import attributed_to_call
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.structure import flatten, rebuild
@@ -28,21 +34,23 @@ def while_(
     test: Run,
     body: Run,
     names: Names,
-    given: Values,
+    inputs: Values,
     stop: int,
     effect: str = "",
     elements: Elements = (),
 ) -> Values:
-    """What the names are after `while test(*names): names = body(*names)`; `stop` is the place of a
-    flag among them that ends it, -1 if there is none, `effect` and `elements` are as of `if_`.
+    """Return the values of the names after `while test(*names): names = body(*names)`.
+
+    `stop` is the index of a flag among them that ends the loop, or -1. `effect` and `elements` are
+    as in `if_`.
     """
-    state = given
+    state = inputs
     while True:
         holds = _going(test, state, stop)
         if isinstance(holds, TracedArray):
             if effect:
-                cannot(effect)
-            with source_of("while"):
+                refuse_traced(effect)
+            with attributed_to_call("while"):
                 return _traced_loop(
                     names,
                     state,
@@ -57,12 +65,12 @@ def while_(
 
 
 def _going(test: Run, state: Values, stop: int) -> Any:
-    """Whether a loop goes on."""
+    """Return True, False or a traced bool: does the loop continue?"""
     ended = not_(state[stop]) if stop >= 0 else True
     if ended is False:
         return False
     value = test(*state)
-    here = decided(value) if isinstance(value, (TracedArray, SymbolicDim)) else bool(value)
+    here = decide(value) if isinstance(value, (TracedArray, SymbolicDim)) else bool(value)
     return here if ended is True else and_(lambda: here, lambda: ended)
 
 
@@ -70,19 +78,19 @@ def for_(
     rows: Any,
     body: Run,
     names: Names,
-    given: Values,
+    inputs: Values,
     stop: int,
     effect: str = "",
     elements: Elements = (),
 ) -> Values:
-    """What the names are after `for row in rows: names = body(row, *names)`."""
-    known = known_rows(rows)
-    if known is not None:
+    """Return the values of the names after `for row in rows: names = body(row, *names)`."""
+    traced_rows = traced_rows_of(rows)
+    if traced_rows is not None:
         if effect:
-            cannot(effect)
-        with source_of("for"):
-            return _traced_for(known, body, names, given, stop, elements)
-    state = given
+            refuse_traced(effect)
+        with attributed_to_call("for"):
+            return _traced_for(traced_rows, body, names, inputs, stop, elements)
+    state = inputs
     for row in rows:
         going = not_(state[stop]) if stop >= 0 else True
         if going is False:
@@ -96,11 +104,11 @@ def for_(
 
 
 def _traced_for(
-    rows: Rows, body: Run, names: Names, given: Values, stop: int, elements: Elements
+    rows: Rows, body: Run, names: Names, inputs: Values, stop: int, elements: Elements
 ) -> Values:
     for n, name, _ in elements:
-        if any(given[n] is of for of in rows.of):
-            cannot(f"change of elements of {name}, over whose rows it goes")
+        if any(inputs[n] is array for array in rows.of):
+            refuse_traced(f"change of elements of {name}, the array it iterates over")
 
     def step(at: TracedArray, values: Values) -> Values:
         return body(rows.at(at), *values)  # type: ignore[no-any-return] # a rewritten body
@@ -110,57 +118,57 @@ def _traced_for(
 
     trip = rows.count
     count = traced(trip) if isinstance(trip, TracedArray) else emit_shape((trip,), scalar=True)
-    return _traced_loop(names, given, count, step, going, elements)
+    return _traced_loop(names, inputs, count, step, going, elements)
 
 
 def _traced_loop(
     names: Names,
-    given: Values,
+    inputs: Values,
     trip: TracedArray | None,
     body: Callable[[TracedArray, Values], Values],
     going: Callable[[Values], Any],
     elements: Elements,
 ) -> Values:
-    """A loop of the program over those names that are arrays; the others stay what they are."""
-    for name, value in zip(names, given, strict=True):
+    """Emit a loop that carries the names that are arrays; the others are loop-invariant."""
+    for name, value in zip(names, inputs, strict=True):
         if value is MISSING:
-            _refuse(name, "has a value only within a loop that may run no time")
-    outside, given = given, begun(elements, given)
-    carried = [n for n, v in enumerate(given) if is_arrays(v)]
-    leaves, nesting = flatten(tuple(given[n] for n in carried))
+            _refuse(name, "has a value only after a trip of a loop")
+    outside, inputs = inputs, prepare_elements(elements, inputs)
+    carried = [n for n, v in enumerate(inputs) if is_arrays(v)]
+    leaves, nesting = flatten(tuple(inputs[n] for n in carried))
 
-    def whole(values: Sequence[Any]) -> Values:
+    def all_values(values: Sequence[Any]) -> Values:
         parts = dict(zip(carried, rebuild(nesting, values), strict=True))
-        return tuple(parts.get(n, given[n]) for n in range(len(given)))
+        return tuple(parts.get(n, inputs[n]) for n in range(len(inputs)))
 
     def step(at: TracedArray, before: TracedArray, *values: TracedArray) -> Any:
-        after = body(at, whole(values))
-        _check_state(names, given, after, carried)
+        after = body(at, all_values(values))
+        _check_state(names, inputs, after, carried)
         inner, nested = flatten(tuple(after[n] for n in carried))
-        same_nesting("a loop", nested, nesting)
-        more = going(whole([traced(x) for x in inner]))
+        check_nesting("a loop", nested, nesting)
+        more = going(all_values([traced(x) for x in inner]))
         return [traced(np.asarray(more)) if isinstance(more, bool) else more, *inner]
 
-    state, done = steady(step, [traced(x) for x in leaves])
-    first = going(whole(state))
+    state, done = trace_loop_body(step, [traced(x) for x in leaves])
+    first = going(all_values(state))
     start = None if first is True else traced(first)
-    found = whole(emit_loop(done, trip, start, state, 0, ()))
-    return restored(names, found, elements, outside)
+    results = all_values(emit_loop(done, trip, start, state, 0, ()))
+    return write_back(names, results, elements, outside)
 
 
 def _check_state(names: Names, before: Values, after: Values, carried: Sequence[int]) -> None:
-    """Arrays stay arrays, and whatever else a loop holds stays what it is."""
+    """Check that arrays stay arrays, and that other values do not change in the loop."""
     for n, (name, a, b) in enumerate(zip(names, before, after, strict=True)):
-        kept = is_arrays(b) if n in carried else a is b or (is_plain(a) and a == b)
-        if not kept:
+        is_invariant = is_arrays(b) if n in carried else a is b or (is_plain(a) and a == b)
+        if not is_invariant:
             kinds = kind_of_value(a), kind_of_value(b)
             _refuse(name, f"is {kinds[0]} before a step and {kinds[1]} after it, in a loop")
 
 
-def _refuse(name: str, said: str) -> None:
+def _refuse(name: str, problem: str) -> None:
     line = calling_line()
     raise TraceError(
-        f"{line}: {called(name)} {said} that a run decides",
+        f"{line}: {name_for_error(name)} {problem} with a traced condition",
         where=line,
         try_="give it an array or a number before the loop",
     )

@@ -1,12 +1,14 @@
-"""A function's text with its `if`, `while` and `for` as calls of `flow`, which sees the values:
-what turns out to be plain Python is done by Python, what only a run knows is traced.
+"""Rewriting of a function's `if`, `while` and `for` to calls of `flow`.
+
+At tracing time `flow` sees the values: what Python knows is run, what is known only at run time is
+traced.
 
     if c: y = f(x)          def then(y): y = f(x); return (y,)
     else: y = g(x)    ->    def orelse(y): y = g(x); return (y,)
     return y                (y,) = flow.if_(c, then, orelse, ("y",), ("y",), (read y,))
                             return y
 
-A name that has no value yet is `flow.MISSING` while it is passed on, and has none behind it again.
+An unbound name is passed on as `flow.MISSING` and unbound again afterwards.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ import ast
 from collections.abc import Sequence
 from itertools import count
 
-from explorer.frontends.syntax.elements import OneByOne, assigned
-from explorer.frontends.syntax.exits import Block, Tangled, leaves, without_exits
+from explorer.frontends.syntax.elements import SplitTupleAssignments, as_assignment
+from explorer.frontends.syntax.exits import Block, IrreducibleExit, leaves, without_exits
 from explorer.frontends.syntax.expressions import SUSPENDS, Expressions, rows_of
 from explorer.frontends.syntax.names import (
     FUNCTIONS,
@@ -33,9 +35,9 @@ from explorer.frontends.syntax.nodes import (
     assigned_from,
     at,
     call,
+    fill_positions,
     function,
     load,
-    located,
     read_later,
     store,
     tuple_of,
@@ -53,39 +55,41 @@ NEVER: dict[type[ast.AST], str] = {
 }
 
 
-def rewritten(node: ast.FunctionDef) -> ast.FunctionDef | None:
-    """The function; None where nothing in it could depend on a traced value."""
-    node = OneByOne().visit(node)
-    return _Function(node).rewritten() if _decides(node) else None
+def rewrite_function(node: ast.FunctionDef) -> ast.FunctionDef | None:
+    """Return the rewritten function; None if nothing in it can depend on a traced value."""
+    node = SplitTupleAssignments().visit(node)
+    return _Function(node).rewrite() if _has_control_flow(node) else None
 
 
-def _decides(node: ast.AST) -> bool:
+def _has_control_flow(node: ast.AST) -> bool:
     kinds = (ast.If, ast.While, ast.For, ast.IfExp, ast.BoolOp, ast.Not)
     return any(isinstance(n, kinds) or changed_name(n) for n in ast.walk(node))
 
 
 class _Function:
-    """One function while it is rewritten; names of ours end in a number that no other has."""
+    """A function being rewritten; generated names end in a unique number."""
 
     def __init__(self, node: ast.FunctionDef, numbers: count[int] | None = None) -> None:
+        """Collect the names of a function; inner functions share `numbers`."""
         self.node, self.numbers = node, numbers or count()
         self.every = bound(node.body) | closed_over(node.body)
         self.always = closed_over(node.body)
         self.own = parameters(node.args) | bound(node.body)
 
-    def rewritten(self) -> ast.FunctionDef:
+    def rewrite(self) -> ast.FunctionDef:
+        """Return the rewritten function."""
         node = self.node
         if any(isinstance(n, SUSPENDS) for n in ast.walk(node)):
             return node
         every = (*node.args.posonlyargs, *node.args.args)
         own = _Super(every[0].arg) if every else None
         body = self.with_one_return([own.visit(s) for s in node.body] if own else node.body)
-        made = ast.FunctionDef(**{f: getattr(node, f) for f in node._fields})
-        made.body = self.block(body, self.always)
-        return ast.copy_location(made, node)
+        function = ast.FunctionDef(**{f: getattr(node, f) for f in node._fields})
+        function.body = self.block(body, self.always)
+        return ast.copy_location(function, node)
 
     def with_one_return(self, body: Block) -> Block:
-        """The body with one `return`, its last statement, where some stand in an `if`."""
+        """Return the body with a single `return` at the end, if some stand in an `if`."""
         if not any(isinstance(s, ast.If) and leaves(s, (ast.Return,)) for s in body):
             return body
         result = self.name("result")
@@ -96,40 +100,42 @@ class _Function:
             return [at(exit_, ast.Assign([store(result)], value))]
 
         try:
-            found = without_exits(body, (ast.Return,), replaced)
-        except Tangled:
+            statements = without_exits(body, (ast.Return,), replaced)
+        except IrreducibleExit:
             return body
         first, last = body[0], body[-1]
         nothing = at(first, ast.Assign([store(result)], ast.Constant(None)))
-        return [nothing, *found, at(last, ast.Return(load(result)))]
+        return [nothing, *statements, at(last, ast.Return(load(result)))]
 
     def name(self, what: str) -> str:
+        """Return a fresh name."""
         return f"_{what}_{next(self.numbers)}"
 
     def block(self, body: Sequence[ast.stmt], after: Names) -> Block:
-        """Statements with those of `after` live behind them."""
-        made: list[Block] = []
+        """Rewrite statements after which the names `after` are live."""
+        blocks: list[Block] = []
         for statement in reversed(body):
-            made.append([located(s, statement) for s in self.statement(statement, after)])
+            blocks.append([fill_positions(s, statement) for s in self.statement(statement, after)])
             after = live_before([statement], after) | self.always
-        return [s for several in reversed(made) for s in several]
+        return [s for several in reversed(blocks) for s in several]
 
     def statement(self, s: ast.stmt, after: Names) -> Block:
+        """Rewrite one statement."""
         match s:
             case ast.If() | ast.While() | ast.For():
-                why = _never(s)
+                why = _unsupported(s)
                 if why is not None:
                     return [self.plain(s, why)]
                 if isinstance(s, ast.If):
                     return self.branch(s, after)
                 return self.loop(s, after)
             case ast.FunctionDef():
-                return [_Function(s, self.numbers).rewritten()]
+                return [_Function(s, self.numbers).rewrite()]
             case ast.ClassDef() | ast.AsyncFunctionDef():
                 return [s]
         name = changed_name(s)
         if name in self.own and isinstance(s, ast.Assign | ast.AugAssign):
-            return [assigned(s, str(name))]
+            return [as_assignment(s, str(name))]
         for field, value in ast.iter_fields(s):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
                 setattr(s, field, self.block(value, self.every))
@@ -139,7 +145,7 @@ class _Function:
         return [Expressions().within(s)]
 
     def plain(self, s: ast.If | ast.While | ast.For, why: str) -> ast.stmt:
-        """Python's own, which says why it can be nothing else where a run would decide."""
+        """Keep a Python statement; it refuses a traced condition with the reason `why`."""
         if isinstance(s, ast.For):
             s.iter = call("plain_rows", Expressions().visit(s.iter), ast.Constant(why))
         else:
@@ -149,28 +155,30 @@ class _Function:
         return s
 
     def branch(self, s: ast.If, after: Names) -> Block:
+        """Rewrite an `if`."""
         elements = changed_elements([*s.body, *s.orelse]) & self.own
         names = bound([*s.body, *s.orelse])
         changed = sorted(names | elements)
         results = [n for n in changed if n in after or n in elements - names]
-        sides = []
+        arms = []
         functions: Block = []
-        for what, side in (("then", s.body), ("else", s.orelse)):
-            sides.append(self.name(what))
-            body = self.block(side, after)
-            functions.append(function(sides[-1], changed, body, results))
-        made = call(
+        for what, arm_body in (("then", s.body), ("else", s.orelse)):
+            arms.append(self.name(what))
+            body = self.block(arm_body, after)
+            functions.append(function(arms[-1], changed, body, results))
+        flow_call = call(
             "if_",
             Expressions().visit(s.test),
-            *map(load, sides),
+            *map(load, arms),
             words(results),
             tuple_of([read_later(n) for n in changed]),
             ast.Constant(self.effect(s)),
             _elements(changed, elements, names),
         )
-        return [*functions, *assigned_from(results, made)]
+        return [*functions, *assigned_from(results, flow_call)]
 
     def loop(self, s: ast.While | ast.For, after: Names) -> Block:
+        """Rewrite a loop, with exits replaced by a flag."""
         stop = self.name("stop") if any(leaves(x, (ast.Break,)) for x in s.body) else ""
 
         def replaced(exit_: ast.stmt) -> Block:
@@ -180,58 +188,62 @@ class _Function:
 
         try:
             body = without_exits(s.body, LOOP_EXITS, replaced)
-        except Tangled as why:
+        except IrreducibleExit as why:
             return [self.plain(s, str(why))]
         orelse: Block = s.orelse
         if stop and orelse:
             orelse = [at(s, ast.If(ast.UnaryOp(ast.Not(), load(stop)), orelse, []))]
-        behind = live_before(orelse, after)
+        live_after = live_before(orelse, after)
         begin: Block = [ast.Assign([store(stop)], ast.Constant(False))] if stop else []
         if isinstance(s, ast.For):
-            made = self.rows(s, body, behind, stop)
+            statements = self.rows(s, body, live_after, stop)
         else:
-            made = self.while_(s, body, behind, stop)
-        return [*begin, *made, *self.block(orelse, after)]
+            statements = self.while_(s, body, live_after, stop)
+        return [*begin, *statements, *self.block(orelse, after)]
 
-    def while_(self, s: ast.While, body: Block, behind: Names, stop: str) -> Block:
-        head = live_at_head(ast.While(s.test, body, []), behind) | self.always
+    def while_(self, s: ast.While, body: Block, live_after: Names, stop: str) -> Block:
+        """Rewrite a `while`."""
+        head = live_at_head(ast.While(s.test, body, []), live_after) | self.always
         names, elements = bound(body), changed_elements(body) & self.own
         state = _state((names | elements) & head, stop)
         test, step = self.name("test"), self.name("body")
         decide = function(test, state, [ast.Return(Expressions().visit(s.test))], None)
         inner = function(step, state, self.block(body, head | {stop}), state)
-        made = call(
+        flow_call = call(
             "while_",
             load(test),
             load(step),
-            *_given(state, stop),
+            *_state_arguments(state, stop),
             ast.Constant(self.effect(s)),
             _elements(state, elements, names),
         )
-        return [at(s, decide), at(s, inner), *assigned_from(state, made)]
+        return [at(s, decide), at(s, inner), *assigned_from(state, flow_call)]
 
-    def rows(self, s: ast.For, body: Block, behind: Names, stop: str) -> Block:
+    def rows(self, s: ast.For, body: Block, live_after: Names, stop: str) -> Block:
+        """Rewrite a `for`."""
         item, step = self.name("item"), self.name("body")
         first = at(s, ast.Assign([s.target], load(item)))
-        whole: Block = [first, *body]
-        head = live_at_head(ast.For(s.target, s.iter, body, []), behind) | self.always
-        names, elements = bound(whole), changed_elements(body) & self.own
+        full_body: Block = [first, *body]
+        head = live_at_head(ast.For(s.target, s.iter, body, []), live_after) | self.always
+        names, elements = bound(full_body), changed_elements(body) & self.own
         state = _state((names | elements) & head, stop)
-        inner = function(step, [item, *state], self.block(whole, head | {stop}), state)
+        inner = function(step, [item, *state], self.block(full_body, head | {stop}), state)
         rows = rows_of(s.iter)
-        made = call(
+        flow_call = call(
             "for_",
             rows,
             load(step),
-            *_given(state, stop),
+            *_state_arguments(state, stop),
             ast.Constant(self.effect(s)),
             _elements(state, elements, names),
         )
-        return [at(s, inner), *assigned_from(state, made)]
+        return [at(s, inner), *assigned_from(state, flow_call)]
 
     def effect(self, s: ast.stmt) -> str:
-        """What in a statement changes something that is no name of the function, or ends it: traced
-        once, whatever a run decides. "" where nothing does; `print` may.
+        """Return a side effect of a statement that a traced condition could not prevent.
+
+        Changes of something that is not a name of the function count, and `raise`; `print` does
+        not. Return "" if there is none.
         """
         inside = list(ast.iter_child_nodes(s))
         while inside:
@@ -254,28 +266,32 @@ class _Function:
 
 
 class _Super(ast.NodeTransformer):
-    """`super()` with what it would find in its frame: a side or a body has a frame of its own."""
+    """Transformer of `super()` to its explicit form: generated functions have their own frames."""
 
     def __init__(self, first: str) -> None:
+        """Store the name of the function's first parameter."""
         self.first = first
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return node  # its first parameter is another one
+        """Leave inner functions as they are."""
+        return node  # its first parameter is a different one
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Leave inner classes as they are."""
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Rewrite `super()` to `super(__class__, first)`."""
         self.generic_visit(node)
         match node:
             case ast.Call(ast.Name("super"), [], []):
-                found = ast.Call(node.func, [load("__class__"), load(self.first)], [])
-                return ast.copy_location(found, node)
+                explicit = ast.Call(node.func, [load("__class__"), load(self.first)], [])
+                return ast.copy_location(explicit, node)
         return node
 
 
-def _never(s: ast.stmt) -> str | None:
-    """What in a statement no function can stand for."""
+def _unsupported(s: ast.stmt) -> str | None:
+    """Return the construct in a statement that rules out a rewrite, or None."""
     inside = [n for n in ast.iter_child_nodes(s)]
     while inside:
         node = inside.pop()
@@ -292,14 +308,12 @@ def _state(names: Names, stop: str) -> list[str]:
     return sorted(names | {stop} if stop else names)
 
 
-def _given(state: list[str], stop: str) -> tuple[ast.expr, ...]:
+def _state_arguments(state: list[str], stop: str) -> tuple[ast.expr, ...]:
     reads = tuple_of([read_later(n) for n in state])
     return words(state), reads, ast.Constant(state.index(stop) if stop else -1)
 
 
 def _elements(order: Sequence[str], changed: Names, bound_too: Names) -> ast.expr:
-    """The names of which elements change: which they are in order, and whether they come from
-    outside of the statement.
-    """
+    """Return the names whose elements change: index, name, and whether they come from outside."""
     rows = ((n, name, name not in bound_too) for n, name in enumerate(order) if name in changed)
     return tuple_of([tuple_of([ast.Constant(part) for part in row]) for row in rows])

@@ -1,4 +1,4 @@
-"""What a traced `for` goes over: rows of arrays, and ranges that only a run knows."""
+"""Iterables of a traced `for`: rows of arrays, and ranges of symbolic or traced length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from explorer.frontends.tracing.promote import is_traced
 
 @dataclass(frozen=True)
 class Rows:
-    """What a traced `for` goes over: how many, the one at a place, and the arrays they lie in."""
+    """The iterable of a traced `for`: length, item at an index, and the arrays of its rows."""
 
     count: Any  # an int, a SymbolicDim's expression, or a traced scalar
     at: Callable[[Any], Any]
@@ -24,8 +24,8 @@ class Rows:
 
 
 def rows(function: Any, *args: Any) -> Any:
-    """`range`, `enumerate`, `zip` or `reversed`, also of what only a run knows."""
-    inner = [known_rows(a) for a in args]
+    """Apply `range`, `enumerate`, `zip` or `reversed`, also to traced values."""
+    inner = [traced_rows_of(a) for a in args]
     if function is range and is_traced(args):
         return _range(*args)
     if function is enumerate and inner[0] is not None:
@@ -40,28 +40,32 @@ def rows(function: Any, *args: Any) -> Any:
     return function(*args)
 
 
-def known_rows(value: Any) -> Rows | None:
-    """The rows of an array, as many as only a run knows, or rows already; else Python knows."""
+def traced_rows_of(value: Any) -> Rows | None:
+    """Return the rows of an array of symbolic length; None if Python can iterate over it."""
     if isinstance(value, TracedArray) and value.ndim and not isinstance(value.shape[0], int):
         return Rows(value.type.dims[0], lambda at: value[at], (value,))
     return value if isinstance(value, Rows) else None
 
 
 def _zipped(every: Sequence[Rows | None]) -> Rows:
-    known = [r for r in every if r is not None]
+    traced_rows = [r for r in every if r is not None]
     env = current_frame().recorder.env
-    counts = [r.count for r in known]
+    counts = [r.count for r in traced_rows]
     dims = all(plain_dim(c) is not None for c in counts)
-    if len(known) < len(every) or not dims or not all(env.equal(counts[0], c) for c in counts):
+    if (
+        len(traced_rows) < len(every)
+        or not dims
+        or not all(env.equal(counts[0], c) for c in counts)
+    ):
         line = calling_line()
         raise ShapeError(
-            f"{line}: zip in a traced for goes over arrays of equal length, and these have "
+            f"{line}: zip in a traced for takes arrays of equal length, and these have "
             f"{', '.join(str(c) for c in counts)} rows",
             where=line,
             try_="explorer.np.asarray for lists, or slices of equal length",
         )
-    of = tuple(array for r in known for array in r.of)
-    return Rows(counts[0], lambda at: tuple(r.at(at) for r in known), of)
+    arrays = tuple(array for r in traced_rows for array in r.of)
+    return Rows(counts[0], lambda at: tuple(r.at(at) for r in traced_rows), arrays)
 
 
 def _range(*args: Any) -> Rows:
@@ -69,8 +73,10 @@ def _range(*args: Any) -> Rows:
     step = args[2] if len(args) > 2 else 1
     if not isinstance(step, int) or step == 0:
         line = calling_line()
-        raise TraceError(f"{line}: a traced range steps by a number that is known", where=line)
-    start, stop = _whole(start), _whole(stop)
+        raise TraceError(
+            f"{line}: the step of a traced range must be a nonzero Python integer", where=line
+        )
+    start, stop = _as_int64(start), _as_int64(stop)
     span = stop - start if isinstance(start, TracedArray) or start != 0 else stop
     if step != 1:
         span = (span + step - 1) // step if step > 0 else (-span - step - 1) // -step
@@ -90,14 +96,14 @@ def _range(*args: Any) -> Rows:
     return Rows(count, number)
 
 
-def _whole(bound: Any) -> Any:
-    """A bound of a range, as wide as Python's numbers are."""
+def _as_int64(bound: Any) -> Any:
+    """Return a bound of a range as int64."""
     if not isinstance(bound, TracedArray):
         return bound
     if bound.ndim or bound.dtype.kind not in "iu":
         line = calling_line()
         raise TraceError(
-            f"{line}: a traced range goes between whole numbers, not {bound.type}",
+            f"{line}: the bounds of a traced range must be integers, not {bound.type}",
             where=line,
             try_='.astype("int64")',
         )
@@ -105,5 +111,5 @@ def _whole(bound: Any) -> Any:
 
 
 def _number(at: TracedArray) -> TracedArray:
-    """A count as Python's: its dtype yields to an array's."""
+    """Return a weakly typed count, like a Python number."""
     return TracedArray(at.value, at.home, weak=True)

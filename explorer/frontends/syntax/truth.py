@@ -1,4 +1,4 @@
-"""Tests: what Python knows is true or false, what only a run knows a traced bool."""
+"""Conditions: known ones are bools, others are traced bools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from explorer.errors import TraceError
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.control.branches import one_bool
+from explorer.frontends.tracing.control.branches import scalar_bool
 from explorer.frontends.tracing.dims import SymbolicDim
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import is_traced
@@ -27,48 +27,49 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def decided(value: Any) -> bool | TracedArray:
-    """What a test says: True or False where that is known, else a traced bool."""
+def decide(value: Any) -> bool | TracedArray:
+    """Return True or False if a condition is known, else a traced bool."""
     if isinstance(value, SymbolicDim):
         value = value != 0
-    return one_bool(value, "an if or a while") if isinstance(value, TracedArray) else bool(value)
+    return scalar_bool(value, "an if or a while") if isinstance(value, TracedArray) else bool(value)
 
 
 def plain(test: Any, why: str) -> Any:
-    """The test of a statement that must be Python's own."""
-    if isinstance(test, (TracedArray, SymbolicDim)) and not isinstance(decided(test), bool):
-        cannot(why)
+    """Return the condition of a statement that must run in Python; refuse a traced one."""
+    if isinstance(test, (TracedArray, SymbolicDim)) and not isinstance(decide(test), bool):
+        refuse_traced(why)
     return test
 
 
 def plain_rows(rows: Any, why: str) -> Any:
-    """What a `for` goes over that must be Python's own."""
+    """Return the iterable of a `for` that must run in Python; refuse a traced one."""
     if isinstance(rows, TracedArray) and rows.ndim and not isinstance(rows.shape[0], int):
-        cannot(why)
+        refuse_traced(why)
     return rows
 
 
-def cannot(why: str) -> None:
+def refuse_traced(why: str) -> None:
+    """Raise TraceError: a traced statement cannot contain `why`."""
     line = calling_line()
     raise TraceError(
-        f"{line}: what only a run knows decides here ({line.text}), and a traced statement takes "
-        f"no {why}",
+        f"{line}: this condition is known only at run time ({line.text}), and a traced statement "
+        f"cannot contain: {why}",
         where=line,
         try_="a flag that is assigned, or explorer.cond, explorer.while_loop or explorer.scan",
     )
 
 
 def and_(*parts: Callable[[], Any]) -> Any:
-    """`a and b and …`."""
-    return _joined(parts, "logical_and", False)
+    """Return `a and b and …`."""
+    return _short_circuit(parts, "logical_and", False)
 
 
 def or_(*parts: Callable[[], Any]) -> Any:
-    """`a or b or …`."""
-    return _joined(parts, "logical_or", True)
+    """Return `a or b or …`."""
+    return _short_circuit(parts, "logical_or", True)
 
 
-def _joined(parts: Sequence[Callable[[], Any]], name: str, ends: bool) -> Any:
+def _short_circuit(parts: Sequence[Callable[[], Any]], name: str, ends: bool) -> Any:
     value = parts[0]()
     for part in parts[1:]:
         if not isinstance(value, (TracedArray, SymbolicDim)):
@@ -76,20 +77,20 @@ def _joined(parts: Sequence[Callable[[], Any]], name: str, ends: bool) -> Any:
                 return value
             value = part()
             continue
-        here = decided(value)
+        here = decide(value)
         if isinstance(here, bool):
             value = value if here is ends else part()
             continue
-        value = getattr(TracedArray.functions, name)(here, _test_of(part()))
+        value = getattr(TracedArray.functions, name)(here, _as_condition(part()))
     return value
 
 
-def _test_of(value: Any) -> Any:
-    return decided(value) if is_traced(value) else bool(value)
+def _as_condition(value: Any) -> Any:
+    return decide(value) if is_traced(value) else bool(value)
 
 
 def chain(left: Any, *pairs: tuple[str, Callable[[], Any]]) -> Any:
-    """`left < middle < right`: each operand once, those behind what is false not at all."""
+    """Return `left < middle < right`: each operand is evaluated once, later ones only if needed."""
     name, later = pairs[0]
     right = later()
     here = COMPARISONS[name](left, right)
@@ -97,6 +98,6 @@ def chain(left: Any, *pairs: tuple[str, Callable[[], Any]]) -> Any:
 
 
 def not_(value: Any) -> Any:
-    """`not value`."""
-    here = decided(value) if isinstance(value, (TracedArray, SymbolicDim)) else bool(value)
+    """Return `not value`."""
+    here = decide(value) if isinstance(value, (TracedArray, SymbolicDim)) else bool(value)
     return not here if isinstance(here, bool) else TracedArray.functions.logical_not(here)

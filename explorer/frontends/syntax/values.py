@@ -1,5 +1,6 @@
-"""Values of names between statements: arrays and numbers go through a branch or a loop of the
-program, whatever else must stay what it is.
+"""Values of names between statements.
+
+Arrays and numbers are carried by branches and loops of the program. Other values must not change.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from explorer.frontends.tracing.structure import flatten
 
 
 class Missing:
-    """The place of a name that has no value yet."""
+    """The value of an unbound name."""
 
     def __repr__(self) -> str:
+        """Return the text for error messages."""
         return "no value"
 
 
@@ -25,7 +27,7 @@ MISSING = Missing()
 
 
 def read(name: Callable[[], Any]) -> Any:
-    """The value of a name, MISSING where it has none."""
+    """Return the value of a name, or MISSING if it is unbound."""
     try:
         return name()
     except NameError:
@@ -33,7 +35,7 @@ def read(name: Callable[[], Any]) -> Any:
 
 
 def is_arrays(value: Any) -> bool:
-    """Whether a value is arrays and numbers, nested as one likes; there is one at least."""
+    """Return True if a value is a non-empty nest of arrays and numbers."""
     leaves, _ = flatten(value)
     return bool(leaves) and all(map(_is_array, leaves))
 
@@ -47,14 +49,17 @@ def _is_array(leaf: Any) -> bool:
 
 
 def is_plain(value: Any) -> bool:
+    """Return True for strings, bytes and None, which are compared by value."""
     return isinstance(value, (str, bytes, type(None)))
 
 
 def kind_of_value(value: Any) -> str:
+    """Return a value's kind for error messages."""
     if value is None:
         return "None"
     return "an array" if is_arrays(value) else f"of type {type(value).__name__}"
 
 
-def called(name: str) -> str:
+def name_for_error(name: str) -> str:
+    """Return a name for error messages; generated ones are "the result"."""
     return "the result" if name.startswith("_result_") else name

@@ -1,4 +1,4 @@
-"""What a traced function's parameters and results are declared to be."""
+"""Declared types of a traced function's parameters and results."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from explorer.ir.types import ITEM_BYTES, Tensor
 
 
 def tensor(dtype: Any, *dims: int | str, ndim: int | None = None) -> Tensor:
-    """The annotation of an array: `tensor("float32", "batch", 64)`; without dims a scalar.
+    """Return the annotation of an array: `tensor("float32", "batch", 64)`; without dims a scalar.
 
     A dim is a number, a name, or arithmetic on names: "2*n", "n // 2 + 1". With `ndim` only the
-    rank is known. A complex array is a pair of inputs of the program.
+    rank is declared. A complex array is a pair of inputs of the program.
 
-    BadOption says which dtype or dim has no meaning.
+    Raises:
+        BadOption: names a dtype or dim that is not valid.
     """
     name = _dtype(dtype)
     if ndim is not None:
         if dims:
-            raise BadOption("a tensor is given either its dims or ndim", where="ndim")
+            raise BadOption("a tensor takes either dims or ndim, not both", where="ndim")
         return Tensor(None, name, ndim)
     return Tensor(tuple(dim_of(d) for d in dims), name)
 
@@ -36,21 +37,19 @@ def _dtype(dtype: Any) -> str:
     except TypeError:
         name = str(dtype)
     if name not in ITEM_BYTES and name not in PART:
-        raise BadOption(
-            f"{name!r} is no dtype that there are kernels for", expected=", ".join(ITEM_BYTES)
-        )
+        raise BadOption(f"{name!r} is no dtype with kernels", expected=", ".join(ITEM_BYTES))
     return name
 
 
 def dim_of(dim: Any) -> Dim:
-    """A dim as one writes it: a number, a name, or arithmetic on names."""
+    """Parse a declared dim: a number, a name, or arithmetic on names."""
     if isinstance(dim, str):
         return _parse(dim)
     if is_symbolic(dim) and isinstance(dim, sympy.Expr):
         return simplify(dim)
     if isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 0:
         return int(dim)
-    raise BadOption(f"a dim is a number, not negative, or a name; found {dim!r}", where=dim)
+    raise BadOption(f"a dim must be a nonnegative integer or a name; found {dim!r}", where=dim)
 
 
 def _parse(text: str) -> Dim:
@@ -92,5 +91,7 @@ def _arithmetic(op: ast.operator, a: Any, b: Any, text: str) -> Any:
 
 def _refuse(text: str) -> NoReturn:
     raise BadOption(
-        f"the dim {text!r} is no name and no arithmetic on names", where=text, try_="'n // 2 + 1'"
+        f"the dim {text!r} is neither a name nor arithmetic on names",
+        where=text,
+        try_="'n // 2 + 1'",
     )

@@ -1,4 +1,4 @@
-"""An array whose value only a run knows: what is done with it is recorded."""
+"""Array values recorded by a trace; their elements are known only at run time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from explorer.ir.types import Tensor, numpy_dtype
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Elements of an array got other values, in a function and what is written inside of it;
-    `statement` is what the array is a result of, if it may be one of those before it.
+    """A change of an array's elements, in a function and the functions nested in it.
+
+    `statement` is the statement that the array is a result of, if it may alias an earlier array.
     """
 
     frame: Frame
@@ -31,90 +32,97 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """An array that another may be, as a run decides; how many changes it had then, and the
-    statement whose other results are none of theirs.
+class PossibleAlias:
+    """A possible alias of another array, decided at run time.
+
+    `changes_seen` is the number of that array's changes when the alias was created. Changes by
+    `statement`, which created both, are ignored.
     """
 
     array: TracedArray
-    seen: int
+    changes_seen: int
     statement: object = None
 
     @property
     def changes(self) -> Iterator[Change]:
-        """What has changed it since."""
-        for change in self.array.changes[self.seen :]:
+        """The changes of the array since the alias was created."""
+        for change in self.array.changes[self.changes_seen :]:
             if change.statement is None or change.statement is not self.statement:
                 yield change
 
 
 class TracedArray(ArrayOperators):
-    """An array of which dtype and dims are known.
+    """An array whose dtype and dims are known while tracing.
 
-    `weak`: it stands for a Python number, so that its dtype yields to an array's.
+    `weak` marks a stand-in for a Python number: its dtype yields to an array's.
     """
 
     def __init__(self, value: Var, home: Frame, *, weak: bool = False) -> None:
+        """Create the array of a program value in the function `home`."""
         self._value, self.home, self.weak = value, home, weak
-        self.of: TracedArray | None = None  # the array that it is a view of
+        self.base: TracedArray | None = None  # the array that this is a view of
         self.changes: list[Change] = []
-        self.seen = 0  # how many changes the array had that this one is a view of
-        self.shared: tuple[Shared, ...] = ()  # the arrays that it may be
-        self.statement: object = None  # what it is a result of, if it may be one from before
-        self.made = current_frame()  # in which it came to be: a copy is the value of one around
-        self.readers: set[Frame] = set()  # other functions than its own that have read it
+        self.changes_seen = 0  # number of changes of the base when the view was created
+        self.aliases: tuple[PossibleAlias, ...] = ()  # possible aliases
+        self.statement: object = None  # its statement, if it may alias an older array
+        self.created_in = current_frame()  # the function in which it was created
+        self.readers: set[Frame] = set()  # other functions that have read it
 
     def __repr__(self) -> str:
+        """Return the value's name and type."""
         return f"<{self._value.name}: {self.type}>"
 
     @property
     def value(self) -> Var:
-        """The value that stands for it here; TraceError where that is not told any more, because
-        elements of it were changed under another name.
+        """The program value of the array in the current function.
+
+        Raises TraceError if its elements were changed under another name, so that the value is
+        stale.
         """
-        of = self if self.of is None else self.of
-        for change in of.changes[self.seen :]:
-            if change.frame.is_around(current_frame()):
-                self._refuse_old("an array" if of is self else "a view of an array", change)
-        for other in of.shared:
+        base = self if self.base is None else self.base
+        for change in base.changes[self.changes_seen :]:
+            if change.frame.encloses(current_frame()):
+                self._refuse_stale("an array" if base is self else "a view of an array", change)
+        for other in base.aliases:
             for change in other.changes:
-                if change.frame.is_around(current_frame()):
-                    self._refuse_old("what may be an array, as a run decides,", change)
-        if of.home is not current_frame():
-            of.readers.add(current_frame())
+                if change.frame.encloses(current_frame()):
+                    self._refuse_stale("a possible alias, decided at run time, of an array", change)
+        if base.home is not current_frame():
+            base.readers.add(current_frame())
         return self._value
 
-    def _refuse_old(self, what: str, change: Change) -> NoReturn:
+    def _refuse_stale(self, what: str, change: Change) -> NoReturn:
         line = calling_line()
         raise TraceError(
-            f"{line}: {self._value.name!r} is {what} of which elements were changed by "
-            f"{change.text}, as NumPy would see here and a traced value does not; take .copy() of "
-            "it before",
+            f"{line}: {self._value.name!r} is {what} whose elements were changed by "
+            f"{change.text}; NumPy would see the change here, a traced value does not; take "
+            ".copy() of it before",
             where=line,
             try_=".copy()",
         )
 
-    def give(self, value: Var, change: Change) -> None:
-        """Let the array have other elements, here and under all its names; not its views."""
-        self.note(change)
-        self._value, self.seen, self.shared = value, len(self.changes), self.shared_now()
+    def replace_value(self, value: Var, change: Change) -> None:
+        """Replace the value, here and under all names of the array; its views become stale."""
+        self.record_change(change)
+        self._value, self.changes_seen = value, len(self.changes)
+        self.aliases = self.current_aliases()
 
-    def note(self, change: Change) -> None:
-        """Elements of it are others from here on, and of what it may be."""
-        for array in (self, *(other.array for other in self.shared)):
+    def record_change(self, change: Change) -> None:
+        """Record a change of the elements, also in all possible aliases."""
+        for array in (self, *(other.array for other in self.aliases)):
             array.changes.append(change)
             if array.home is not change.frame:
                 change.frame.changed.append((array, change.text))
 
     def is_read_in(self, inner: Frame) -> bool:
-        """Whether a function has read it that it was there before."""
-        return not inner.is_around(self.made) and any(map(inner.is_around, self.readers))
+        """Return True if a function reads this array from outside."""
+        return not inner.encloses(self.created_in) and any(map(inner.encloses, self.readers))
 
-    def shared_now(self) -> tuple[Shared, ...]:
-        """The arrays that it may be, as they are now."""
-        return tuple(replace(o, seen=len(o.array.changes)) for o in self.shared)
+    def current_aliases(self) -> tuple[PossibleAlias, ...]:
+        """Return the possible aliases, valid from the current change on."""
+        return tuple(replace(o, changes_seen=len(o.array.changes)) for o in self.aliases)
 
-    # What is known of it.
+    # Facts known while tracing.
 
     @property
     def type(self) -> Tensor:
@@ -123,12 +131,12 @@ class TracedArray(ArrayOperators):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The dims: numbers, and `SymbolicDim`s where a run decides."""
+        """The dims: integers, and `SymbolicDim`s where the extent is symbolic."""
         return tuple(python_dim(d) for d in self.type.dims)
 
     @property
     def size(self) -> Any:
-        """How many elements there are."""
+        """The number of elements."""
         return python_dim(product(self.type.dims))
 
     @property
@@ -138,7 +146,7 @@ class TracedArray(ArrayOperators):
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """NumPy's dtype of the elements."""
+        """The NumPy dtype of the elements."""
         return numpy_dtype(self.type.element)
 
     @property
@@ -148,135 +156,151 @@ class TracedArray(ArrayOperators):
 
     @property
     def imag(self) -> Any:
-        """Zeros."""
+        """Zeros of the same shape."""
         return self.functions.imag(self)
 
-    # What a run alone could say.
+    # Conversions that need the value.
 
-    def _only_a_run_knows(self, what: str, instead: str) -> NoReturn:
+    def _refuse_conversion(self, what: str, instead: str) -> NoReturn:
         line = calling_line()
         raise TraceError(
-            f"{line}: {what} needs the value of {self.value.name!r}, which only a run knows; "
+            f"{line}: {what} needs the value of {self.value.name!r}, known only at run time; "
             f"use {instead} ({line.text})",
             where=line,
             try_=instead,
         )
 
     def __bool__(self) -> bool:
-        self._only_a_run_knows(
+        """Raise TraceError: the value is known only at run time."""
+        self._refuse_conversion(
             "an if or a while", "explorer.cond, explorer.while_loop or explorer.np.where"
         )
 
     def __int__(self) -> int:
-        self._only_a_run_knows("int()", "the array itself, or .astype('int64')")
+        """Raise TraceError: the value is known only at run time."""
+        self._refuse_conversion("int()", "the array itself, or .astype('int64')")
 
     def __float__(self) -> float:
-        self._only_a_run_knows("float()", "the array itself, or .astype('float32')")
+        """Raise TraceError: the value is known only at run time."""
+        self._refuse_conversion("float()", "the array itself, or .astype('float32')")
 
     def __index__(self) -> int:
-        self._only_a_run_knows("an index or a range", "explorer.np.take or explorer.while_loop")
+        """Raise TraceError: the value is known only at run time."""
+        self._refuse_conversion("an index or a range", "explorer.np.take or explorer.while_loop")
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        self._only_a_run_knows("a NumPy array", "functions of explorer.np")
+        """Raise TraceError: the elements are known only at run time."""
+        self._refuse_conversion("a NumPy array", "functions of explorer.np")
 
     def item(self) -> Any:
-        """No number before a run."""
-        self._only_a_run_knows("item()", "the array itself")
+        """Raise TraceError: the value is known only at run time."""
+        self._refuse_conversion("item()", "the array itself")
 
     def tolist(self) -> Any:
-        """No list before a run."""
-        self._only_a_run_knows("tolist()", "the array itself")
+        """Raise TraceError: the elements are known only at run time."""
+        self._refuse_conversion("tolist()", "the array itself")
 
     def __len__(self) -> int:
+        """Return the first extent; raise TraceError if it is symbolic."""
         if not self.ndim:
             raise TypeError("len() of an array without dims")
         first = self.shape[0]
         if not isinstance(first, int):
-            self._only_a_run_knows("len()", ".shape[0] as it is, or explorer.scan")
+            self._refuse_conversion("len()", ".shape[0] as it is, or explorer.scan")
         return first
 
     def __iter__(self) -> Iterator[Any]:
+        """Iterate over the rows; raise TraceError if their number is symbolic."""
         if self.ndim and not isinstance(self.shape[0], int):
-            self._only_a_run_knows("a for loop", "explorer.scan")
+            self._refuse_conversion("a for loop", "explorer.scan")
         return iter([self[i] for i in range(len(self))])
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        """Assign to elements; raise TraceError if the array belongs to an enclosing function."""
         if self.home is not current_frame():
             line = calling_line()
             raise TraceError(
-                f"{line}: {self._value.name!r} is an array of the function around, and here its "
-                f"elements cannot be changed ({line.text}); take it as an argument, and give it "
-                "back",
+                f"{line}: {self._value.name!r} is an array of the enclosing function, and its "
+                f"elements cannot be changed here ({line.text}); pass it as an argument and return "
+                "it",
                 where=line,
             )
-        changed(self, key, value)
+        assign_elements(self, key, value)
 
 
-def changed(x: TracedArray, key: Any, value: Any) -> TracedArray:
-    """`x[key] = value`: x itself, where it is a value of the function that is being written, else
-    another array, to be called x from here on.
+def assign_elements(x: TracedArray, key: Any, value: Any) -> TracedArray:
+    """Assign `x[key] = value` and return the array to be called x from here on.
+
+    It is x itself if x belongs to the current function, else another array. Raises TraceError if x
+    is a view.
     """
     line = calling_line()
-    if x.of is not None:
+    if x.base is not None:
         raise TraceError(
-            f"{line}: {x._value.name!r} is a view, and NumPy would change what it is a view of as "
-            f"well ({line.text}); give that the elements by an index of its own, or take .copy()",
+            f"{line}: {x._value.name!r} is a view, and NumPy would change its base array as well "
+            f"({line.text}); assign to the base array by an index, or take .copy()",
             where=line,
             try_=".copy()",
         )
-    found: TracedArray = TracedArray.functions.setitem(x, key, value)
-    return _with_elements(x, found, line)
+    updated: TracedArray = TracedArray.functions.setitem(x, key, value)
+    return _replace_elements(x, updated, line)
 
 
-def _with_elements(x: TracedArray, found: TracedArray, line: Line) -> TracedArray:
-    """What an array is called from here on, after its elements became those of `found`."""
+def _replace_elements(x: TracedArray, updated: TracedArray, line: Line) -> TracedArray:
+    """Return the array that replaces x after its elements became those of `updated`."""
     frame = current_frame()
     change = Change(frame, f"line {line.number}, {line.text}", x.statement)
     if x.home is frame:
-        x.give(frame.own(found.value, found.home), change)
+        x.replace_value(frame.own(updated.value, updated.home), change)
         return x
-    x.note(change)
-    new = TracedArray(found.value, found.home)
-    new.shared = (Shared(x, len(x.changes)), *x.shared_now())
+    x.record_change(change)
+    new = TracedArray(updated.value, updated.home)
+    new.aliases = (PossibleAlias(x, len(x.changes)), *x.current_aliases())
     return new
 
 
 def _augmented(name: str) -> Callable[[TracedArray, Any], Any]:
-    """`x += y` or its like: elements of the array change, under all its names, as in NumPy; what
-    has no dims gets another value, as a number does.
+    """Return the in-place operator `name`, as in `x += y`.
+
+    As in NumPy, it changes the elements of the array under all its names. A scalar is rebound
+    instead.
     """
 
     def operator(x: TracedArray, other: Any) -> Any:
-        found = getattr(x, name)(other)
-        if is_complex(found) and x.ndim:
+        updated = getattr(x, name)(other)
+        if is_complex(updated) and x.ndim:
             raise DtypeError(
                 f"{calling_line()}: elements of {x.type} do not become complex",
                 where=calling_line(),
-                try_="an assignment without an operator makes another array",
+                try_="an assignment without an operator, which creates another array",
             )
-        if not isinstance(found, TracedArray) or not x.ndim or x.weak:
-            return found
+        if not isinstance(updated, TracedArray) or not x.ndim or x.weak:
+            return updated
         line = calling_line()
-        dims = [(a, b) for a, b in zip(x.type.dims, found.type.dims) if isinstance(a, int)]
-        if found.ndim != x.ndim or any(isinstance(b, int) and a != b for a, b in dims):
+        dims = [(a, b) for a, b in zip(x.type.dims, updated.type.dims) if isinstance(a, int)]
+        if updated.ndim != x.ndim or any(isinstance(b, int) and a != b for a, b in dims):
             raise ShapeError(
-                f"{line}: {found.type} does not fit in {x.type} ({line.text})",
+                f"{line}: {updated.type} does not fit in {x.type} ({line.text})",
                 where=line,
-                try_="an assignment without an operator makes another array",
+                try_="an assignment without an operator, which creates another array",
             )
-        if found.dtype != x.dtype:
-            both = found.dtype.kind in "fV" and x.dtype.kind in "fV"  # bfloat16 is V to NumPy
-            if not both and not np.can_cast(found.dtype, x.dtype, "same_kind"):
+        if updated.dtype != x.dtype:
+            both = (
+                updated.dtype.kind in "fV" and x.dtype.kind in "fV"
+            )  # NumPy's kind of bfloat16 is V
+            if not both and not np.can_cast(updated.dtype, x.dtype, "same_kind"):
                 raise DtypeError(
-                    f"{line}: elements of {x.type} do not become {found.dtype} ({line.text})",
+                    f"{line}: elements of {x.type} do not become {updated.dtype} ({line.text})",
                     where=line,
-                    try_="an assignment without an operator makes another array",
+                    try_="an assignment without an operator, which creates another array",
                 )
-            found = found.astype(x.dtype)
-        if x.of is None:
-            return _with_elements(x, found, line)
-        x.of.note(Change(current_frame(), f"line {line.number}, {line.text}", x.of.statement))
-        return found
+            updated = updated.astype(x.dtype)
+        if x.base is None:
+            return _replace_elements(x, updated, line)
+        x.base.record_change(
+            Change(current_frame(), f"line {line.number}, {line.text}", x.base.statement)
+        )
+        return updated
 
     return operator
 

@@ -1,4 +1,4 @@
-"""What is known of a result's dims where its extents may or may not agree."""
+"""Known dims of a result whose operand extents may or may not agree."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from itertools import zip_longest
 from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv
 from explorer.ops.site import Site
 
-Known = tuple[Dim | None, ...]
+KnownDims = tuple[Dim | None, ...]
 
 
-def coarse_dims(site: Site, family: str) -> Known | None:
-    """The dims of the result, None for each that only a run knows; None if there is no saying."""
+def coarse_dims(site: Site, family: str) -> KnownDims | None:
+    """Return the result's dims, None for each known only at run time; None for an unknown rank."""
     match site.op:
         case "Reshape":
-            wanted = site.dims("shape") or ()
-            return None if -1 in wanted else wanted
+            target = site.dims("shape") or ()
+            return None if -1 in target else target
         case "Expand":
-            return _together((site.shape(), site.dims("shape") or ()), site.env)
+            return _broadcast_dims((site.shape(), site.dims("shape") or ()), site.env)
         case "MatMul" if len(site.shape(0)) > 1 and len(site.shape(1)) > 1:
             a, b = site.shape(0), site.shape(1)
-            return (*_together((a[:-2], b[:-2]), site.env), a[-2], b[-1])
+            return (*_broadcast_dims((a[:-2], b[:-2]), site.env), a[-2], b[-1])
         case "BatchNormalization":
-            return site.shape()  # the others have its channels alone
+            return site.shape()  # the other arguments only match its channels
         case _ if family == "elementwise":
-            return _together([site.shape(i) for i in range(len(site.given))], site.env)
+            return _broadcast_dims([site.shape(i) for i in range(len(site.present_args))], site.env)
     return None
 
 
-def _together(shapes: tuple[Shape, ...] | list[Shape], env: ShapeEnv) -> Known:
-    """Broadcast dims: an extent that is known not to be 1 is the result's."""
+def _broadcast_dims(shapes: tuple[Shape, ...] | list[Shape], env: ShapeEnv) -> KnownDims:
+    """Return broadcast dims: an extent that is proved not to be 1 is the result's."""
     columns = zip_longest(*(tuple(reversed(s)) for s in shapes), fillvalue=1)
-    return tuple(reversed([_one_of(set(column), env) for column in columns]))
+    return tuple(reversed([_common_extent(set(column), env) for column in columns]))
 
 
-def _one_of(extents: set[Dim], env: ShapeEnv) -> Dim | None:
-    rest = extents - {1}
-    if len(rest) < 2:
-        return next(iter(rest), 1)
-    sure = [n for n in rest if env.bounds(n)[0] > 1]
-    return min(sure, key=str) if sure else None
+def _common_extent(extents: set[Dim], env: ShapeEnv) -> Dim | None:
+    others = extents - {1}
+    if len(others) < 2:
+        return next(iter(others), 1)
+    proved = [n for n in others if env.bounds(n)[0] > 1]
+    return min(proved, key=str) if proved else None

@@ -1,4 +1,4 @@
-"""Complex values of a trace: pairs of real arrays. Programs have real values only."""
+"""Complex values of a trace as pairs of real arrays; programs have real values only."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ import numpy as np
 from explorer.frontends.tracing.operators import ArrayOperators
 
 PART = {"complex64": "float32", "complex128": "float64"}  # the dtype of both parts
-WHOLE = {part: whole for whole, part in PART.items()}
+COMPLEX_DTYPE = {part: dtype for dtype, part in PART.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComplexArray(ArrayOperators):
-    """A complex array: two real arrays of one shape and dtype."""
+    """A complex array: two real arrays of the same shape and dtype."""
 
     real: Any
     imag: Any
 
     def __repr__(self) -> str:
+        """Return the text of both parts."""
         return f"<{self.real!r} + 1j * {self.imag!r}>"
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The dims: numbers, and `SymbolicDim`s where a run decides."""
+        """The dims: integers, and `SymbolicDim`s where the extent is symbolic."""
         return tuple(self.real.shape)
 
     @property
@@ -41,19 +42,23 @@ class ComplexArray(ArrayOperators):
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """complex64 or complex128."""
-        return np.dtype(WHOLE.get(self.real.dtype.name, "complex128"))
+        """The dtype, complex64 or complex128."""
+        return np.dtype(COMPLEX_DTYPE.get(self.real.dtype.name, "complex128"))
 
     def __len__(self) -> int:
+        """Return the first extent."""
         return len(self.real)
 
     def __bool__(self) -> bool:
+        """Raise TraceError: the value is known only at run time."""
         return bool(self.real)
 
     def __iter__(self) -> Iterator[ComplexArray]:
+        """Iterate over the rows."""
         return map(ComplexArray, self.real, self.imag)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise TraceError: the elements are known only at run time."""
         return self.real.__array__()
 
 
@@ -73,10 +78,10 @@ def join_parts(real: Any, imag: Any) -> Any:
     """Return the complex array of two real ones: a NumPy array if both are NumPy's."""
     if not all(isinstance(p, np.ndarray | np.generic | float) for p in (real, imag)):
         return ComplexArray(real, imag)
-    dtype = WHOLE.get(np.result_type(real, imag).name, "complex128")
-    found = np.empty(np.shape(real), dtype)
-    found.real, found.imag = real, imag
-    return found
+    dtype = COMPLEX_DTYPE.get(np.result_type(real, imag).name, "complex128")
+    joined = np.empty(np.shape(real), dtype)
+    joined.real, joined.imag = real, imag
+    return joined
 
 
 def split_parts(value: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""What the parameters of a Python function are declared to be."""
+"""Declared types of a Python function's parameters."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from explorer.errors import TraceError
 from explorer.ir.types import Tensor
 
 
-def declared_inputs(run: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotation of each parameter, given or in the signature; a default stands for itself."""
+def declared_inputs(run: Callable[..., Any], annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotation of each parameter, from `annotations` or the signature.
+
+    Parameters with a default and no annotation are left out. Raises TraceError if one has neither.
+    """
     try:
         hints = inspect.get_annotations(run, eval_str=True)
     except NameError:
         hints = {}
-    found: dict[str, Any] = {}
+    declarations: dict[str, Any] = {}
     for name, parameter in inspect.signature(run).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise TraceError(
                 f"{run.__name__} takes {parameter}; a traced function names its inputs"
             )
-        declared = given.get(name, hints.get(name))
+        declared = annotations.get(name, hints.get(name))
         if is_declared(declared):
-            found[name] = declared
+            declarations[name] = declared
         elif parameter.default is parameter.empty:
             raise TraceError(
-                f"the parameter {name!r} of {run.__name__} has no annotation that says what array "
-                "it is",
+                f"the parameter {name!r} of {run.__name__} has no annotation of its dtype and dims",
                 where=name,
                 try_=f'{name}: explorer.tensor("float32", "batch", 64)',
             )
-    return found
+    return declarations
 
 
 def is_declared(value: Any) -> bool:
-    """Whether a value says of what type an input is, or several of them."""
+    """Return True if the value is an annotation, or a non-empty nest of them."""
     if isinstance(value, dict):
         return bool(value) and all(map(is_declared, value.values()))
     if isinstance(value, (tuple, list)):

@@ -1,5 +1,6 @@
-"""A dim that only a run knows, as Python sees it: arithmetic stays a dim, comparisons are decided
-by bounds where they can be.
+"""Symbolic dims as Python values.
+
+Arithmetic on them is symbolic. Comparisons are decided by bounds where possible, else at run time.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from explorer.ir.shapes.dims import Dim, ShapeEnv, floor_div, simplify
 
 
 def python_dim(dim: Dim) -> Any:
-    """A number where it is one."""
+    """Return an integer, or a `SymbolicDim` if the dim is symbolic."""
     return dim if isinstance(dim, int) else SymbolicDim(dim)
 
 
 def plain_dim(value: Any) -> Dim | None:
-    """The dim that a Python value stands for; None if it is none."""
+    """Return the dim that a Python value stands for; None if it is not a dim."""
     if isinstance(value, SymbolicDim):
         return value.expr
     if is_symbolic(value) and isinstance(value, sympy.Expr):
@@ -34,138 +35,168 @@ def plain_dim(value: Any) -> Dim | None:
 class SymbolicDim:
     """An integer expression over the symbols of a model."""
 
-    functions: ClassVar[Any] = None  # explorer.np, for what is no arithmetic on dims
-    __array_ufunc__ = None  # NumPy's arrays leave `array * n` to us
+    functions: ClassVar[Any] = None  # explorer.np, for operations that do not return dims
+    __array_ufunc__ = None  # so that `array * n` calls our operator
 
     def __init__(self, expr: sympy.Expr) -> None:
+        """Wrap a SymPy expression."""
         self.expr = expr
 
     def __repr__(self) -> str:
+        """Return the expression's text."""
         return str(self.expr)
 
     def __hash__(self) -> int:
+        """Return the expression's hash."""
         return hash(self.expr)
 
     def _arithmetic(self, other: Any, name: str, flip: bool = False) -> Any:
         dim = plain_dim(other)
         a, b = (dim, self.expr) if flip else (self.expr, dim)
-        found = None if a is None or b is None else _on_dims(name, a, b)
-        if found is None:
+        result = None if a is None or b is None else _dim_arithmetic(name, a, b)
+        if result is None:
             return getattr(self.functions, name)(*((other, self) if flip else (self, other)))
-        return python_dim(found)
+        return python_dim(result)
 
     def __add__(self, other: Any) -> Any:
+        """Return self + other."""
         return self._arithmetic(other, "add")
 
     def __radd__(self, other: Any) -> Any:
+        """Return other + self."""
         return self._arithmetic(other, "add", flip=True)
 
     def __sub__(self, other: Any) -> Any:
+        """Return self - other."""
         return self._arithmetic(other, "subtract")
 
     def __rsub__(self, other: Any) -> Any:
+        """Return other - self."""
         return self._arithmetic(other, "subtract", flip=True)
 
     def __mul__(self, other: Any) -> Any:
+        """Return self * other."""
         return self._arithmetic(other, "multiply")
 
     def __rmul__(self, other: Any) -> Any:
+        """Return other * self."""
         return self._arithmetic(other, "multiply", flip=True)
 
     def __floordiv__(self, other: Any) -> Any:
+        """Return self // other."""
         return self._arithmetic(other, "floor_divide")
 
     def __rfloordiv__(self, other: Any) -> Any:
+        """Return other // self."""
         return self._arithmetic(other, "floor_divide", flip=True)
 
     def __mod__(self, other: Any) -> Any:
+        """Return self % other."""
         return self._arithmetic(other, "remainder")
 
     def __rmod__(self, other: Any) -> Any:
+        """Return other % self."""
         return self._arithmetic(other, "remainder", flip=True)
 
     def __truediv__(self, other: Any) -> Any:
+        """Return self / other."""
         return self._arithmetic(other, "divide")
 
     def __rtruediv__(self, other: Any) -> Any:
+        """Return other / self."""
         return self._arithmetic(other, "divide", flip=True)
 
     def __pow__(self, other: Any) -> Any:
+        """Return self ** other."""
         return self._arithmetic(other, "power")
 
     def __rpow__(self, other: Any) -> Any:
+        """Return other ** self."""
         return self._arithmetic(other, "power", flip=True)
 
     def __neg__(self) -> Any:
+        """Return -self."""
         return python_dim(simplify(-self.expr))
 
     def __pos__(self) -> Any:
+        """Return self."""
         return self
 
     def __abs__(self) -> Any:
+        """Return |self|."""
         return self.functions.abs(self)
 
-    # Comparisons: True or False where the bounds say so, else a value of the run.
+    # Comparisons: True or False if the bounds decide, else a traced value.
 
     def _compare(self, other: Any, name: str) -> Any:
         dim = plain_dim(other)
-        found = None if dim is None else _decided(name, self.expr, dim)
-        if found is not None:
-            return found
+        decided = None if dim is None else _decide(name, self.expr, dim)
+        if decided is not None:
+            return decided
         if dim is None and isinstance(other, str | type(None)):
             return name == "not_equal"
         return getattr(self.functions, name)(self, other)
 
     def __eq__(self, other: object) -> Any:
+        """Return self == other."""
         return self._compare(other, "equal")
 
     def __ne__(self, other: object) -> Any:
+        """Return self != other."""
         return self._compare(other, "not_equal")
 
     def __lt__(self, other: Any) -> Any:
+        """Return self < other."""
         return self._compare(other, "less")
 
     def __le__(self, other: Any) -> Any:
+        """Return self <= other."""
         return self._compare(other, "less_equal")
 
     def __gt__(self, other: Any) -> Any:
+        """Return self > other."""
         return self._compare(other, "greater")
 
     def __ge__(self, other: Any) -> Any:
+        """Return self >= other."""
         return self._compare(other, "greater_equal")
 
-    # What a run alone could say.
+    # Conversions that need the value.
 
-    def _only_a_run_knows(self, what: str, instead: str) -> NoReturn:
+    def _refuse_conversion(self, what: str, instead: str) -> NoReturn:
         line = calling_line()
         raise TraceError(
-            f"{line}: {what} needs the value of the dim {self.expr}, which only a run knows; "
+            f"{line}: {what} needs the value of the dim {self.expr}, known only at run time; "
             f"use {instead} ({line.text})",
             where=line,
             try_=instead,
         )
 
     def __bool__(self) -> bool:
-        found = _decided("not_equal", self.expr, 0)
-        if found is None:
-            self._only_a_run_knows("an if or a while", "explorer.cond")
-        return found
+        """Return True if the bounds prove it nonzero; raise TraceError if they do not decide it."""
+        nonzero = _decide("not_equal", self.expr, 0)
+        if nonzero is None:
+            self._refuse_conversion("an if or a while", "explorer.cond")
+        return nonzero
 
     def __index__(self) -> int:
-        self._only_a_run_knows(
+        """Raise TraceError: the value is known only at run time."""
+        self._refuse_conversion(
             "a range, or an index of NumPy's,",
             "explorer.scan, explorer.np.arange or explorer.np.asarray(table)[:n]",
         )
 
     def __int__(self) -> int:
-        self._only_a_run_knows("int()", "the dim as it is")
+        """Raise TraceError: the value is known only at run time."""
+        self._refuse_conversion("int()", "the dim as it is")
 
     def __float__(self) -> float:
-        self._only_a_run_knows("float()", "the dim as it is")
+        """Raise TraceError: the value is known only at run time."""
+        self._refuse_conversion("float()", "the dim as it is")
 
 
-def _on_dims(name: str, a: Dim, b: Dim) -> Dim | None:
-    """Arithmetic whose result is a dim again."""
+def _dim_arithmetic(name: str, a: Dim, b: Dim) -> Dim | None:
+    """Apply an arithmetic operator; None if the result is not a dim."""
     match name:
         case "add":
             return simplify(a + b)
@@ -182,7 +213,7 @@ def _on_dims(name: str, a: Dim, b: Dim) -> Dim | None:
     return None
 
 
-def _decided(name: str, a: Dim, b: Dim) -> bool | None:
+def _decide(name: str, a: Dim, b: Dim) -> bool | None:
     env = current_frame().recorder.env if is_tracing() else ShapeEnv()
     low, high = env.bounds(simplify(a - b))
     match name:

@@ -1,4 +1,7 @@
-"""One operator recorded: its annotation is deduced at once, so that an error names the line."""
+"""Emission of operators into the current function.
+
+Types are inferred at once, so that an error names the line.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import onnx
 
 from explorer.errors import BadOperator, IronworksError, ShapeError, fault
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.coarse import Known, coarse_dims
+from explorer.frontends.tracing.coarse import KnownDims, coarse_dims
 from explorer.frontends.tracing.frames import Frame, current_frame, current_source
 from explorer.ir.calls import AttrValue, Expr, MatchCast, OpCall, ShapeOf, Var
 from explorer.ir.lattice import defined_by
@@ -29,17 +32,17 @@ def emit(
     /,
     *args: TracedArray | None,
     types: Sequence[Annotation] | None = None,
-    dims: Known | None = None,
+    dims: KnownDims | None = None,
     **attrs: AttrValue,
 ) -> TracedArray:
-    """What an operator of one result gives.
+    """Emit an operator and return its single result.
 
-    `types` states the annotations, for an operator that has no record, or together with the `dims`
-    that are known where values of the run decide. A dim that is not known, or cannot be proved,
-    gets a fresh symbol, which the run defines.
+    `types` states the annotations of an operator without a record, or together with `dims` the
+    known dims where runtime values decide the others. A dim that is unknown, or cannot be proved,
+    becomes a fresh symbol, which is defined at run time.
     """
-    (found,) = emit_several(op, 1, *args, types=types, dims=dims, **attrs)
-    return found
+    (result,) = emit_several(op, 1, *args, types=types, dims=dims, **attrs)
+    return result
 
 
 def emit_several(
@@ -48,21 +51,21 @@ def emit_several(
     /,
     *args: TracedArray | None,
     types: Sequence[Annotation] | None = None,
-    dims: Known | None = None,
+    dims: KnownDims | None = None,
     **attrs: AttrValue,
 ) -> tuple[TracedArray, ...]:
-    """What an operator gives, as many values as are asked for."""
+    """Emit an operator and return its results."""
     frame, record = current_frame(), RECORDS.get(op)
     own = tuple(None if a is None else frame.own(a.value, a.home) for a in args)
-    given = {name: value for name, value in attrs.items() if value is not None}
+    present = {name: value for name, value in attrs.items() if value is not None}
     if record is None:
-        given["opset"] = onnx.defs.onnx_opset_version()
+        present["opset"] = onnx.defs.onnx_opset_version()
     if record is not None and dims is None:
-        types, dims = _deduced(frame, record, own, given, results)
-        if dims is not None:  # the run checks what was not proved
-            own, given = _by_argument(frame, record, own, given)
+        types, dims = _infer_types(frame, record, own, present, results)
+        if dims is not None:  # unproved extents are checked at run time
+            own, present = _by_argument(frame, record, own, present)
     assert types is not None, f"{op} has no record, and its types are not stated"
-    call = OpCall(op, own, tuple(given.items()))
+    call = OpCall(op, own, tuple(present.items()))
     return tuple(bind(frame, call, types, snake_case(op), [] if dims is None else [dims]))
 
 
@@ -71,48 +74,49 @@ def bind(
     expr: Expr,
     types: Sequence[Annotation],
     name: str,
-    dims: Sequence[Known] = (),
+    dims: Sequence[KnownDims] = (),
 ) -> list[TracedArray]:
-    """The values of an expression, each with known dims: by a match_cast where they are not.
+    """Bind an expression and return its values; a match_cast defines dims that have no annotation.
 
-    `dims` are those that are known of each value although its annotation has none.
+    `dims` are the known dims of each value whose annotation has none.
     """
     open_ = [isinstance(t, Tensor) and t.shape is None for t in types]
     names = [f"{name}.found" if o else name for o in open_]
     raw = frame.bind(names, types, expr)
-    found = []
+    values = []
     for var, is_open, known_dims in zip_longest(raw, open_, dims):
-        known = cast(frame, var, known_dims, name) if is_open else var
-        found.append(TracedArray(known, frame))
-    return found
+        closed = cast_to_symbols(frame, var, known_dims, name) if is_open else var
+        values.append(TracedArray(closed, frame))
+    return values
 
 
-def cast(frame: Frame, var: Var, dims: Known | None, name: str) -> Var:
-    """A match_cast that gives a symbol to each dim that is not known."""
-    known = dims if dims is not None else (None,) * (var.tensor.rank or 0)
+def cast_to_symbols(frame: Frame, var: Var, dims: KnownDims | None, name: str) -> Var:
+    """Emit a match_cast that gives a fresh symbol to each unknown dim."""
+    extents = dims if dims is not None else (None,) * (var.tensor.rank or 0)
     shape = tuple(
-        frame.recorder.symbol(f"{name}_{axis}") if d is None else d for axis, d in enumerate(known)
+        frame.recorder.symbol(f"{name}_{axis}") if d is None else d
+        for axis, d in enumerate(extents)
     )
-    return matched(frame, var, Tensor(shape, var.tensor.dtype), name)
+    return emit_match_cast(frame, var, Tensor(shape, var.tensor.dtype), name)
 
 
-def matched(frame: Frame, var: Var, annotation: Annotation, name: str) -> Var:
-    """A match_cast; the symbols that stand bare in the annotation are defined from here on."""
-    (found,) = frame.bind([name], [annotation], MatchCast(var))
+def emit_match_cast(frame: Frame, var: Var, annotation: Annotation, name: str) -> Var:
+    """Emit a match_cast; the bare symbols of the annotation are defined from here on."""
+    (checked,) = frame.bind([name], [annotation], MatchCast(var))
     frame.defined.update(defined_by(annotation))
-    return found
+    return checked
 
 
-def _deduced(
+def _infer_types(
     frame: Frame,
     record: OperatorRecord,
     args: tuple[Var | None, ...],
     attrs: Mapping[str, AttrValue],
     results: int,
-) -> tuple[tuple[Tensor, ...], Known | None]:
-    """What the record's rule says; errors name the line and the arguments.
+) -> tuple[tuple[Tensor, ...], KnownDims | None]:
+    """Infer the result types by the record's rule; errors name the line and the arguments.
 
-    ImpliedBound ends this try at the trace.
+    ImpliedBound is passed on: it restarts the trace with a tighter bound.
     """
     where, env = current_source(), frame.recorder.env
     site = Site(record.name, where, args, attrs, env, (None,) * len(args), results)
@@ -131,7 +135,7 @@ def _deduced(
         raise _error(type(error), site, error.sentence.partition(": ")[2], error) from None
     except ImpliedBound:
         raise
-    except Exception as problem:  # no answer of a rule
+    except Exception as problem:  # a fault of the rule itself
         raise fault(problem, "tracing") from problem
 
 
@@ -141,15 +145,15 @@ def _by_argument(
     args: tuple[Var | None, ...],
     attrs: dict[str, AttrValue],
 ) -> tuple[tuple[Var | None, ...], dict[str, AttrValue]]:
-    """Dims among the attributes as arguments, which the host reads when it is run."""
-    found = list(args)
+    """Pass symbolic dims of attributes as arguments, which the host reads at run time."""
+    arguments = list(args)
     for position, name in record.by_value.items():
         dims: Any = attrs.pop(name, None)
         if dims is not None:
-            found += [None] * (position + 1 - len(found))
+            arguments += [None] * (position + 1 - len(arguments))
             shape = Tensor((len(dims),), "int64")
-            (found[position],) = frame.bind(["dims"], [shape], ShapeOf(dims))
-    return tuple(found), attrs
+            (arguments[position],) = frame.bind(["dims"], [shape], ShapeOf(dims))
+    return tuple(arguments), attrs
 
 
 def _dtype(site: Site) -> str:
@@ -159,20 +163,20 @@ def _dtype(site: Site) -> str:
 
 
 def _error(
-    kind: type[IronworksError], site: Site, problem: str, said: IronworksError | None = None
+    kind: type[IronworksError], site: Site, problem: str, cause: IronworksError | None = None
 ) -> IronworksError:
-    given = " and ".join(str(a.type) for a in site.given)
+    operands = " and ".join(str(a.type) for a in site.present_args)
     return kind(
-        f"{site.where}: {problem} ({site.op} of {given})",
+        f"{site.where}: {problem} ({site.op} of {operands})",
         where=site.where,
-        expected="" if said is None else said.expected,
-        found=given,
-        try_="explorer.match_cast" if said is None else said.try_,
+        expected="" if cause is None else cause.expected,
+        actual=operands,
+        try_="explorer.match_cast" if cause is None else cause.try_,
     )
 
 
 def emit_shape(dims: tuple[Dim, ...], *, scalar: bool = False) -> TracedArray:
-    """Dims as a small array, or one of them as a scalar."""
+    """Emit dims as a small array, or a single dim as a scalar."""
     frame = current_frame()
     shape = () if scalar else (len(dims),)
     expr = ShapeOf(dims, 0 if scalar else 1)

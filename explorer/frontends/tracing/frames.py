@@ -1,4 +1,4 @@
-"""The functions of a program in the making, and which of them is being written."""
+"""Functions of a program under construction, and the one being traced."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from explorer.ir.types import Annotation
 
 
 class Frame:
-    """One function being written. `outer` is the one whose values it may read: a loop's or a
-    branch's function has one, and what it reads of it becomes a parameter.
+    """A function under construction.
+
+    `outer` is the enclosing function of a loop's or branch's body. Values that it captures from
+    there become parameters.
     """
 
     def __init__(self, recorder: Recorder, name: str, outer: Frame | None = None) -> None:
+        """Create an empty function."""
         self.recorder, self.name, self.outer = recorder, name, outer
         self.body: list[Binding] = []
         self.captured: dict[str, Var] = {}  # the outer value's name -> our parameter
         self.read: dict[str, Var] = {}  # the outer value's name -> the outer value
-        self.symbols: dict[str, Dim] = {}  # by the names that the user has for them
-        self.defined: set[str] = set()  # the symbols that match_casts in here define
-        # Arrays of functions around of which elements were changed in here, and where.
+        self.symbols: dict[str, Dim] = {}  # by the user's names
+        self.defined: set[str] = set()  # symbols defined by match_casts of this function
+        # Arrays of enclosing functions whose elements were changed here, and the line.
         self.changed: list[tuple[Any, str]] = []
         self.closed = False
 
     def bind(self, names: Sequence[str], types: Sequence[Annotation], expr: Expr) -> list[Var]:
-        """A new binding; the source operator that is being traced is its origin."""
-        found = [self.recorder.value(n, t) for n, t in zip(names, types, strict=True)]
-        self.body.append(Binding(tuple(found), expr, frozenset((current_source(),))))
-        return found
+        """Append a binding; its origin is the source operator being traced."""
+        vars_ = [self.recorder.value(n, t) for n, t in zip(names, types, strict=True)]
+        self.body.append(Binding(tuple(vars_), expr, frozenset((current_source(),))))
+        return vars_
 
     def own(self, var: Var, home: Frame) -> Var:
-        """A value as this function sees it: its own, a constant, or captured from around it."""
+        """Return a value as seen by this function: its own, a constant, or a captured one."""
         if home is self or (home.recorder is self.recorder and var.name in self.recorder.constants):
             return var
         if home.recorder is not self.recorder or home.closed or self.outer is None:
@@ -49,15 +52,15 @@ class Frame:
             self.captured[var.name] = self.recorder.value(f"{self.name}.{var.name}", var.type)
         return self.captured[var.name]
 
-    def is_around(self, frame: Frame) -> bool:
-        """Whether a function is this one, or written inside of it."""
+    def encloses(self, frame: Frame) -> bool:
+        """Return True if `frame` is this function, or nested in it."""
         inner: Frame | None = frame
         while inner is not None and inner is not self:
             inner = inner.outer
         return inner is self
 
     def find_symbol(self, name: str) -> Dim | None:
-        """A symbol that a match_cast here, or in a function around, has named so."""
+        """Return the symbol that a match_cast gave this name, here or in an enclosing function."""
         frame: Frame | None = self
         while frame is not None:
             if name in frame.symbols:
@@ -71,7 +74,7 @@ def _refuse(var: Var, home: Frame, frame: Frame) -> NoReturn:
     if home.recorder is frame.recorder and not home.closed:
         what, instead = f"{frame.name!r} sees only its own parameters", "pass it as an argument"
     else:
-        what, instead = f"{home.name!r} is traced already", "give it back as a result"
+        what, instead = f"{home.name!r} is traced already", "return it as a result"
     raise TraceError(
         f"{line}: {var.name!r} is a value of another function, and {what}; {instead}",
         where=line,
@@ -84,25 +87,25 @@ _source: ContextVar[str | None] = ContextVar("source", default=None)
 
 
 def current_frame() -> Frame:
-    """The function that is being written; TraceError outside of a trace."""
+    """Return the function being traced; raise TraceError outside of a trace."""
     frame = _frame.get()
     if frame is None:
         raise TraceError(
             f"{calling_line()}: a traced value is used after its function was traced; "
-            "give it back as a result",
+            "return it as a result",
             where=calling_line(),
         )
     return frame
 
 
 def is_tracing() -> bool:
-    """Whether a function is being written."""
+    """Return True while a function is being traced."""
     return _frame.get() is not None
 
 
 @contextmanager
-def writing(frame: Frame) -> Iterator[Frame]:
-    """Within, operators are recorded in this function, under sources of their own."""
+def tracing_into(frame: Frame) -> Iterator[Frame]:
+    """Record operators in this function, with its own sources, inside the context."""
     before, source = _frame.set(frame), _source.set(None)
     try:
         yield frame
@@ -112,15 +115,15 @@ def writing(frame: Frame) -> Iterator[Frame]:
 
 
 def current_source() -> str:
-    """The source operator that is being traced."""
+    """Return the source operator being traced."""
     name = _source.get()
     assert name is not None, "an operator is recorded outside of any source line"
     return name
 
 
 @contextmanager
-def under(source: str) -> Iterator[None]:
-    """Within, everything that is recorded comes from this source operator."""
+def attributed_to(source: str) -> Iterator[None]:
+    """Attribute operators recorded inside the context to this source operator."""
     token = _source.set(source)
     try:
         yield
@@ -129,10 +132,10 @@ def under(source: str) -> Iterator[None]:
 
 
 @contextmanager
-def source_of(op: str) -> Iterator[None]:
-    """Within, everything that is recorded comes from this line's call of `op`."""
+def attributed_to_call(op: str) -> Iterator[None]:
+    """Attribute operators recorded inside the context to this line's call of `op`."""
     if _source.get() is not None:
         yield
         return
-    with under(current_frame().recorder.source(op)):
+    with attributed_to(current_frame().recorder.source(op)):
         yield

@@ -1,4 +1,4 @@
-"""Which line of the user's Python is being traced."""
+"""Source lines of the user's Python being traced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 OURS = str(Path(__file__).parents[2])  # the folder of the package `explorer`
 BETWEEN = (OURS, contextlib.__file__, functools.__file__)
-AS_USERS = tuple(  # written as a user writes them: the zoo's models, losses and optimizers
+AS_USERS = tuple(  # treated as user code: the zoo's models, losses and optimizers
     str(Path(OURS, *folder)) for folder in (("frontends", "zoo", "control_flow"), ("training",))
 )
 
@@ -25,12 +25,15 @@ class Line:
     text: str
 
     def __str__(self) -> str:
+        """Return `file:number`."""
         return f"{self.file}:{self.number}"
 
 
 def calling_line() -> Line:
-    """The innermost line that is not of this package, unless of a model of its zoo or an optimizer,
-    nor what Python runs it through.
+    """Return the innermost user line on the stack.
+
+    Lines of this package and of the standard library's wrappers are skipped, except for the zoo's
+    models and the optimizers.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_between(frame.f_code.co_filename):
@@ -44,7 +47,7 @@ def _is_between(path: str) -> bool:
 
 
 def _label(path: str) -> str:
-    """A notebook's cell is a file of no meaning in a folder of the kernel's."""
+    """Return the file's name; "cell" for a notebook cell, which has a temporary file name."""
     if "ipykernel_" in path or path.startswith("<ipython"):
         return "cell"
     return Path(path).name

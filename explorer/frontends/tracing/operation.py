@@ -1,4 +1,4 @@
-"""Functions that mean NumPy's on arrays, and are recorded on traced values."""
+"""NumPy functions that are recorded on traced values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from explorer.frontends.tracing.complex_array import (
     join_each,
     split_parts,
 )
-from explorer.frontends.tracing.frames import source_of
+from explorer.frontends.tracing.frames import attributed_to_call
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import is_traced
 
@@ -31,14 +31,17 @@ def operation(
     views: bool | None = False,
     on_complex: OnComplex | None = None,
 ) -> Callable[[Function], Function]:
-    """`eager` where all arguments are arrays and numbers; else what is decorated, as one operator
-    of the source, which is called `name` or like the function.
+    """Decorate a recording function: call `eager` unless an argument is traced.
 
-    `views`: in NumPy the results may be views of the first argument; None: the function says itself
-    of what they are.
+    The recorded operators belong to one source operator, called `name` or like the function.
 
-    `on_complex` is called if an argument is complex: a function, "itself", or by "parts" once for
-    each part of the first argument.
+    Args:
+        eager: the function on arrays and numbers.
+        name: the name of the source operator.
+        views: True if the results may be views of the first argument, as in NumPy; None if the
+            function marks views itself.
+        on_complex: the handler of complex arguments: a function, "itself", or "parts" to record
+            once for each part of the first argument.
     """
 
     def decorate(function: Function) -> Function:
@@ -46,17 +49,17 @@ def operation(
         def call(*args: Any, **kwargs: Any) -> Any:
             if not (is_traced(args) or is_traced(kwargs)):
                 return eager(*args, **kwargs)
-            with source_of(name or function.__name__):
+            with attributed_to_call(name or function.__name__):
                 try:
                     if on_complex != "itself" and has_complex((*args, *kwargs.values())):
                         return _on_complex(args, kwargs)
-                    found = function(*args, **kwargs)
+                    result = function(*args, **kwargs)
                 except TypeError as problem:
                     _refuse_arguments(function, args, kwargs, problem)
                     raise
             if views:
-                return viewed(found, args[0] if args else None)
-            return found if views is None else apart(found, args)
+                return mark_views(result, args[0] if args else None)
+            return result if views is None else distinct(result, args)
 
         def _on_complex(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if on_complex == "parts":
@@ -64,7 +67,7 @@ def operation(
                 return join_each(call(real, *more, **kwargs), call(imag, *more, **kwargs))
             if not callable(on_complex):
                 _refuse_complex(name or function.__name__)
-            return apart(on_complex(*args, **kwargs))
+            return distinct(on_complex(*args, **kwargs))
 
         return call
 
@@ -74,17 +77,20 @@ def operation(
 def _refuse_arguments(
     function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], problem: TypeError
 ) -> None:
-    """TraceError where a function does not take these arguments; NumPy's may take more."""
-    takes = signature(function)
+    """Raise TraceError if a function does not take these arguments; NumPy's may take more."""
+    accepted = signature(function)
     try:
-        takes.bind(*args, **kwargs)
+        accepted.bind(*args, **kwargs)
     except TypeError as wrong:
-        line, known = calling_line(), f"{function.__name__}{takes.replace(return_annotation=EMPTY)}"
+        line, expected = (
+            calling_line(),
+            f"{function.__name__}{accepted.replace(return_annotation=EMPTY)}",
+        )
         raise TraceError(
             f"{line}: explorer.np.{function.__name__} does not take these arguments of traced "
             f"arrays: {wrong} ({line.text})",
             where=line,
-            expected=known,
+            expected=expected,
         ) from problem
 
 
@@ -98,25 +104,26 @@ def _refuse_complex(name: str) -> NoReturn:
     )
 
 
-def viewed(found: Any, of: Any) -> Any:
-    """What was found, each array of it as a view of another one; that one itself is none."""
-    if isinstance(found, (list, tuple)):
-        return type(found)(viewed(f, of) for f in found)
-    if isinstance(found, TracedArray) and isinstance(of, TracedArray) and found is not of:
-        found.of = of if of.of is None else of.of
-        found.seen = len(found.of.changes) if of.of is None else of.seen
-    return found
+def mark_views(result: Any, base: Any) -> Any:
+    """Mark each array of a result as a view of `of`, except `of` itself."""
+    if isinstance(result, (list, tuple)):
+        return type(result)(mark_views(f, base) for f in result)
+    if isinstance(result, TracedArray) and isinstance(base, TracedArray) and result is not base:
+        result.base = base if base.base is None else base.base
+        result.changes_seen = len(result.base.changes) if base.base is None else base.changes_seen
+    return result
 
 
-def apart(found: Any, given: Sequence[Any] = ()) -> Any:
-    """What was found, each array of it one of its own: neither a view, as what made it may have
-    been, nor one of those given.
+def distinct(result: Any, arguments: Sequence[Any] = ()) -> Any:
+    """Return the result with its arrays made distinct.
+
+    Each is neither a view nor one of the `arguments`.
     """
-    if type(found) in (list, tuple):
-        return type(found)(apart(f, given) for f in found)
-    if isinstance(found, ComplexArray):
-        return ComplexArray(*(TracedArray(p.value, p.home) for p in (found.real, found.imag)))
-    own = isinstance(found, TracedArray)
-    if own and (found.of is not None or any(found is g for g in given)):
-        return TracedArray(found.value, found.home, weak=found.weak)
-    return found
+    if type(result) in (list, tuple):
+        return type(result)(distinct(f, arguments) for f in result)
+    if isinstance(result, ComplexArray):
+        return ComplexArray(*(TracedArray(p.value, p.home) for p in (result.real, result.imag)))
+    own = isinstance(result, TracedArray)
+    if own and (result.base is not None or any(result is g for g in arguments)):
+        return TracedArray(result.value, result.home, weak=result.weak)
+    return result

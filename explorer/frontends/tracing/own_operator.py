@@ -1,4 +1,4 @@
-"""An operator of the user's own, as a function over arrays and over traced values."""
+"""User-defined operators as functions over arrays and traced values."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import traced
 from explorer.ops import RECORDS
-from explorer.ops.own_operators import register
 from explorer.ops.record import OperatorRecord
+from explorer.ops.user_operators import register
 
 
 def operator(record: OperatorRecord, domain: str = "") -> Callable[..., Any]:
-    """Make an operator of one result known, and give the function that stands for it: on arrays its
-    reference, in a traced function one operator. In ONNX files it is known under its name in
-    `domain`. Registered again, under the same name, the later one takes the first one's place.
+    """Register an operator of one result and return its function.
 
-    Raises BadOption where it is no record, or has the name of one of ONNX's; what its rules do
-    wrong is a BadOperator when they are asked.
+    On arrays the function runs the record's reference; in a traced function it emits one operator.
+    ONNX files name the operator in `domain`. A later registration of the same name replaces it.
+
+    Raises:
+        BadOption: it is not a record, or has the name of an ONNX operator. Faults of its rules
+            raise BadOperator when the rules are used.
     """
     register(record, domain)
     name = record.name
 
     def eager(*args: Any, **attrs: Any) -> Any:
-        given = [None if a is None else np.asarray(a) for a in args]
+        arrays = [None if a is None else np.asarray(a) for a in args]
         with np.errstate(all="ignore"):
-            return RECORDS[name].reference(attrs, given)
+            return RECORDS[name].reference(attrs, arrays)
 
     def recorded(*args: Any, **attrs: Any) -> Any:
         return emit(name, *(None if a is None else traced(a) for a in args), **attrs)

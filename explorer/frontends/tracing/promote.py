@@ -1,4 +1,4 @@
-"""NumPy's rules of dtypes (NEP 50): what stands for a Python number yields to an array."""
+"""NumPy's dtype promotion (NEP 50): stand-ins for Python numbers are weakly typed."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from explorer.frontends.tracing.frames import current_frame, is_tracing
 from explorer.frontends.tracing.lines import calling_line
 from explorer.ir.types import ITEM_BYTES, dtype_of
 
-Number = bool | int | float
+PythonNumber = bool | int | float
 
 
 def traced(value: Any) -> TracedArray:
-    """A value as a traced array: arrays and numbers become constants of the program."""
+    """Return a value as a traced array; arrays and numbers become constants of the program."""
     if isinstance(value, TracedArray):
         return value
     if isinstance(value, SymbolicDim):
-        found = emit_shape((value.expr,), scalar=True)
-        found.weak = True
-        return found
+        scalar = emit_shape((value.expr,), scalar=True)
+        scalar.weak = True
+        return scalar
     if isinstance(value, (list, tuple)) and any(is_traced(v) for v in value):
         stacked: TracedArray = TracedArray.functions.stack(list(value))
         return stacked
     if _is_replaced(value):
-        stands: TracedArray = current_frame().recorder.replaced[id(value)][1]
-        return stands
+        replacement: TracedArray = current_frame().recorder.replaced[id(value)][1]
+        return replacement
     if is_complex(value):
         raise DtypeError(
-            f"{calling_line()}: a complex array stands where a real one must",
+            f"{calling_line()}: expected a real array, found a complex one",
             where=calling_line(),
             expected="a real array",
             try_="its .real and .imag",
@@ -43,18 +43,18 @@ def traced(value: Any) -> TracedArray:
     array = np.asarray(value)
     if array.dtype.name not in ITEM_BYTES:
         raise DtypeError(
-            f"{calling_line()}: an array of {array.dtype} has no place in a program",
+            f"{calling_line()}: a program cannot hold an array of {array.dtype}",
             where=calling_line(),
             expected=", ".join(ITEM_BYTES),
-            found=array.dtype,
+            actual=array.dtype,
         )
     frame = current_frame()
     constant = frame.recorder.constant(array)
-    return TracedArray(constant, frame, weak=isinstance(value, Number))
+    return TracedArray(constant, frame, weak=isinstance(value, PythonNumber))
 
 
 def is_traced(value: Any) -> bool:
-    """Whether a value, or one in it, is known only to a run."""
+    """Return True if a value, or one nested in it, is known only at run time."""
     if isinstance(value, (TracedArray, SymbolicDim, ComplexArray)):
         return True
     if isinstance(value, np.ndarray):
@@ -67,21 +67,21 @@ def is_traced(value: Any) -> bool:
 
 
 def _is_replaced(value: Any) -> bool:
-    """Whether an array of NumPy's got elements that only a run knows."""
+    """Return True if elements of a NumPy array were replaced by traced values."""
     if not isinstance(value, np.ndarray) or not is_tracing():
         return False
     return id(value) in current_frame().recorder.replaced
 
 
 def is_weak(value: Any) -> bool:
-    """Whether a value is, or stands for, a Python number."""
+    """Return True if a value is, or stands for, a Python number."""
     if isinstance(value, TracedArray):
         return value.weak
-    return isinstance(value, (Number, SymbolicDim)) and not isinstance(value, np.generic)
+    return isinstance(value, (PythonNumber, SymbolicDim)) and not isinstance(value, np.generic)
 
 
 def kind_of(value: Any) -> Any:
-    """What NumPy's promotion is to be told of a value: a dtype, or Python's int or float."""
+    """Return the argument of NumPy's promotion for a value: a dtype, or Python's int or float."""
     if isinstance(value, SymbolicDim):
         return int
     if isinstance(value, TracedArray):
@@ -96,7 +96,7 @@ def kind_of(value: Any) -> Any:
 
 
 def common_dtype(values: Sequence[Any]) -> np.dtype[np.generic]:
-    """The dtype of an array that holds them all."""
+    """Return the promoted dtype of the values."""
     return np.result_type(*(_example(kind_of(v)) for v in values))
 
 
@@ -105,17 +105,17 @@ def _example(kind: Any) -> Any:
 
 
 def converted(value: Any, dtype: Any) -> TracedArray:
-    """The value with another dtype."""
-    wanted = np.dtype(dtype)
+    """Return the value in another dtype."""
+    target = np.dtype(dtype)
     if not is_traced(value):
-        return traced(np.asarray(value).astype(wanted))
+        return traced(np.asarray(value).astype(target))
     array = traced(value)
-    if array.dtype == wanted:
+    if array.dtype == target:
         return TracedArray(array.value, array.home) if array.weak else array
-    if wanted.name not in ITEM_BYTES:
-        raise DtypeError(f"{calling_line()}: there are no kernels for {wanted}", found=wanted)
-    if wanted.kind == "b":  # any number but 0 is true, NaN as well
+    if target.name not in ITEM_BYTES:
+        raise DtypeError(f"{calling_line()}: there are no kernels for {target}", actual=target)
+    if target.kind == "b":  # every number but 0 is true, also NaN
         zero = traced(np.zeros((), array.dtype))
         return emit("Not", emit("Equal", array, zero))
-    found = emit("Cast", array, to=dtype_of(np.empty(0, wanted)))
-    return found
+    cast = emit("Cast", array, to=dtype_of(np.empty(0, target)))
+    return cast

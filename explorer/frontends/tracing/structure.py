@@ -1,6 +1,6 @@
-"""Arguments and results as flat lists: tuples, lists and dicts of values, nested as one likes.
+"""Pytrees: arguments and results as flat lists and their nesting in tuples, lists and dicts.
 
-A complex array is two values, the real and the imaginary part.
+A complex array is two leaves, the real and the imaginary part.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ COMPLEX = "complex array"
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One value."""
+    """A single value."""
 
     def __str__(self) -> str:
+        """Return the text for error messages."""
         return "a value"
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
-    """A tuple or a list of values; a dict where there are keys."""
+class Nest:
+    """A tuple or a list of values; a dict if there are keys."""
 
     kind: str
     parts: tuple[Structure, ...]
     keys: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
+        """Return the text for error messages."""
         if self.kind == COMPLEX:
             return "a complex array"
         names = f" with the keys {', '.join(map(repr, self.keys))}" if self.keys else ""
         return f"a {self.kind} of {len(self.parts)}{names}"
 
 
-Structure = Leaf | Several
+Structure = Leaf | Nest
 
 
 def flatten(value: Any) -> tuple[list[Any], Structure]:
-    """The values in order, and how they were nested; None is no value."""
+    """Return the leaves in order and their structure; None has no leaves."""
     if value is None:
-        return [], Several("none", ())
+        return [], Nest("none", ())
     if isinstance(value, dict):
-        return _several("dict", list(value.values()), tuple(value))
+        return _nest("dict", list(value.values()), tuple(value))
     if isinstance(value, (tuple, list)):
-        return _several(type(value).__name__ if type(value) is list else "tuple", list(value))
+        return _nest(type(value).__name__ if type(value) is list else "tuple", list(value))
     if is_complex(value):
-        return _several(COMPLEX, [value.real, value.imag], ("real", "imag"))
+        return _nest(COMPLEX, [value.real, value.imag], ("real", "imag"))
     if isinstance(value, Tensor) and value.dtype in PART:
         part = Tensor(value.shape, PART[value.dtype], value.ndim)
-        return _several(COMPLEX, [part, part], ("real", "imag"))
+        return _nest(COMPLEX, [part, part], ("real", "imag"))
     return [value], Leaf()
 
 
-def _several(
-    kind: str, items: list[Any], keys: tuple[Any, ...] = ()
-) -> tuple[list[Any], Structure]:
+def _nest(kind: str, items: list[Any], keys: tuple[Any, ...] = ()) -> tuple[list[Any], Structure]:
     parts = [flatten(item) for item in items]
-    leaves = [leaf for found, _ in parts for leaf in found]
-    return leaves, Several(kind, tuple(s for _, s in parts), keys)
+    leaves = [leaf for values, _ in parts for leaf in values]
+    return leaves, Nest(kind, tuple(s for _, s in parts), keys)
 
 
 def holds_complex(structure: Structure) -> bool:
@@ -73,7 +73,7 @@ def holds_complex(structure: Structure) -> bool:
 
 
 def rebuild(structure: Structure, leaves: Sequence[Any]) -> Any:
-    """The values nested as they were."""
+    """Nest the leaves as in `structure`."""
     return _rebuild(structure, iter(leaves))
 
 

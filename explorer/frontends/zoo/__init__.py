@@ -1,13 +1,13 @@
-"""Models by name: `zoo:squeezenet` and its companions, real graphs with weights that can be wrong.
+"""Models by name, such as `zoo:squeezenet`: real graphs with distinct, seeded weights.
 
-`zoo:tiny_bert` and its like are small files of this package's own. Nine graphs are those that the
-onnx package ships under `backend/test/data/light`; `salt` says what is done to them. The others are
-built: the models of the papers, each written once as a function of the vocabulary of `layers`, from
-which come an ONNX graph and a run in plain NumPy. `zoo:small_bert`
-is a bert of the same blocks, fewer and smaller. `zoo:nasbench_17` is a random module, drawn from
-the seed 17 (`nasbench`), and `zoo:layered_lstm` has an ONNX operator for each layer of `zoo:lstm`
-in place of its cells, with the same weights. Models with control flow are written in Python over
-arrays (`control_flow`), and have no ONNX form.
+`zoo:tiny_bert` and other tiny models are small files of this package. Nine graphs are those that
+the onnx package ships under `backend/test/data/light`; `salt` draws their weights. The others are
+built: the models of the papers, each written once as a function of `Layers`, from which an ONNX
+graph and a run in plain NumPy follow. `zoo:small_bert` is a BERT of the same blocks, fewer and
+smaller. `zoo:nasbench_17` is a random module, drawn from the seed 17 (`nasbench`).
+`zoo:layered_lstm` has one ONNX operator for each layer of `zoo:lstm` in place of its cells, with
+the same weights. Models with control flow are written in Python over arrays (`control_flow`), and
+have no ONNX form.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ MOST_DIGITS = 18  # of the seed of a random module
 
 
 def names() -> tuple[str, ...]:
-    """The names that follow `zoo:`."""
+    """Return the names that follow `zoo:`."""
     return tuple(ENTRIES)
 
 
 def entry(name: str) -> Entry:
-    """The entry of that name, with or without `zoo:`; BadOption names the known ones."""
+    """Return the entry of that name, with or without `zoo:`; BadOption lists the known names."""
     bare = name.removeprefix(PREFIX)
-    found = ENTRIES.get(bare) or OTHER_FORMS.get(bare)
-    if found is not None:
-        return found
+    known_entry = ENTRIES.get(bare) or OTHER_FORMS.get(bare)
+    if known_entry is not None:
+        return known_entry
     seed = bare.removeprefix(nasbench.PREFIX)
     if seed != bare and seed.isdecimal() and len(seed) <= MOST_DIGITS:
         return _module(bare, int(seed))
@@ -69,65 +69,70 @@ def entry(name: str) -> Entry:
         f"the zoo has no model named {bare!r}{did_you_mean(bare, ENTRIES)}",
         where=name,
         expected=f"{', '.join(ENTRIES)}, or {nasbench.PREFIX}SEED",
-        found=bare,
+        actual=bare,
     )
 
 
 def _module(name: str, seed: int) -> Entry:
     from explorer.frontends.zoo.onnx_layers import OnnxLayers
 
-    module, net = nasbench.drawn(seed), OnnxLayers()
+    module, net = nasbench.draw_module(seed), OnnxLayers()
     module(net)
     weights = sum(weight.count for weight in net.weights.values())
     return Entry(name, Built(module), "Ying et al. 2019", weights)
 
 
 def load(name: str, bounds: Bounds | None = None, seed: int = 0) -> Model:
-    """The model of that name, with or without `zoo:`; one seed gives one model.
+    """Load the model of that name, with or without `zoo:`; a seed determines its weights.
 
-    Its weights are written to no file.
+    No weight is written to a file.
     """
     from explorer.frontends.files.onnx_file import OnnxFile
     from explorer.frontends.onnx.importer import from_file
     from explorer.frontends.onnx.importer import load as read
 
-    found = entry(name)
-    if isinstance(found.source, Written):
-        model, path = found.source.model(seed, bounds), f"{PREFIX}{found.name}"
-        return replace(model, name=found.name, path=path, head=model.head + _ending(seed))
-    if isinstance(found.source, Filed):
-        return read(found.source.path, bounds)
-    graph, weights = found.source.graph(seed)
+    model_entry = entry(name)
+    if isinstance(model_entry.source, Written):
+        model, path = model_entry.source.model(seed, bounds), f"{PREFIX}{model_entry.name}"
+        return replace(model, name=model_entry.name, path=path, head=model.head + _ending(seed))
+    if isinstance(model_entry.source, Filed):
+        return read(model_entry.source.path, bounds)
+    graph, weights = model_entry.source.graph(seed)
     head = graph.SerializeToString() + _ending(seed)
-    return from_file(OnnxFile(graph, weights, head), found.name, f"{PREFIX}{found.name}", bounds)
+    return from_file(
+        OnnxFile(graph, weights, head), model_entry.name, f"{PREFIX}{model_entry.name}", bounds
+    )
 
 
 def _ending(seed: int) -> bytes:
-    """How the head of a model ends, which says its seed."""
+    """Return the suffix of a model's head that holds its seed."""
     return f"seed {seed}".encode()
 
 
 def proto(name: str, seed: int = 0) -> ModelProto:
-    """The same model as ONNX holds it, for other runtimes; BadOption where it is written in
-    Python.
+    """Return the same model in ONNX, for other runtimes.
+
+    Raises:
+        BadOption: the model is written in Python.
     """
     from onnx import numpy_helper
 
     graph, weights = entry(name).source.graph(seed)
-    while weights:  # one at a time, so that no weight is held twice for long
+    while weights:  # one at a time, so that only one weight is duplicated in memory
         first = next(iter(weights))
         graph.graph.initializer.append(numpy_helper.from_array(weights.pop(first), first))
     return graph
 
 
 def reference(name: str, inputs: Mapping[str, np.ndarray], seed: int = 0) -> dict[str, np.ndarray]:
-    """The outputs of a built model, computed in plain NumPy, without the compiler.
+    """Compute the outputs of a built model in plain NumPy, without the compiler.
 
-    Raises BadOption where the model is a file, or an input does not fit.
+    Raises:
+        BadOption: the model is a file, or an input does not fit.
     """
     source = entry(name).source
     if isinstance(source, Light | Filed):
         raise BadOption(
-            f"{name} is a file, which has no NumPy run; explorer.evaluate interprets it", where=name
+            f"{name} is a file, which has no NumPy reference; use explorer.evaluate", where=name
         )
     return source.reference(inputs, seed)

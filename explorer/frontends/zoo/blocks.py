@@ -1,4 +1,4 @@
-"""Several words together, where more than one model says them."""
+"""Blocks of layers shared by several models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def conv_norm(
     groups: int = 1,
     activation: Callable[[V], V] | None = None,
 ) -> V:
-    """A convolution without a bias, batch norm, and what follows them, if anything."""
+    """Apply a convolution without a bias, batch norm, and an optional activation."""
     gain = 2 if activation else 1
     with net.inside(name):
         y = net.conv("conv", x, channels, width, kernel, stride, None, groups, gain, bias=False)
@@ -35,9 +35,9 @@ def attention(
     heads: int,
     biased: Callable[[V], V] | None = None,
 ) -> V:
-    """`softmax(Q·Kᵀ / √d)·V` of `projected` = Q, K, V, each [n, tokens, width].
+    """Return `softmax(Q·Kᵀ / √d)·V` for `projected` = Q, K, V, each [n, tokens, width].
 
-    Vaswani et al. 2017. `biased` is what happens to the scores before the softmax.
+    Vaswani et al. 2017. `biased` transforms the scores before the softmax.
     """
     query, key, value = projected
     q, v = (heads_first(net, x, tokens, width, heads) for x in (query, value))
@@ -48,15 +48,15 @@ def attention(
 
 
 def heads_first(net: Layers[V], x: V, tokens: int, width: int, heads: int) -> V:
-    """[n, tokens, width] → [n, heads, tokens, width / heads]."""
+    """Transpose [n, tokens, width] → [n, heads, tokens, width / heads]."""
     return net.transpose(net.reshape(x, 0, tokens, heads, width // heads), 0, 2, 1, 3)
 
 
 def heads_last(net: Layers[V], x: V, tokens: int, width: int) -> V:
-    """[n, heads, tokens, width / heads] → [n, tokens, width]."""
+    """Transpose [n, heads, tokens, width / heads] → [n, tokens, width]."""
     return net.reshape(net.transpose(x, 0, 2, 1, 3), 0, tokens, width)
 
 
 def perceptron(net: Layers[V], x: V, width: int, inner: int) -> V:
-    """Two linear layers with Gelu between them."""
+    """Apply two linear layers with Gelu between them."""
     return net.linear("outer", net.gelu(net.linear("inner", x, width, inner)), inner, width)

@@ -1,4 +1,4 @@
-"""Every model of the zoo: its name, its paper, how many weights it has, and where it is from."""
+"""Entries of the zoo: name, source, paper, and number of weights."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from explorer.frontends.zoo.models import (
 )
 from explorer.frontends.zoo.source import Architecture, Built, Filed, Light, Written
 
-LAYERED = "layered_"  # starts the names of models with an LSTM operator in place of a layer's cells
-SMALL = "small_"  # starts the names of the reduced models: every kind of block, once or twice
+LAYERED = "layered_"  # prefix of models with an LSTM operator in place of a layer's cells
+SMALL = "small_"  # prefix of the reduced models: every kind of block, once or twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Entry:
 def _sizes(
     name: str, paper: str, full: Architecture, weights: int, small: Architecture, fewer: int
 ) -> tuple[Entry, Entry]:
-    """The entries of a model and of its reduced form."""
+    """Return the entries of a model and of its reduced form."""
     return (
         Entry(name, Built(full), paper, weights),
         Entry(f"{SMALL}{name}", Built(small), paper, fewer),
@@ -50,7 +50,7 @@ def _sizes(
 
 
 def _flows(name: str, paper: str, module: str, weights: int, fewer: int) -> tuple[Entry, Entry]:
-    """The entries of a model with control flow and of its reduced form."""
+    """Return the entries of a model with control flow and of its reduced form."""
     return (
         Entry(name, Written(module), paper, weights),
         Entry(f"{SMALL}{name}", Written(module, reduced=True), paper, fewer),
@@ -105,8 +105,8 @@ WELDER = (  # the models of the Welder paper, section 5.1
     *_sizes("vit", "Dosovitskiy et al. 2021", vit.Vit(), 22_878_952, vit.SMALL, 32_330),
 )
 
-# The models of the Rammer paper, section 5.1, and of its tutorial. AlexNet is among those that were
-# shipped: it reads 224 by 224 pixels, and in the paper 227 by 227.
+# The models of the Rammer paper, section 5.1, and of its tutorial. AlexNet is one of the
+# SHIPPED models: it reads 224 by 224 pixels, in the paper 227 by 227.
 RAMMER = (
     *_sizes(
         "resnext29", "Xie et al. 2017", resnext29.ResNext(), 68_255_690, resnext29.SMALL, 12_802
@@ -149,7 +149,7 @@ GRINDER = (
     *_flows("llama", "Touvron et al. 2023", "llama", 24_407_712, 19_424),
 )
 
-# Files of this package's own, which compile within seconds; their names begin with "tiny_".
+# Files of this package, which compile within seconds; their names begin with "tiny_".
 SMALLEST = (
     Entry("tiny_bert", Filed("tiny_bert.onnx"), "Devlin et al. 2019", 163_590),
     Entry("tiny_gpt2", Filed("tiny_gpt2.onnx"), "Radford et al. 2019", 195_976),
@@ -175,5 +175,5 @@ def _layered() -> Iterator[Entry]:
                 yield replace(entry, name=f"{LAYERED}{entry.name}", source=source)
 
 
-# The same models for runtimes that are faster so; they are not listed.
+# The same models in forms that other runtimes run faster; they are not listed.
 OTHER_FORMS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in _layered()})

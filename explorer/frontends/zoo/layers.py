@@ -1,8 +1,8 @@
-"""The words that the built models are written in.
+"""The layer vocabulary in which the built models are written.
 
-A model is written once, as a function of `Layers`: `net.linear("query", x, 768, 768)`. What `net`
-is decides what comes of it: `OnnxLayers` writes the graph down, `NumpyLayers` computes. The words
-mean what the ONNX operators of opset 20 mean; several of them together are in `blocks`.
+A model is written once, as a function of `Layers`: `net.linear("query", x, 768, 768)`. `net` is the
+backend: `OnnxLayers` emits a graph, `NumpyLayers` computes. The layers have the semantics of ONNX
+operators of opset 20; blocks of several layers are in `blocks`.
 """
 
 from __future__ import annotations
@@ -20,40 +20,41 @@ from explorer.frontends.zoo.weights import Weight
 V = TypeVar("V")
 
 Dims = Sequence[int | str]  # a string names a dim that is known when the model runs
-BIAS = 0.1  # how wide biases are, and how far scales and variances are from 1
+BIAS = 0.1  # standard deviation of biases, and of scales and variances around 1
 
 
 class Layers(ABC, Generic[V]):
-    """The vocabulary over values of type V; a backend gives the first four."""
+    """The layers over values of type V; a backend implements the abstract methods."""
 
     def __init__(self) -> None:
+        """Start in an empty name scope."""
         self._scope: tuple[str, ...] = ()
 
     @abstractmethod
     def input(self, name: str, dims: Dims, below: int | None = None) -> V:
-        """An input of the model: float32, or where `below` is given int64 in [0, below)."""
+        """Return an input of the model: float32, or with `below` int64 in [0, below)."""
 
     @abstractmethod
     def output(self, name: str, value: V, dims: Dims) -> None:
-        """A value that the model answers with, and its dims."""
+        """Declare an output of the model, and its dims."""
 
     @abstractmethod
     def constant(self, array: np.ndarray) -> V:
-        """A value that stands in the model."""
+        """Return a constant."""
 
     @abstractmethod
     def apply(self, op: str, *args: V | None, results: int = 1, **attributes: Any) -> tuple[V, ...]:
-        """The results of an ONNX operator; None stands for an argument left out."""
+        """Return the results of an ONNX operator; None stands for an omitted argument."""
 
     @abstractmethod
     def parameter(self, weight: Weight) -> V:
-        """A weight."""
+        """Return a weight."""
 
     # Names.
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
-        """What is made meanwhile has names that start with this one."""
+        """Prefix names created inside the context with `name`."""
         outer, self._scope = self._scope, (*self._scope, name)
         try:
             yield
@@ -68,11 +69,11 @@ class Layers(ABC, Generic[V]):
         centre: float = 0.0,
         arranged: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> V:
-        """A weight of the part that is being made."""
+        """Return a weight in the current name scope."""
         full = ".".join((*self._scope, name))
         return self.parameter(Weight(full, tuple(shape), spread, centre, arranged))
 
-    def _one(self, op: str, *args: V | None, **attributes: Any) -> V:
+    def _single(self, op: str, *args: V | None, **attributes: Any) -> V:
         return self.apply(op, *args, **attributes)[0]
 
     def _scalar(self, value: float) -> V:
@@ -84,47 +85,59 @@ class Layers(ABC, Generic[V]):
     # Elementwise.
 
     def add(self, x: V, y: V) -> V:
-        return self._one("Add", x, y)
+        """Return x + y."""
+        return self._single("Add", x, y)
 
     def subtract(self, x: V, y: V) -> V:
-        return self._one("Sub", x, y)
+        """Return x - y."""
+        return self._single("Sub", x, y)
 
     def multiply(self, x: V, y: V) -> V:
-        return self._one("Mul", x, y)
+        """Return x · y, elementwise."""
+        return self._single("Mul", x, y)
 
     def divide(self, x: V, y: V) -> V:
-        return self._one("Div", x, y)
+        """Return x / y."""
+        return self._single("Div", x, y)
 
     def scale(self, x: V, by: float) -> V:
-        return self._one("Mul", x, self._scalar(by))
+        """Return x times a number."""
+        return self._single("Mul", x, self._scalar(by))
 
     def shift(self, x: V, by: float) -> V:
-        return self._one("Add", x, self._scalar(by))
+        """Return x plus a number."""
+        return self._single("Add", x, self._scalar(by))
 
     def square_root(self, x: V) -> V:
-        return self._one("Sqrt", x)
+        """Return the square root."""
+        return self._single("Sqrt", x)
 
     def clip(self, x: V, low: float, high: float) -> V:
-        return self._one("Clip", x, self._scalar(low), self._scalar(high))
+        """Clip x to [low, high]."""
+        return self._single("Clip", x, self._scalar(low), self._scalar(high))
 
     def at_least(self, x: V, low: float) -> V:
-        return self._one("Clip", x, self._scalar(low))
+        """Clip x to [low, ∞)."""
+        return self._single("Clip", x, self._scalar(low))
 
     def relu(self, x: V) -> V:
-        return self._one("Relu", x)
+        """Apply ReLU."""
+        return self._single("Relu", x)
 
     def sigmoid(self, x: V) -> V:
-        return self._one("Sigmoid", x)
+        """Apply the sigmoid function."""
+        return self._single("Sigmoid", x)
 
     def tanh(self, x: V) -> V:
-        return self._one("Tanh", x)
+        """Apply the hyperbolic tangent."""
+        return self._single("Tanh", x)
 
     def gelu(self, x: V) -> V:
-        """Hendrycks and Gimpel 2016, with the error function."""
-        return self._one("Gelu", x)
+        """Apply Gelu with the error function (Hendrycks and Gimpel 2016)."""
+        return self._single("Gelu", x)
 
     def silu(self, x: V) -> V:
-        """`x * sigmoid(x)`."""
+        """Return `x * sigmoid(x)`."""
         return self.multiply(x, self.sigmoid(x))
 
     # Layers with weights.
@@ -132,12 +145,12 @@ class Layers(ABC, Generic[V]):
     def linear(
         self, name: str, x: V, inputs: int, outputs: int, gain: float = 1.0, bias: bool = True
     ) -> V:
-        """The last axis, of `inputs`, times a matrix; variance grows by `gain`."""
+        """Multiply the last axis, of `inputs`, by a matrix; variance grows by `gain`."""
         with self.inside(name):
-            y = self._one(
+            y = self._single(
                 "MatMul", x, self.weight("weight", (inputs, outputs), sqrt(gain / inputs))
             )
-            return self._one("Add", y, self.weight("bias", (outputs,), BIAS)) if bias else y
+            return self._single("Add", y, self.weight("bias", (outputs,), BIAS)) if bias else y
 
     def conv(
         self,
@@ -152,10 +165,9 @@ class Layers(ABC, Generic[V]):
         gain: float = 1.0,
         bias: bool = True,
     ) -> V:
-        """A convolution of [batch, inputs, ...]; one number is a square kernel, or a stride on
-        every axis.
+        """Convolve [batch, inputs, ...]; a number is a square kernel, or a stride on every axis.
 
-        `pad` on every side keeps the size at stride 1 where it is not given.
+        `pad` applies to both ends of every axis; by default it keeps the size at stride 1.
         """
         window = (kernel, kernel) if isinstance(kernel, int) else kernel
         strides = [stride] * len(window) if isinstance(stride, int) else list(stride)
@@ -165,7 +177,7 @@ class Layers(ABC, Generic[V]):
         with self.inside(name):
             args = [self.weight("weight", (outputs, depth, *window), spread)]
             args += [self.weight("bias", (outputs,), BIAS)] if bias else []
-            return self._one(
+            return self._single(
                 "Conv",
                 x,
                 *args,
@@ -176,9 +188,9 @@ class Layers(ABC, Generic[V]):
             )
 
     def batch_norm(self, name: str, x: V, channels: int) -> V:
-        """Ioffe and Szegedy 2015, with the statistics of training."""
+        """Apply batch norm with training statistics (Ioffe and Szegedy 2015)."""
         with self.inside(name):
-            return self._one(
+            return self._single(
                 "BatchNormalization",
                 x,
                 self.weight("weight", (channels,), BIAS, 1.0),
@@ -189,101 +201,108 @@ class Layers(ABC, Generic[V]):
             )
 
     def layer_norm(self, name: str, x: V, width: int, epsilon: float = 1e-5) -> V:
-        """Ba et al. 2016, over the last axis."""
+        """Apply layer norm over the last axis (Ba et al. 2016)."""
         with self.inside(name):
             scale = self.weight("weight", (width,), BIAS, 1.0)
             bias = self.weight("bias", (width,), BIAS)
-            return self._one("LayerNormalization", x, scale, bias, axis=-1, epsilon=epsilon)
+            return self._single("LayerNormalization", x, scale, bias, axis=-1, epsilon=epsilon)
 
     def embedding(self, name: str, ids: V, count: int, width: int, spread: float = 1.0) -> V:
-        """A row of a table for every id."""
+        """Return a row of a table for every id."""
         with self.inside(name):
-            return self._one("Gather", self.weight("weight", (count, width), spread), ids, axis=0)
+            return self._single(
+                "Gather", self.weight("weight", (count, width), spread), ids, axis=0
+            )
 
     def lstm(self, name: str, x: V, inputs: int, width: int, gain: float = 1.0) -> V:
-        """[steps, batch, inputs] → [steps, batch, width], from a state of zeros on.
+        """Apply an LSTM: [steps, batch, inputs] → [steps, batch, width], from a zero state.
 
-        Hochreiter and Schmidhuber 1997, as the one ONNX operator; `gain` is that of the inputs.
+        Hochreiter and Schmidhuber 1997, as one ONNX operator; `gain` is that of the inputs.
         """
         with self.inside(name):
             rows = self.weight("input", (1, 4 * width, inputs), sqrt(gain / inputs))
             state = self.weight("state", (1, 4 * width, width), 1 / sqrt(width))
             bias = self.weight("bias", (1, 8 * width), BIAS)
-            y = self._one("LSTM", x, rows, state, bias, hidden_size=width)
+            y = self._single("LSTM", x, rows, state, bias, hidden_size=width)
             return self.reshape(y, 0, -1, width)  # there is one direction
 
     # Contractions and reductions.
 
     def matmul(self, x: V, y: V) -> V:
-        return self._one("MatMul", x, y)
+        """Return the matrix product."""
+        return self._single("MatMul", x, y)
 
     def softmax(self, x: V) -> V:
-        """Over the last axis."""
-        return self._one("Softmax", x, axis=-1)
+        """Apply softmax over the last axis."""
+        return self._single("Softmax", x, axis=-1)
 
     def mean(self, x: V, *axes: int, keep: bool = True) -> V:
-        return self._one("ReduceMean", x, self._integers(*axes), keepdims=int(keep))
+        """Return the mean over axes."""
+        return self._single("ReduceMean", x, self._integers(*axes), keepdims=int(keep))
 
     def norm(self, x: V, axis: int) -> V:
-        """The Euclidean length along an axis, which stays."""
-        return self._one("ReduceL2", x, self._integers(axis), keepdims=1)
+        """Return the Euclidean norm along an axis, which becomes 1."""
+        return self._single("ReduceL2", x, self._integers(axis), keepdims=1)
 
     def global_pool(self, x: V) -> V:
-        """The mean of each channel of [batch, channels, height, width]."""
-        return self._one("GlobalAveragePool", x)
+        """Return the mean of each channel of [batch, channels, height, width]."""
+        return self._single("GlobalAveragePool", x)
 
     def max_pool(self, x: V, kernel: int, stride: int, pad: int = 0) -> V:
+        """Return the maximum of each window."""
         return self._pool("MaxPool", x, kernel, stride, pad)
 
     def average_pool(self, x: V, kernel: int, stride: int, pad: int = 0) -> V:
-        """The mean of what a window sees of the image: padding counts for nothing."""
+        """Return the mean of each window, without the padding."""
         return self._pool("AveragePool", x, kernel, stride, pad)
 
     def _pool(self, op: str, x: V, kernel: int, stride: int, pad: int) -> V:
-        return self._one(op, x, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
+        return self._single(op, x, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
 
-    # Places.
+    # Data movement.
 
     def reshape(self, x: V, *dims: int) -> V:
-        """As ONNX has it: 0 keeps the dim of that place, -1 is what is left."""
-        return self._one("Reshape", x, self._integers(*dims))
+        """Reshape as in ONNX: 0 keeps the dim at that position, -1 is the remaining extent."""
+        return self._single("Reshape", x, self._integers(*dims))
 
     def transpose(self, x: V, *order: int) -> V:
-        return self._one("Transpose", x, perm=list(order))
+        """Permute the dims."""
+        return self._single("Transpose", x, perm=list(order))
 
     def concat(self, parts: Sequence[V], axis: int) -> V:
-        return self._one("Concat", *parts, axis=axis)
+        """Concatenate along an axis."""
+        return self._single("Concat", *parts, axis=axis)
 
     def split(self, x: V, parts: int, axis: int) -> tuple[V, ...]:
-        """Equal parts."""
+        """Split into equal parts."""
         return self.apply("Split", x, results=parts, axis=axis, num_outputs=parts)
 
     def slice(self, x: V, axis: int, first: int, last: int = 1 << 62) -> V:
-        """From `first` up to before `last`; negative numbers count from the end."""
-        return self._one(
+        """Return `first:last` of an axis; negative numbers count from the end."""
+        return self._single(
             "Slice", x, self._integers(first), self._integers(last), self._integers(axis)
         )
 
     def roll(self, x: V, axis: int, by: int) -> V:
-        """What leaves at one end comes in at the other, as exporters write it."""
+        """Roll along an axis, as a concatenation of two slices, the form that exporters emit."""
         return self.concat([self.slice(x, axis, -by), self.slice(x, axis, 0, -by)], axis)
 
     def pad_front(self, x: V, rank: int, axis: int, by: int) -> V:
-        """Zeros before an axis of a value of this rank."""
+        """Pad zeros before an axis of a value of this rank."""
         front = [by if n == axis else 0 for n in range(rank)]
-        return self._one("Pad", x, self._integers(*front, *([0] * rank)))
+        return self._single("Pad", x, self._integers(*front, *([0] * rank)))
 
     def pixel_shuffle(self, x: V, by: int) -> V:
-        """[n, c·by², h, w] → [n, c, h·by, w·by] (Shi et al. 2016)."""
-        return self._one("DepthToSpace", x, blocksize=by, mode="CRD")
+        """Rearrange [n, c·by², h, w] → [n, c, h·by, w·by] (Shi et al. 2016)."""
+        return self._single("DepthToSpace", x, blocksize=by, mode="CRD")
 
     def resize(self, x: V, height: int, width: int) -> V:
-        """[n, c, ...] → [n, c, height, width], bilinear between the centres of pixels."""
+        """Resize [n, c, ...] → [n, c, height, width], bilinear between pixel centres."""
         sizes = self._integers(height, width)
         how = {"mode": "linear", "coordinate_transformation_mode": "half_pixel", "axes": [2, 3]}
-        return self._one("Resize", x, None, None, sizes, **how)
+        return self._single("Resize", x, None, None, sizes, **how)
 
     def repeat_for_each(self, x: V, like: V, *dims: int) -> V:
-        """One copy of [1, *dims] for each entry of `like`."""
+        """Return one copy of [1, *dims] for each entry of `like`."""
         (count,) = self.apply("Shape", like, start=0, end=1)
-        return self._one("Expand", x, self.concat([count, self._integers(*dims)], 0))
+        return self._single("Expand", x, self.concat([count, self._integers(*dims)], 0))

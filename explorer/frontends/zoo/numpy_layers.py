@@ -1,6 +1,4 @@
-"""The vocabulary in plain NumPy: a value is an array. It is what a compiled model is held against,
-and knows nothing of the compiler.
-"""
+"""The layers in plain NumPy, the independent reference of compiled models."""
 
 from __future__ import annotations
 
@@ -16,43 +14,49 @@ from explorer.frontends.zoo.weights import Weight
 
 
 class NumpyLayers(Layers[np.ndarray]):
-    """Computes as it is told; a weight is drawn where it is used, and forgotten."""
+    """Backend that computes; each weight is drawn where it is used, and not stored."""
 
     def __init__(self, inputs: Mapping[str, np.ndarray], seed: int) -> None:
+        """Compute on `inputs`, with the weights of a seed."""
         super().__init__()
         self.inputs, self.seed = inputs, seed
         self.outputs: dict[str, np.ndarray] = {}
 
     def input(self, name: str, dims: Dims, below: int | None = None) -> np.ndarray:
+        """Return the input; raise BadOption if it is missing or does not fit."""
         dtype = "float32" if below is None else "int64"
         array = self.inputs.get(name)
         if array is None or str(array.dtype) != dtype or not _fits(array.shape, dims):
-            wanted = f"{dtype}{list(dims)}"
-            found = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
+            expected = f"{dtype}{list(dims)}"
+            actual = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
             raise BadOption(
-                f"the input {name!r} is {wanted}; found {found}",
+                f"the input {name!r} is {expected}; found {actual}",
                 where=name,
-                expected=wanted,
-                found=found,
+                expected=expected,
+                actual=actual,
             )
         return array
 
     def output(self, name: str, value: np.ndarray, dims: Dims) -> None:
+        """Store an output."""
         if not _fits(value.shape, dims):
-            raise ValueError(f"{name} is {list(value.shape)}, and was to be {list(dims)}")
+            raise ValueError(f"{name} is {list(value.shape)}, expected {list(dims)}")
         self.outputs[name] = value
 
     def constant(self, array: np.ndarray) -> np.ndarray:
+        """Return the array."""
         return array
 
     def parameter(self, weight: Weight) -> np.ndarray:
+        """Draw the weight."""
         return weight.drawn(self.seed)
 
     def apply(
         self, op: str, *args: np.ndarray | None, results: int = 1, **attributes: Any
     ) -> tuple[np.ndarray, ...]:
-        found = OPERATORS[op](*args, **attributes)
-        return found if isinstance(found, tuple) else (found,)
+        """Compute an operator."""
+        outputs = OPERATORS[op](*args, **attributes)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def _fits(shape: tuple[int, ...], dims: Dims) -> bool:

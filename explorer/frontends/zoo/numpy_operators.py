@@ -1,4 +1,4 @@
-"""What the ONNX operators of the vocabulary compute, in plain NumPy and float32."""
+"""ONNX operators of the layer vocabulary in plain NumPy and float32."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def _batch_norm(
 
 
 def _layer_norm(x: Array, scale: Array, bias: Array, axis: int, epsilon: float) -> Array:
-    apart = x - x.mean(axis=axis, keepdims=True)
-    variance = (apart * apart).mean(axis=axis, keepdims=True)
-    y: Array = apart / np.sqrt(variance + np.float32(epsilon)) * scale + bias
+    deviation = x - x.mean(axis=axis, keepdims=True)
+    variance = (deviation * deviation).mean(axis=axis, keepdims=True)
+    y: Array = deviation / np.sqrt(variance + np.float32(epsilon)) * scale + bias
     return y
 
 
@@ -71,54 +71,56 @@ def _conv(
     pads: Sequence[int],
     group: int,
 ) -> Array:
-    """A sum over the places of the kernel, each a product of matrices."""
+    """Sum a matrix product for each position of the kernel."""
     rank = len(kernel_shape)
-    sides = list(zip(pads[:rank], pads[rank:]))
-    x = np.pad(x, [(0, 0), (0, 0), *sides])
+    margins = list(zip(pads[:rank], pads[rank:]))
+    x = np.pad(x, [(0, 0), (0, 0), *margins])
     batch, outputs = x.shape[0], weight.shape[0]
     size = [(n - k) // s + 1 for n, k, s in zip(x.shape[2:], kernel_shape, strides)]
     y = np.zeros((batch, group, outputs // group, int(np.prod(size))), x.dtype)
     taps = np.moveaxis(weight.reshape(group, outputs // group, weight.shape[1], -1), -1, 0).copy()
-    for matrix, seen in zip(taps, _windows(x, kernel_shape, strides, size)):
-        y += _by_group(matrix, seen.reshape(batch, group, matrix.shape[2], -1))
+    for matrix, elements in zip(taps, _windows(x, kernel_shape, strides, size)):
+        y += _by_group(matrix, elements.reshape(batch, group, matrix.shape[2], -1))
     y = y.reshape(batch, outputs, *size)
     return y if bias is None else y + _channel(bias, y)
 
 
-def _by_group(matrix: Array, seen: Array) -> Array:
-    """[group, out, in] × [batch, group, in, place]; one in and one out is a plain product."""
-    product: Array = matrix * seen if matrix.shape[1:] == (1, 1) else matrix @ seen
+def _by_group(matrix: Array, taps: Array) -> Array:
+    """Multiply [group, out, in] × [batch, group, in, place]; elementwise for one in and one out."""
+    product: Array = matrix * taps if matrix.shape[1:] == (1, 1) else matrix @ taps
     return product
 
 
 def _windows(
     x: Array, kernel: Sequence[int], strides: Sequence[int], size: Sequence[int]
 ) -> Iterator[Array]:
-    """What all windows see at each place of the kernel."""
+    """Yield, for each kernel position, the elements at that position of all windows."""
     for place in product(*map(range, kernel)):
         spans = (slice(p, p + s * (n - 1) + 1, s) for p, s, n in zip(place, strides, size))
         yield x[(slice(None), slice(None), *spans)]
 
 
 def _max_pool(x: Array, **window: Sequence[int]) -> Array:
-    y: Array = np.maximum.reduce(_seen(x, -np.inf, **window))
+    y: Array = np.maximum.reduce(_elements_of_windows(x, -np.inf, **window))
     return y
 
 
 def _average_pool(x: Array, **window: Sequence[int]) -> Array:
     inside = np.ones((1, 1, *x.shape[2:]), x.dtype)
-    y: Array = np.add.reduce(_seen(x, 0, **window)) / np.add.reduce(_seen(inside, 0, **window))
+    y: Array = np.add.reduce(_elements_of_windows(x, 0, **window)) / np.add.reduce(
+        _elements_of_windows(inside, 0, **window)
+    )
     return y
 
 
-def _seen(
+def _elements_of_windows(
     x: Array,
     beyond: float,
     kernel_shape: Sequence[int],
     strides: Sequence[int],
     pads: Sequence[int],
 ) -> list[Array]:
-    """What all windows see at each place of the kernel; `beyond` the image is one number."""
+    """Return the elements of all windows at each kernel position; `beyond` is the padding value."""
     rank = len(kernel_shape)
     x = np.pad(
         x, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:])], constant_values=x.dtype.type(beyond)
@@ -136,7 +138,7 @@ def _resize(
 
 
 def _interpolated(x: Array, axis: int, size: int) -> Array:
-    """Between the two nearest centres; beyond the outermost, their value."""
+    """Interpolate between the two nearest centres; repeat the border values."""
     old = x.shape[axis]
     at = np.clip((np.arange(size) + 0.5) * old / size - 0.5, 0, old - 1)
     left = np.floor(at).astype(np.int64)
@@ -152,7 +154,7 @@ def _interpolated(x: Array, axis: int, size: int) -> Array:
 def _lstm(
     x: Array, inputs: Array, state: Array, bias: Array, hidden_size: int
 ) -> tuple[Array, Array, Array]:
-    """One direction; gates lie as ONNX has them: input, output, forget, cell."""
+    """Run one direction; the gates are in ONNX's order: input, output, forget, cell."""
     h = c = np.zeros((x.shape[1], hidden_size), x.dtype)
     steps = []
     for rows in x @ inputs[0].T + bias[0, : 4 * hidden_size] + bias[0, 4 * hidden_size :]:
@@ -163,7 +165,7 @@ def _lstm(
     return np.stack(steps)[:, None], h[None], c[None]
 
 
-# Places.
+# Data movement.
 
 
 def _reshape(x: Array, dims: Array) -> Array:

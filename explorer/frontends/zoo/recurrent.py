@@ -1,5 +1,4 @@
-"""LSTM layers in two forms: cell by cell, as graphs hold them that were unrolled when they were
-exported, and layer by layer, an ONNX operator for each.
+"""LSTM layers in two forms: unrolled to cells, as exporters emit them, or an operator a layer.
 
 A value of a step is [batch, width]. Each cell is Hochreiter and Schmidhuber 1997 with the forget
 gate of Gers et al. 2000:
@@ -20,12 +19,12 @@ import numpy as np
 from explorer.frontends.zoo.layers import BIAS, Layers, V
 
 GATES = 4  # input, forget, cell, output: the order of PyTorch
-GAIN = 8.0  # of inputs: what the first layer saw is still in what the last one answers
+GAIN = 8.0  # of inputs, so that the first layer's input influences the last one's output
 
 
 @dataclass(frozen=True, slots=True)
 class Cell(Generic[V]):
-    """The weights of a layer: [width, 4·width] for what it reads and for its state, and a bias."""
+    """The weights of a layer: [width, 4·width] for its input and for its state, and a bias."""
 
     inputs: V
     state: V
@@ -34,19 +33,19 @@ class Cell(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class State(Generic[V]):
-    """What a layer hands to its next step, each [batch, width]."""
+    """The recurrent state of a layer, each [batch, width]."""
 
     h: V
     c: V
 
 
 def stack(net: Layers[V], layers: int, width: int) -> list[Cell[V]]:
-    """The weights of layers over each other."""
-    found = []
+    """Return the weights of stacked layers."""
+    cells = []
     for n in range(layers):
         with net.inside(f"layers.{n}"):
-            found.append(_weights(net, width))
-    return found
+            cells.append(_weights(net, width))
+    return cells
 
 
 def _weights(
@@ -60,8 +59,8 @@ def _weights(
     )
 
 
-def resting(net: Layers[V], cells: Sequence[Cell[V]], batch: int, width: int) -> list[State[V]]:
-    """The states before the first step: zeros."""
+def zero_states(net: Layers[V], cells: Sequence[Cell[V]], batch: int, width: int) -> list[State[V]]:
+    """Return zeros as the initial states."""
     zeros = net.constant(np.zeros((batch, width), np.float32))
     return [State(zeros, zeros)] * len(cells)
 
@@ -69,26 +68,26 @@ def resting(net: Layers[V], cells: Sequence[Cell[V]], batch: int, width: int) ->
 def step(
     net: Layers[V], cells: Sequence[Cell[V]], x: V, states: Sequence[State[V]]
 ) -> list[State[V]]:
-    """One step of all layers, each reading the answer of the one below."""
-    found: list[State[V]] = []
+    """Run one step of all layers; each reads the output of the one below."""
+    new_states: list[State[V]] = []
     for n, (cell, state) in enumerate(zip(cells, states, strict=True)):
         with net.inside(f"layers.{n}"):
-            found.append(_cell(net, cell, x, state))
-        x = found[-1].h
-    return found
+            new_states.append(_cell(net, cell, x, state))
+        x = new_states[-1].h
+    return new_states
 
 
 def _cell(net: Layers[V], cell: Cell[V], x: V, state: State[V]) -> State[V]:
     both = net.add(net.matmul(x, cell.inputs), net.matmul(state.h, cell.state))
     i, f, g, o = net.split(net.add(both, cell.bias), GATES, axis=1)
-    kept = net.multiply(net.sigmoid(f), state.c)
-    c = net.add(kept, net.multiply(net.sigmoid(i), net.tanh(g)))
+    remembered = net.multiply(net.sigmoid(f), state.c)
+    c = net.add(remembered, net.multiply(net.sigmoid(i), net.tanh(g)))
     return State(net.multiply(net.sigmoid(o), net.tanh(c)), c)
 
 
 def by_layer(net: Layers[V], layers: int, steps: V, width: int) -> list[State[V]]:
-    """The last states of the same layers, one operator each, over [steps, batch, width]."""
-    found = []
+    """Run the same layers, one operator each, on [steps, batch, width]; return last states."""
+    last_states = []
     for n in range(layers):
         with net.inside(f"layers.{n}"):
             cell = _weights(net, width, _for_operator)
@@ -96,13 +95,14 @@ def by_layer(net: Layers[V], layers: int, steps: V, width: int) -> list[State[V]
                 "LSTM", steps, cell.inputs, cell.state, cell.bias, results=3, hidden_size=width
             )
             steps = net.reshape(y, 0, -1, width)
-            found.append(State(*(net.reshape(v, -1, width) for v in (h, c))))
-    return found
+            last_states.append(State(*(net.reshape(v, -1, width) for v in (h, c))))
+    return last_states
 
 
 def _for_operator(weight: np.ndarray) -> np.ndarray:
-    """What the operator reads: a row for each gate's number, gates in its order, one direction; it
-    adds a second bias.
+    """Rearrange a weight for the operator.
+
+    It is transposed, with gates in ONNX's order, one direction, and a second bias of zeros.
     """
     i, f, g, o = np.split(weight, GATES, axis=-1)
     gates = np.concatenate([i, o, f, g], axis=-1)

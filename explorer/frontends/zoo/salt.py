@@ -1,16 +1,15 @@
-"""Weights that can be wrong, for graphs that were shipped without any.
+"""Distinct weights for graphs that are shipped without any.
 
-Every weight of the light models is the same small number, so that every answer is 1/1000 a thousand
-times over and almost any wrong compiler agrees with it. Salting draws each weight anew from one
-seeded stream:
+Every weight of the light models is the same small number, so that every answer is 1/1000, a
+thousand times. A wrong compiler would pass. Salting draws each weight from one seeded stream:
 
     Conv and Gemm weights   normal, scaled by sqrt(2 / fan-in): activations keep their size
                             (He et al. 2015)
     scales and variances    uniform in [0.5, 1.5], never near zero
     everything else         normal, scaled by 0.1
 
-and takes the closing Softmax away, which would press all answers together. Shapes and integer
-constants stay.
+It also removes the closing Softmax, which would compress all answers. Shapes and integer constants
+stay.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ PIECE = 1 << 20  # values drawn at a time: no second copy of a large weight in f
 LEAST_IR = 8
 
 
-def salted(model: ModelProto, seed: int = 0) -> tuple[ModelProto, dict[str, np.ndarray]]:
-    """The graph, changed in place, without its weights, and the weights by name.
+def salt_graph(model: ModelProto, seed: int = 0) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    """Return the graph, changed in place, without its weights, and the weights by name.
 
-    One seed gives one model.
+    A seed determines the weights.
     """
     graph = model.graph
-    filled = dict(_filled(graph))
+    filled = dict(_fill_nodes(graph))
     shapes = _weight_shapes(graph, filled)
     for node in filled.values():
         graph.node.remove(node)
@@ -53,11 +52,11 @@ def salted(model: ModelProto, seed: int = 0) -> tuple[ModelProto, dict[str, np.n
     return model, weights
 
 
-def _filled(graph: GraphProto) -> Iterator[tuple[str, NodeProto]]:
-    """The nodes that fill a weight with one number, by the name of the weight."""
-    known = {t.name for t in graph.initializer}
+def _fill_nodes(graph: GraphProto) -> Iterator[tuple[str, NodeProto]]:
+    """Yield the nodes that fill a weight with one number, by the weight's name."""
+    initializer_names = {t.name for t in graph.initializer}
     for node in graph.node:
-        if node.op_type == "ConstantOfShape" and node.input[0] in known:
+        if node.op_type == "ConstantOfShape" and node.input[0] in initializer_names:
             yield node.output[0], node
 
 
@@ -104,7 +103,7 @@ def _aligned(count: int) -> np.ndarray:
 
 
 def _keep_real_inputs(graph: GraphProto, weights: Mapping[str, np.ndarray]) -> None:
-    """After: no weight is listed as an input, nor is what nothing reads."""
+    """Remove weights and unread values from the inputs."""
     used = {name for node in graph.node for name in node.input}
     inputs = [i for i in graph.input if i.name in used and i.name not in weights]
     del graph.input[:]
@@ -112,7 +111,7 @@ def _keep_real_inputs(graph: GraphProto, weights: Mapping[str, np.ndarray]) -> N
 
 
 def _drop_closing_softmax(graph: GraphProto) -> None:
-    """`z = f(x); y = Softmax(z)` → `z = f(x)`, with z for the output."""
+    """Remove a closing Softmax: `z = f(x); y = Softmax(z)` → `z = f(x)`, with output z."""
     last = graph.node[-1]
     if last.op_type == "Softmax":
         graph.output[0].name = last.input[0]

@@ -1,6 +1,4 @@
-"""Where an entry is from: a file of the onnx package or of this one, a function of the zoo's
-vocabulary, or a Python function over arrays.
-"""
+"""Sources of entries: files of the onnx package or of this one, and Python functions."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from explorer.errors import BadModelFile, BadOption
-from explorer.frontends.files.shipped import shipped
+from explorer.frontends.files.shipped import shipped_folder
 from explorer.frontends.zoo.layers import Layers, V
 
 if TYPE_CHECKING:
@@ -27,54 +25,57 @@ LIGHT = Path("backend/test/data/light")
 
 
 class Architecture(Protocol):
-    """A model as a function of the vocabulary."""
+    """A model as a function of the layer vocabulary."""
 
-    def __call__(self, net: Layers[V]) -> None: ...
+    def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """A graph that the onnx package ships without its weights, which are drawn anew."""
+    """A graph that the onnx package ships without its weights, which are drawn."""
 
     file: str
 
     @property
     def path(self) -> Path:
-        """Where it lies; the onnx package is found, not imported. Raises BadModelFile."""
-        found = find_spec("onnx")
-        path = Path(found.origin).parent if found and found.origin else Path()
+        """The file's path, without importing onnx; raises BadModelFile if it is missing."""
+        spec = find_spec("onnx")
+        path = Path(spec.origin).parent if spec and spec.origin else Path()
         path = path / LIGHT / self.file
         if not path.is_file():
             raise BadModelFile(
-                f"the installed onnx package does not hold the graph {self.file}", where=self.file
+                f"the installed onnx package does not contain the graph {self.file}",
+                where=self.file,
             )
         return path
 
     def graph(self, seed: int) -> tuple[ModelProto, dict[str, np.ndarray]]:
-        """The graph without its weights, and the weights by name."""
+        """Return the graph without its weights, and the weights by name."""
         import onnx
 
-        from explorer.frontends.zoo.salt import salted
+        from explorer.frontends.zoo.salt import salt_graph
 
-        return salted(onnx.load(self.path, load_external_data=False), seed)
+        return salt_graph(onnx.load(self.path, load_external_data=False), seed)
 
 
 @dataclass(frozen=True, slots=True)
 class Filed:
-    """A small file of this package's, with its weights: what PyTorch exported, dims symbolic."""
+    """A small file of this package with its weights, exported by PyTorch with symbolic dims."""
 
     file: str
 
     @property
     def path(self) -> Path:
-        """Where it lies. Raises BadModelFile."""
-        path = shipped("models") / self.file
+        """The file's path; raises BadModelFile if it is missing."""
+        path = shipped_folder("models") / self.file
         if not path.is_file():
-            raise BadModelFile(f"this installation holds no {self.file}", where=str(path))
+            raise BadModelFile(f"this installation does not contain {self.file}", where=str(path))
         return path
 
     def graph(self, seed: int) -> tuple[ModelProto, dict[str, np.ndarray]]:
-        """The graph with its weights, which no seed changes."""
+        """Return the graph with its weights, which do not depend on the seed."""
         import onnx
 
         return onnx.load(self.path, load_external_data=False), {}
@@ -82,12 +83,12 @@ class Filed:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A model that is written in the zoo's vocabulary."""
+    """A model written in the layer vocabulary."""
 
     architecture: Architecture
 
     def graph(self, seed: int) -> tuple[ModelProto, dict[str, np.ndarray]]:
-        """The graph without its weights, and the weights by name."""
+        """Return the graph without its weights, and the weights by name."""
         from explorer.frontends.zoo.onnx_layers import OnnxLayers
 
         net = OnnxLayers()
@@ -95,7 +96,7 @@ class Built:
         return net.model(), dict(net.initializers(seed))
 
     def reference(self, inputs: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-        """The outputs, computed in plain NumPy."""
+        """Compute the outputs in plain NumPy."""
         from explorer.frontends.zoo.numpy_layers import NumpyLayers
 
         net = NumpyLayers(inputs, seed)
@@ -105,8 +106,9 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A model that is written in Python over arrays, with Python's control flow: a module of
-    `control_flow`, which is imported when it is asked for.
+    """A model written in Python over arrays, with Python's control flow.
+
+    It is a module of `control_flow`, imported on demand.
     """
 
     module: str
@@ -120,13 +122,13 @@ class Written:
         return flow
 
     def model(self, seed: int, bounds: Bounds | None) -> Model:
-        """The model as it is traced."""
+        """Trace the model."""
         from explorer.frontends.trace import Traced
 
         return Traced(self._function(seed)).model(self.flow.inputs, bounds)
 
     def graph(self, seed: int) -> tuple[ModelProto, dict[str, np.ndarray]]:
-        """BadOption: there is no ONNX form of it."""
+        """Raise BadOption: the model has no ONNX form."""
         raise BadOption(
             f"{self.module} (seed {seed}) is written in Python, and has no ONNX form",
             where=self.module,
@@ -134,11 +136,11 @@ class Written:
         )
 
     def reference(self, inputs: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-        """The outputs of the same text, run in plain NumPy."""
+        """Compute the outputs of the same code in plain NumPy."""
         import numpy as np
 
-        found = self._function(seed)(**inputs)
-        return {name: np.asarray(value) for name, value in found.items()}
+        outputs = self._function(seed)(**inputs)
+        return {name: np.asarray(value) for name, value in outputs.items()}
 
     def _function(self, seed: int) -> Callable[..., Any]:
         return self.flow.function({w.name: w.drawn(seed) for w in self.flow.weights})

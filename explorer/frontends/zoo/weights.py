@@ -1,7 +1,7 @@
-"""Weights that are drawn when they are needed, each from a stream of its own.
+"""Weights drawn on demand, each from a stream of its own.
 
-A weight is its name, its shape and its distribution; a seed makes it an array. Which array does not
-depend on what else was drawn: the ONNX graph and the NumPy run of a model have the same weights.
+A weight is its name, its shape and its distribution; a seed determines the array. It does not
+depend on other draws: the ONNX graph and the NumPy run of a model have the same weights.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ALIGNMENT = 64  # bytes, for vector loads
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor of normal numbers around `centre`, `spread` wide.
+    """A tensor of normal numbers with mean `centre` and standard deviation `spread`.
 
-    `arranged` makes of the tensor of this shape another one of the same numbers.
+    `arranged` rearranges the drawn tensor.
     """
 
     name: str
@@ -31,11 +31,11 @@ class Weight:
 
     @property
     def count(self) -> int:
-        """How many numbers it holds."""
+        """The number of elements."""
         return prod(self.shape)
 
     def drawn(self, seed: int) -> np.ndarray:
-        """The float32 array that this seed gives, its first byte aligned for vector loads."""
+        """Return the float32 array of a seed, aligned for vector loads."""
         entropy = int.from_bytes(blake2b(self.name.encode(), digest_size=16).digest())
         random = np.random.Generator(np.random.SFC64([seed, entropy]))
         values = aligned(self.count)
@@ -48,7 +48,7 @@ class Weight:
 
 
 def aligned(count: int) -> np.ndarray:
-    """Room for that many float32 numbers, aligned for vector loads."""
+    """Return an uninitialised float32 array, aligned for vector loads."""
     room = np.empty(4 * count + ALIGNMENT, np.uint8)
     skip = -room.ctypes.data % ALIGNMENT
     return room[skip : skip + 4 * count].view(np.float32)

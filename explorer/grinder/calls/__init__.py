@@ -1,1 +1,1 @@
-"""Functions that are called: which call themselves, and where what they do stands instead."""
+"""Function calls: recursion and inlining."""

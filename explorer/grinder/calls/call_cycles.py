@@ -1,4 +1,4 @@
-"""Which functions of a program lead to which: circles of calls, sides of branches and bodies."""
+"""Cycles of the call graph, with the functions that branches and loops have as bodies."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ Functions = Mapping[str, Function]
 
 @dataclass(frozen=True, slots=True)
 class CallCycle:
-    """Functions that all lead to each other: those that are `called`, and those that branches and
-    loops have as `sides`; in the program's order.
+    """Functions that all reach each other, in the program's order.
+
+    `called` are the targets of calls; `bodies` are arms of branches and bodies of loops.
     """
 
     called: tuple[str, ...]
-    sides: tuple[str, ...]
+    bodies: tuple[str, ...]
 
     @property
     def names(self) -> frozenset[str]:
-        """All of them."""
-        return frozenset((*self.called, *self.sides))
+        """The names of all functions of the cycle."""
+        return frozenset((*self.called, *self.bodies))
 
 
 def call_cycles(functions: Functions) -> Iterator[CallCycle]:
-    """Every circle of a program."""
+    """Yield each cycle of a program's call graph."""
     reach, seen = reachable_functions(functions), set[str]()
     for name in functions:
         if name in seen or name not in reach[name]:
@@ -44,18 +45,18 @@ def call_cycles(functions: Functions) -> Iterator[CallCycle]:
 
 
 def reachable_functions(functions: Functions) -> dict[str, set[str]]:
-    """The functions that each leads to."""
+    """Return the functions that each function reaches."""
     calls = {f.name: {n for b in f.body for n in b.calls} for f in functions.values()}
-    return {name: _reached(name, calls) for name in functions}
+    return {name: _find_reachable(name, calls) for name in functions}
 
 
 def is_recursive(names: Collection[str], functions: Functions) -> bool:
-    """Whether some of these lead back to themselves without another function."""
+    """Return True if one of `names` reaches itself through functions of `names` only."""
     calls = {n: {c for b in functions[n].body for c in b.calls} & {*names} for n in names}
-    return any(n in _reached(n, calls) for n in names)
+    return any(n in _find_reachable(n, calls) for n in names)
 
 
-def _reached(name: str, calls: Mapping[str, set[str]]) -> set[str]:
+def _find_reachable(name: str, calls: Mapping[str, set[str]]) -> set[str]:
     seen: set[str] = set()
     todo = list(calls[name])
     while todo:

@@ -1,10 +1,10 @@
-"""What a function does stands in the place of its call, where only Python could follow it else.
+"""Inlining of calls that only Python could follow otherwise.
 
 f(x): y = call g(x + 1);  g(a): b = call f(a * 2); c = b - 1
 ->  f(x): a = x + 1; b = call f(a * 2); y = b - 1
 
-Functions that call each other become one that calls itself, whose frames hold what the others make;
-a function of its own symbols speaks of those of its caller.
+Mutually recursive functions become one recursive function, whose frames hold the values of the
+others. The symbols of an inlined function are renamed to those of its caller.
 """
 
 from __future__ import annotations
@@ -12,48 +12,51 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from explorer.grinder.calls.inline_policy import MOST_BINDINGS, Inlining, Said, inlining
+from explorer.grinder.calls.inline_policy import MOST_BINDINGS, Inlining, SymbolMap, decide_inlining
 from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, Var
 from explorer.ir.program import Binding, Function, Program
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.simplify.dead_code import called_functions
-from explorer.passes.simplify.dropped_origins import account
+from explorer.passes.simplify.dropped_origins import record_dropped
 from explorer.passes.simplify.substitution import with_reads
 from explorer.passes.simplify.symbol_values import with_symbols
 
-Values = dict[str, Var]  # a function's own names -> what stands for them
+Values = dict[str, Var]  # a function's own names -> their replacements
 
 
 def inline_calls(program: Program) -> Program:
-    """After: of functions that call each other one is left, where one can be; and no function that
-    does not call itself is called with shapes in other words than its own.
+    """Inline mutual recursion, and calls whose shapes differ from the callee's declaration.
+
+    After: one function of each set of mutually recursive functions is left, where possible; and the
+    shapes of a call of a function that is not recursive are the callee's own symbols.
     """
     if not any(isinstance(b.expr, FunctionCall) for _, b in program.bindings()):
         return program
-    found = inlining({f.name: f for f in program.functions})
-    made = _Inliner(found).functions()
-    if all(new is old for new, old in zip(made.values(), program.functions)):
+    decisions = decide_inlining({f.name: f for f in program.functions})
+    rewritten = _Inliner(decisions).rewrite_all()
+    if all(new is old for new, old in zip(rewritten.values(), program.functions)):
         return program
-    whole = replace(program, functions=tuple(made.values()))
-    after = replace(whole, functions=tuple(called_functions(whole)))
-    return account(program, after, "nothing reads it")
+    unpruned = replace(program, functions=tuple(rewritten.values()))
+    after = replace(unpruned, functions=tuple(called_functions(unpruned)))
+    return record_dropped(program, after, "nothing reads it")
 
 
 class _Inliner:
-    """Writes functions anew; sides that must speak of other symbols get new names."""
+    """Rewriter of functions; arms and bodies with renamed symbols become new functions."""
 
-    def __init__(self, found: Inlining) -> None:
-        self.found, self.given = found, found.functions
-        self.made: dict[str, Function] = {}
-        self.sides: dict[tuple[str, str], str] = {}  # by name and words
-        self.room = MOST_BINDINGS
+    def __init__(self, decisions: Inlining) -> None:
+        self.decisions, self.functions = decisions, decisions.functions
+        self.new_functions: dict[str, Function] = {}
+        self.specializations: dict[tuple[str, str], str] = {}  # by name and renaming
+        self.remaining_bindings = MOST_BINDINGS
 
-    def functions(self) -> dict[str, Function]:
-        """Every function, those that are new behind the others."""
-        kept = {name: self.rewritten(function) for name, function in self.given.items()}
-        return kept | self.made
+    def rewrite_all(self) -> dict[str, Function]:
+        """Return all functions: the rewritten ones, then the new ones."""
+        rewritten = {name: self.rewrite(function) for name, function in self.functions.items()}
+        return rewritten | self.new_functions
 
-    def rewritten(self, function: Function) -> Function:
+    def rewrite(self, function: Function) -> Function:
+        """Return a function with its calls inlined; the same object if none is."""
         body, values = self.body(function, {}, {}, "")
         if all(new is old for new, old in zip(body, function.body)):
             return function
@@ -61,72 +64,77 @@ class _Inliner:
         return replace(function, body=body, outputs=outputs)
 
     def body(
-        self, function: Function, words: Said, values: Values, path: str
+        self, function: Function, renaming: SymbolMap, values: Values, path: str
     ) -> tuple[tuple[Binding, ...], Values]:
-        """The bindings of a function that is in these words by now, and what stands for its values;
-        its own names come behind a path.
+        """Return the bindings of a function under a renaming, and the values of its names.
+
+        `path` is the prefix of the function's own names.
         """
         values, body = dict(values), list[Binding]()
         for b in function.body:
             expr = with_reads(b.expr, values)
             vars = tuple(replace(v, name=f"{path}{v.name}") for v in b.vars)
-            own = self.words(expr, vars)
+            own = self.renaming_of(expr, vars)
             if isinstance(expr, FunctionCall) and own is not None:
-                inside, found = self.called(expr, own, f"{vars[0].name}.")
-                body += _also_from(b.origin, inside, found)
+                inside, replacements = self.inline_call(expr, own, f"{vars[0].name}.")
+                body += _extend_origins(b.origin, inside, replacements)
             else:
-                new = Binding(vars, self.with_sides(expr, words), b.origin)
+                new = Binding(vars, self.specialize_bodies(expr, renaming), b.origin)
                 body.append(b if new == b else new)
-                found = vars
-            values |= {v.name: new for v, new in zip(b.vars, found, strict=True) if v != new}
+                replacements = vars
+            values |= {v.name: new for v, new in zip(b.vars, replacements, strict=True) if v != new}
         return tuple(body), values
 
-    def words(self, expr: Expr, results: Sequence[Var]) -> Said | None:
-        """The words of a call in whose place the function goes, while there is room."""
+    def renaming_of(self, expr: Expr, results: Sequence[Var]) -> SymbolMap | None:
+        """Return the symbol renaming of a call to inline, while the limit on bindings allows it."""
         if not isinstance(expr, FunctionCall):
             return None
-        size = len(self.given[expr.function].body)
-        own = self.found.words(expr, results) if size <= self.room else None
-        self.room -= size if own is not None else 0
+        size = len(self.functions[expr.function].body)
+        own = self.decisions.renaming_of(expr, results) if size <= self.remaining_bindings else None
+        self.remaining_bindings -= size if own is not None else 0
         return own
 
-    def called(
-        self, call: FunctionCall, words: Said, path: str
+    def inline_call(
+        self, call: FunctionCall, renaming: SymbolMap, path: str
     ) -> tuple[tuple[Binding, ...], tuple[Var, ...]]:
-        """What stands in the place of a call, and its results."""
-        function = with_symbols(self.given[call.function], words)
-        given = {p.name: a for p, a in zip(function.params, call.args, strict=True)}
-        body, values = self.body(function, words, given, path)
+        """Return the bindings that replace a call, and its results."""
+        function = with_symbols(self.functions[call.function], renaming)
+        arguments = {p.name: a for p, a in zip(function.params, call.args, strict=True)}
+        body, values = self.body(function, renaming, arguments, path)
         return body, tuple(values.get(v.name, v) for v in function.outputs)
 
-    def with_sides(self, expr: Expr, words: Said) -> Expr:
-        """A branch or loop over sides in the words of what they stand in."""
+    def specialize_bodies(self, expr: Expr, renaming: SymbolMap) -> Expr:
+        """Return a branch or loop whose arms or body are specialised to a renaming."""
         match expr:
-            case Branch(then=then, orelse=orelse) if words:
-                return replace(expr, then=self.side(then, words), orelse=self.side(orelse, words))
-            case Loop(body=body) if words:
-                return replace(expr, body=self.side(body, words))
+            case Branch(then=then, orelse=orelse) if renaming:
+                return replace(
+                    expr,
+                    then=self.specialize(then, renaming),
+                    orelse=self.specialize(orelse, renaming),
+                )
+            case Loop(body=body) if renaming:
+                return replace(expr, body=self.specialize(body, renaming))
         return expr
 
-    def side(self, name: str, words: Said) -> str:
-        """What a side is called in these words; it is made when it is met first."""
-        key = name, str(sorted((s, str(d)) for s, d in words.items()))
-        if key not in self.sides:
-            taken = {*self.given, *self.sides.values()}
-            new = self.sides[key] = fresh(f"{name}.as", taken)
-            function = with_symbols(self.given[name], words)
+    def specialize(self, name: str, renaming: SymbolMap) -> str:
+        """Return the name of an arm or body under a renaming; create the function on first use."""
+        key = name, str(sorted((s, str(d)) for s, d in renaming.items()))
+        if key not in self.specializations:
+            taken = {*self.functions, *self.specializations.values()}
+            new = self.specializations[key] = fresh(f"{name}.as", taken)
+            function = with_symbols(self.functions[name], renaming)
             params = tuple(replace(p, name=f"{new}.{p.name}") for p in function.params)
-            given = {p.name: q for p, q in zip(function.params, params, strict=True)}
-            body, values = self.body(function, words, given, f"{new}.")
+            arguments = {p.name: q for p, q in zip(function.params, params, strict=True)}
+            body, values = self.body(function, renaming, arguments, f"{new}.")
             outputs = tuple(values.get(v.name, v) for v in function.outputs)
-            self.made[new] = Function(new, params, body, outputs, function.output_names)
-        return self.sides[key]
+            self.new_functions[new] = Function(new, params, body, outputs, function.output_names)
+        return self.specializations[key]
 
 
-def _also_from(
+def _extend_origins(
     origin: frozenset[str], body: Sequence[Binding], results: Sequence[Var]
 ) -> Iterator[Binding]:
-    """The bindings; those that make results come from the call, too."""
+    """Yield the bindings; those that compute results get the call's origin too."""
     for b in body:
         makes = any(v in results for v in b.vars)
         yield replace(b, origin=b.origin | origin) if makes else b

@@ -1,7 +1,8 @@
-"""Which calls of functions what the function does shall stand in the place of.
+"""Selection of the calls to inline.
 
-Of functions that call each other one stays, and the others go, if no circle is left without it. A
-function that does not call itself goes where it is called with other shapes than in its own words.
+One function of a set of mutually recursive functions stays, and the others are inlined, if no cycle
+remains without it. A function that is not recursive is inlined where a call's shapes differ from
+its own symbols.
 """
 
 from __future__ import annotations
@@ -17,55 +18,60 @@ from explorer.ir.shapes.algebra import is_symbol
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor
 
-MOST_BINDINGS = 4096  # in the place of calls, in a program: a bound on its size, chosen
-Said: TypeAlias = Mapping[str, Dim]  # what a function's symbols are in the words of a call
+MOST_BINDINGS = 4096  # inlined in a program: a bound on its size, chosen
+SymbolMap: TypeAlias = Mapping[str, Dim]  # a function's symbols -> extents at a call
 
 
 @dataclass(frozen=True, slots=True)
 class Inlining:
-    """The functions that call themselves in the end, and those that `go`."""
+    """The functions that stay recursive, and those that are inlined."""
 
     functions: Functions
     recursive: frozenset[str] = frozenset()
-    go: frozenset[str] = frozenset()
-    cast: frozenset[str] = field(default=frozenset())  # in which a run defines symbols
+    inlined: frozenset[str] = frozenset()
+    # functions that define symbols at run time
+    run_time: frozenset[str] = field(default=frozenset())
 
-    def words(self, call: FunctionCall, results: Sequence[Var]) -> Said | None:
-        """The called function's symbols in the words of a call that it goes in the place of; None
-        where the call stays.
+    def renaming_of(self, call: FunctionCall, results: Sequence[Var]) -> SymbolMap | None:
+        """Return the renaming of the callee's symbols for a call to inline.
+
+        Return None if the call stays.
         """
         called = self.functions[call.function]
-        if called.name in self.recursive or called.name in self.cast:
+        if called.name in self.recursive or called.name in self.run_time:
             return None
-        words = said_by(called.params, [a.type for a in call.args])
-        given = [v.type for v in (*call.args, *results)]
-        own = [v.type for v in (*called.params, *called.outputs)]
-        if called.name not in self.go and own == given:
-            return None  # it is called as it is
-        return words if [instantiate(kind, words) for kind in own] == given else None
+        renaming = match_symbols(called.params, [a.type for a in call.args])
+        call_types = [v.type for v in (*call.args, *results)]
+        own_types = [v.type for v in (*called.params, *called.outputs)]
+        if called.name not in self.inlined and own_types == call_types:
+            return None  # no renaming is needed
+        return (
+            renaming if [instantiate(kind, renaming) for kind in own_types] == call_types else None
+        )
 
 
-def inlining(functions: Functions) -> Inlining:
-    """What is decided of the functions of a program."""
-    stay, go = set[str](), set[str]()
+def decide_inlining(functions: Functions) -> Inlining:
+    """Return the inlining decisions for the functions of a program."""
+    recursive, inlined = set[str](), set[str]()
     for circle in call_cycles(functions):
-        stays, _ = staying(circle, functions)
-        stay.update({stays} if stays else circle.called)
-        go.update({*circle.called} - {stays} if stays else ())
-    cast = frozenset(n for n in functions if _casts(n, functions, set()))
-    return Inlining(functions, frozenset(stay), frozenset(go), cast)
+        head, _ = select_cycle_head(circle, functions)
+        recursive.update({head} if head else circle.called)
+        inlined.update({*circle.called} - {head} if head else ())
+    cast = frozenset(n for n in functions if _defines_symbols_at_run_time(n, functions, set()))
+    return Inlining(functions, frozenset(recursive), frozenset(inlined), cast)
 
 
-def staying(circle: CallCycle, functions: Functions) -> tuple[str, str]:
-    """The function of a circle that stays, those first that others call from outside; or "" and why
-    none can.
+def select_cycle_head(circle: CallCycle, functions: Functions) -> tuple[str, str]:
+    """Return the function of a cycle that stays; or "" and the reason why none can.
+
+    Functions that are called from outside of the cycle are tried first.
     """
     if len(circle.called) < 2:
         return (*circle.called, "")[0], ""
     together = " and ".join(sorted(circle.called))
     others = (f for f in functions.values() if f.name not in circle.names)
     outside = {name for f in others for b in f.body for name in b.calls}
-    if any(_casts(name, functions, set()) for name in circle.called):
+    if any(_defines_symbols_at_run_time(name, functions, set()) for name in circle.called):
         return "", f"{together} call each other, with shapes that a run decides"
     for name in sorted(circle.called, key=lambda name: name not in outside):
         if not is_recursive(circle.names - {name}, functions):
@@ -73,25 +79,27 @@ def staying(circle: CallCycle, functions: Functions) -> tuple[str, str]:
     return "", f"{together} call each other, and more than one of them itself"
 
 
-def said_by(params: Sequence[Var], given: Sequence[Annotation]) -> Said:
-    """What each bare symbol of the params is where these types are given for them."""
-    found: dict[str, Dim] = {}
-    for param, kind in zip(params, given, strict=True):
+def match_symbols(params: Sequence[Var], types: Sequence[Annotation]) -> SymbolMap:
+    """Return the extent of each bare symbol of the parameters for arguments of these types."""
+    renaming: dict[str, Dim] = {}
+    for param, kind in zip(params, types, strict=True):
         match param.type, kind:
-            case Tensor(tuple(dims)), Tensor(tuple(said)) if len(dims) == len(said):
-                for dim, word in zip(dims, said, strict=True):
+            case Tensor(tuple(dims)), Tensor(tuple(actual)) if len(dims) == len(actual):
+                for dim, extent in zip(dims, actual, strict=True):
                     if is_symbol(dim):
-                        found.setdefault(str(dim), word)
+                        renaming.setdefault(str(dim), extent)
             case _:
                 continue
-    return found
+    return renaming
 
 
-def _casts(name: str, functions: Functions, seen: set[str]) -> bool:
-    """Whether a run defines symbols in a function, in its sides, or in what these call."""
+def _defines_symbols_at_run_time(name: str, functions: Functions, seen: set[str]) -> bool:
+    """Return True if a function, or one that it reaches, defines symbols at run time."""
     if name in seen:
         return False
     seen.add(name)
     body = functions[name].body
     own = any(isinstance(b.expr, MatchCast) for b in body)
-    return own or any(_casts(n, functions, seen) for b in body for n in b.calls)
+    return own or any(
+        _defines_symbols_at_run_time(n, functions, seen) for b in body for n in b.calls
+    )

@@ -1,8 +1,7 @@
-"""Functions that call themselves: which of them the device can run, and what every call is given
-unchanged.
+"""Recursive functions: those that the device can run, and their loop-invariant parameters.
 
-f(x, w): ... f(g(x), w) ...  ->  w is what the outermost call was given, x is copied from frame to
-frame
+f(x, w): ... f(g(x), w) ...  ->  w is read where the outermost call has it; x is copied from frame
+to frame
 """
 
 from __future__ import annotations
@@ -16,33 +15,35 @@ from explorer.grinder.calls.call_cycles import (
     is_recursive,
     reachable_functions,
 )
-from explorer.grinder.calls.inline_policy import staying
+from explorer.grinder.calls.inline_policy import select_cycle_head
 from explorer.ir.calls import FunctionCall, LibraryCall, Loop, Var, View
 from explorer.ir.program import Binding, Function, Program
 
 
-def recursive(program: Program) -> dict[str, str]:
-    """Every function that leads back to itself, and why only the host can follow it; "" where the
-    device can, if what it does has kernels and known shapes.
+def find_recursive(program: Program) -> dict[str, str]:
+    """Return each recursive function with the reason why only the host can run it.
+
+    The reason is "" if the device can run it, provided that its body has kernels and known shapes.
     """
     functions = {f.name: f for f in program.functions}
     reach = reachable_functions(functions)
-    found: dict[str, str] = {}
-    for circle in call_cycles(functions):
-        why = _why(circle, reach, functions)
-        found |= dict.fromkeys((n for n in functions if n in circle.names), why)
-    return found
+    reasons: dict[str, str] = {}
+    for cycle in call_cycles(functions):
+        reason = _host_reason(cycle, reach, functions)
+        reasons |= dict.fromkeys((n for n in functions if n in cycle.names), reason)
+    return reasons
 
 
-def _why(circle: CallCycle, reach: Mapping[str, set[str]], functions: Functions) -> str:
-    if len(circle.called) > 1:
-        _, why = staying(circle, functions)
-        return why or f"{' and '.join(sorted(circle.called))} call each other"
-    if not circle.called or circle.called[0] in circle.sides:
-        return f"an arm or a body of {min(circle.names)} is that function itself"
-    if is_recursive(circle.names - {*circle.called}, functions):
-        return f"an arm or a body of {min(circle.names)} is that function itself"
-    inside = circle.names.union(*(reach[n] for n in circle.names))
+def _host_reason(cycle: CallCycle, reach: Mapping[str, set[str]], functions: Functions) -> str:
+    """Return why only the host can run a cycle; "" if the device can."""
+    if len(cycle.called) > 1:
+        _, reason = select_cycle_head(cycle, functions)
+        return reason or f"{' and '.join(sorted(cycle.called))} call each other"
+    if not cycle.called or cycle.called[0] in cycle.bodies:
+        return f"an arm or a body of {min(cycle.names)} is that function itself"
+    if is_recursive(cycle.names - {*cycle.called}, functions):
+        return f"an arm or a body of {min(cycle.names)} is that function itself"
+    inside = cycle.names.union(*(reach[n] for n in cycle.names))
     for name in sorted(inside):
         for b in functions[name].body:
             if isinstance(b.expr, LibraryCall):
@@ -51,32 +52,36 @@ def _why(circle: CallCycle, reach: Mapping[str, set[str]], functions: Functions)
     return ""
 
 
-def inside(program: Program, name: str) -> frozenset[str]:
-    """The functions that a function leads to, and itself."""
+def reachable_from(program: Program, name: str) -> frozenset[str]:
+    """Return the functions that a function reaches, and the function itself."""
     return frozenset({name, *reachable_functions({f.name: f for f in program.functions})[name]})
 
 
-def unchanged(program: Program, name: str) -> frozenset[int]:
-    """The parameters, by number, that every call inside of a function hands on as they are."""
+def invariant_parameters(program: Program, name: str) -> frozenset[int]:
+    """Return the indices of the parameters that every recursive call passes on unchanged."""
     functions = {f.name: f for f in program.functions}
     leading = {
-        n: functions[n] for n, found in reachable_functions(functions).items() if name in found
+        n: functions[n]
+        for n, reachable in reachable_functions(functions).items()
+        if name in reachable
     }
     called = functions[name]
     own = {p.name: n for n, p in enumerate(called.params)}
-    kept = set(own.values())
-    for numbers in _handed(called, own, leading, name):
-        kept &= {n for n, number in enumerate(numbers) if n == number}
-    return frozenset(kept)
+    invariant = set(own.values())
+    for numbers in _passed_parameters(called, own, leading, name):
+        invariant &= {n for n, number in enumerate(numbers) if n == number}
+    return frozenset(invariant)
 
 
-def _handed(
-    function: Function, known: Mapping[str, int], functions: Functions, name: str
+def _passed_parameters(
+    function: Function, indices: Mapping[str, int], functions: Functions, name: str
 ) -> Iterator[list[int]]:
-    """For each call of `name` the numbers of the parameters that it is given; -1 is another
-    value. `functions` are those that lead to it.
+    """Yield for each call of `name` the parameter indices that it passes on; -1 is another value.
+
+    `functions` are those that reach `name`; `indices` are the parameters that `function`'s names
+    stand for.
     """
-    numbers = dict(known)
+    numbers = dict(indices)
     for b in function.body:
         match b.expr:
             case View(arg, 0) if arg.name in numbers and arg.type == b.var.type:
@@ -84,16 +89,16 @@ def _handed(
             case FunctionCall(callee, args) if callee == name:
                 yield [numbers.get(a.name, -1) for a in args]
             case _:
-                for callee, params, args in _entered(b, functions):
-                    given = zip(params, args, strict=True)
-                    inner = {p.name: numbers[a.name] for p, a in given if a.name in numbers}
-                    yield from _handed(functions[callee], inner, functions, name)
+                for callee, params, args in _invoked_functions(b, functions):
+                    pairs = zip(params, args, strict=True)
+                    inner = {p.name: numbers[a.name] for p, a in pairs if a.name in numbers}
+                    yield from _passed_parameters(functions[callee], inner, functions, name)
 
 
-def _entered(
+def _invoked_functions(
     b: Binding, functions: Functions
 ) -> Iterator[tuple[str, tuple[Var, ...], tuple[Var, ...]]]:
-    """The functions that a binding runs, with the parameters that are given to them as they are."""
+    """Yield the functions that a binding runs, with the parameters that it passes unchanged."""
     for callee in b.calls:
         if callee not in functions:
             continue

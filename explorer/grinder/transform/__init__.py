@@ -1,1 +1,1 @@
-"""From functions to uTasks: calls are inlined, bodies get values, views find their bytes."""
+"""Functions to uTasks: calls are inlined, bodies get values, views become offsets."""

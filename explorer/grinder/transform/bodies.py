@@ -1,4 +1,4 @@
-"""What control flow asks of that which makes the tasks of functions: bodies, and levels."""
+"""Protocol by which control flow gets the tasks of functions and their levels."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Protocol
 
 from explorer.grinder.model import UTask
 from explorer.grinder.options import Options
-from explorer.grinder.policy import Ways
+from explorer.grinder.policy import ControlSchedules
 from explorer.grinder.transform.values import Scope, Values
 from explorer.ir.calls import Var
 from explorer.ir.program import Binding, Function, Program
 
 
 class Bodies(Protocol):
-    """Makes the tasks of bodies, each where a scope says."""
+    """Builder of the tasks of bodies, each in a scope."""
 
     program: Program
-    ways: Ways
+    schedules: ControlSchedules
     options: Options
     values: Values
 
-    def body(self, function: Function, scope: Scope) -> tuple[UTask, ...]: ...
+    def body(self, function: Function, scope: Scope) -> tuple[UTask, ...]:
+        """Return the tasks of a function's bindings."""
+        ...
 
     def inline(
         self,
@@ -30,6 +32,10 @@ class Bodies(Protocol):
         scope: Scope,
         path: str,
         own: Mapping[str, str] | None = None,
-    ) -> tuple[tuple[UTask, ...], tuple[str, ...]]: ...
+    ) -> tuple[tuple[UTask, ...], tuple[str, ...]]:
+        """Return a function's tasks and outputs; its first parameters are `own`, then `args`."""
+        ...
 
-    def level_of(self, body: Sequence[UTask], name: str, b: Binding) -> tuple[str, str]: ...
+    def level_of(self, body: Sequence[UTask], name: str, b: Binding) -> tuple[str, str]:
+        """Return the level of a binding's body, and the reason."""
+        ...

@@ -1,4 +1,4 @@
-"""The task of a branch: both sides inlined, and results that lie in one place after either."""
+"""Tasks of branches: both arms are inlined, and each result has one place."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from explorer.ir.program import Binding
 
 
 def branch_task(bodies: Bodies, b: Binding, e: Branch, scope: Scope) -> BranchTask:
-    """A result that both sides have at the same bytes is these, others are copied by each side or
-    written there at once.
+    """Return the task of a branch.
+
+    A result that both arms have at the same bytes is a view of these; others are copied by each arm
+    or written in place.
     """
     values, name = bodies.values, scope.path + b.vars[0].name
     cond = scope.value(e.cond)
-    then, made = bodies.inline(e.then, e.args, scope, f"{name}/then/")
-    orelse, other = bodies.inline(e.orelse, e.args, scope, f"{name}/else/")
+    then, then_values = bodies.inline(e.then, e.args, scope, f"{name}/then/")
+    orelse, else_values = bodies.inline(e.orelse, e.args, scope, f"{name}/else/")
     rows: list[tuple[str, str, str]] = []
-    for var, one, two in zip(b.vars, made, other, strict=True):
-        if values.by_name[one].is_at(values.by_name[two]):
-            values.view(var, one, 0, scope, b.origin)
+    for var, then_value, else_value in zip(b.vars, then_values, else_values, strict=True):
+        if values.by_name[then_value].is_at(values.by_name[else_value]):
+            values.view(var, then_value, 0, scope, b.origin)
             continue
         (result,) = values.fresh((var,), scope, b.origin)
-        values.write_in_place(result, one, f"{name}/then/")
-        values.write_in_place(result, two, f"{name}/else/")
-        rows.append((result, one, two))
+        values.write_in_place(result, then_value, f"{name}/then/")
+        values.write_in_place(result, else_value, f"{name}/else/")
+        rows.append((result, then_value, else_value))
     level, reason = bodies.level_of((*then, *orelse), name, b)
     return BranchTask(
         name, b.vars[0].name, level, reason, cond, then, orelse, tuple(rows), b.origin

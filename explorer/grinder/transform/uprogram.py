@@ -1,4 +1,4 @@
-"""A program as uTasks: binding by binding, the straight ones in a row."""
+"""Conversion of a program to uTasks, binding by binding."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from explorer.errors import UnsupportedOperator
 from explorer.grinder.alias_loop_state import alias_loop_state
-from explorer.grinder.host import host_of
-from explorer.grinder.independent import Asked, independent
+from explorer.grinder.host import analyse_host
+from explorer.grinder.independent import UnitRequest, group_independent
 from explorer.grinder.independent_calls import group_independent_calls
-from explorer.grinder.levels import level_of
+from explorer.grinder.levels import select_level
 from explorer.grinder.model import LibraryTask, OperatorTask, Straight, UProgram, UTask
 from explorer.grinder.options import Options
-from explorer.grinder.policy import LEVELS, LevelPolicy, Ways, lowest
+from explorer.grinder.policy import LEVELS, ControlSchedules, LevelPolicy, lowest
 from explorer.grinder.transform.branches import branch_task
 from explorer.grinder.transform.calls import DECIDED, Calls
 from explorer.grinder.transform.loops import loop_tasks
@@ -31,27 +31,37 @@ from explorer.ir.calls import (
 )
 from explorer.ir.program import Binding, Function, Program
 
-UNITS = {"auto": "auto", "all": "together", "one": "apart"}  # of what stands alone
+UNITS = {"auto": "auto", "all": "together", "one": "apart"}  # of a lone loop or branch
 
 
-def uprogram(program: Program, ways: Ways | LevelPolicy = lowest) -> UProgram:
-    """What a program of kernels, views and control flow runs; a policy alone asks for levels."""
-    asked, hosted = ways if isinstance(ways, Ways) else Ways(ways), frozenset[str]()
+def uprogram(program: Program, schedules: ControlSchedules | LevelPolicy = lowest) -> UProgram:
+    """Return the uTasks of a program of kernels, views and control flow.
+
+    `schedules` may be a level policy alone; everything else is then the default.
+    """
+    requested, hosted = (
+        schedules if isinstance(schedules, ControlSchedules) else ControlSchedules(schedules),
+        frozenset[str](),
+    )
     while True:
-        grinder = _Grinder(program, asked, hosted)
-        found = grinder.grind()
+        grinder = _Grinder(program, requested, hosted)
+        tasks = grinder.grind()
         if not grinder.calls.refused:
-            return found
-        hosted |= grinder.calls.refused  # and so is whatever calls them
+            return tasks
+        hosted |= grinder.calls.refused  # their callers become hosted too
 
 
 class _Grinder:
-    def __init__(self, program: Program, ways: Ways, hosted: frozenset[str]) -> None:
-        self.program, self.ways, self.hosted = program, ways, hosted
+    """Builder of a program's uTasks."""
+
+    def __init__(
+        self, program: Program, schedules: ControlSchedules, hosted: frozenset[str]
+    ) -> None:
+        self.program, self.schedules, self.hosted = program, schedules, hosted
         chosen = program.decisions.grinder
         self.options = chosen if isinstance(chosen, Options) else Options()
         self.values = Values(program)
-        self.host = host_of(program, hosted)
+        self.host = analyse_host(program, hosted)
         self.calls = Calls(self, self.host)
 
     def grind(self) -> UProgram:
@@ -65,20 +75,20 @@ class _Grinder:
         parts = self.body(main, scope)
         outputs = tuple(scope.value(v) for v in main.outputs)
         values = self.values.by_name
-        if not self.ways.apart:
-            asked = Asked(self.options.independent, UNITS[self.options.alone])
-            parts = independent(parts, values, asked)
+        if not self.schedules.apart:
+            request = UnitRequest(self.options.independent, UNITS[self.options.alone])
+            parts = group_independent(parts, values, request)
         alias_loop_state(parts, values, outputs)
         labels = main.output_names or tuple(v.name for v in main.outputs)
         inputs = tuple(p.name for p in main.params)
-        apart, words = self.ways.apart, self.host.words
+        apart, words = self.schedules.apart, self.host.symbol_renaming
         return UProgram(parts, values, inputs, outputs, labels, apart, self.hosted, words)
 
     def body(self, function: Function, scope: Scope) -> tuple[UTask, ...]:
         parts: list[UTask] = []
         run: list[OperatorTask] = []
         for binding in function.body:
-            if self.host.does(binding):  # what follows is another launch
+            if self.host.is_host_only(binding):  # the next parts are another launch
                 parts += self.straight(run)
                 run = []
             for part in self.binding(binding, scope):
@@ -93,20 +103,20 @@ class _Grinder:
         )
 
     def straight(self, run: Sequence[OperatorTask]) -> tuple[Straight, ...]:
-        if self.ways.apart:
+        if self.schedules.apart:
             return tuple(Straight((operator,)) for operator in run)
         return (Straight(tuple(run)),) if run else ()
 
     def binding(self, b: Binding, scope: Scope) -> tuple[UTask, ...]:
-        """The tasks of a binding; none for a view."""
+        """Return the tasks of a binding; none for a view."""
         match b.expr:
             case KernelCall():
                 return (Straight((self.operator(b, b.expr, scope),)),)
-            case LibraryCall(_, _, given, _):
-                found = tuple(None if a is None else scope.value(a) for a in given)
+            case LibraryCall(_, _, operands, _):
+                read_values = tuple(None if a is None else scope.value(a) for a in operands)
                 results = self.values.fresh(b.vars, scope, b.origin)
                 name = results[0]
-                return (LibraryTask(name, b.vars[0].name, b.expr, found, results, b.origin),)
+                return (LibraryTask(name, b.vars[0].name, b.expr, read_values, results, b.origin),)
             case View(arg, offset):
                 self.values.view(b.var, scope.value(arg), offset, scope, b.origin)
             case MatchCast(arg):
@@ -115,7 +125,7 @@ class _Grinder:
                 self.values.shape_of(b, b.expr, scope)
             case FunctionCall(function, args):
                 return self.calls.tasks(b, function, args, scope)
-            case Branch(_, then, orelse, args) if then == orelse:  # whichever way it goes
+            case Branch(_, then, orelse, args) if then == orelse:  # both arms are the same
                 path = f"{scope.path}{b.name}/then/"
                 parts, outputs = self.inline(then, args, scope, path)
                 scope.names.update(zip((v.name for v in b.vars), outputs, strict=True))
@@ -129,7 +139,7 @@ class _Grinder:
         return ()
 
     def operator(self, b: Binding, e: KernelCall, scope: Scope) -> OperatorTask:
-        """A kernel call; a result that takes an input's memory over lies there."""
+        """Return the task of a kernel call; results that overwrite an argument are views of it."""
         reads = tuple(scope.value(a) for a in e.args)
         taken = dict(zip(e.kernel.inputs, reads, strict=True))
         over = {output: taken[name] for output, name in e.kernel.updates}
@@ -150,7 +160,10 @@ class _Grinder:
         path: str,
         own: Mapping[str, str] | None = None,
     ) -> tuple[tuple[UTask, ...], tuple[str, ...]]:
-        """A function's tasks and outputs; `own` are its first parameters, `args` the others."""
+        """Return a function's tasks and outputs.
+
+        `own` are its first parameters, `args` the others.
+        """
         called = self.program.function(function)
         names: Names = dict(own or {})
         for param, arg in zip(called.params[len(names) :], args, strict=True):
@@ -160,12 +173,12 @@ class _Grinder:
         return parts, tuple(inner.value(v) for v in called.outputs)
 
     def level_of(self, body: Sequence[UTask], name: str, b: Binding) -> tuple[str, str]:
-        """What was chosen for a binding, or the policy says of its body."""
-        if self.host.does(b):
+        """Return the level of a binding's body and the reason: the chosen one, or the policy's."""
+        if self.host.is_host_only(b):
             return "host", DECIDED
-        chosen = self.ways.chosen.get(b.name)
-        if chosen is not None and not self.values.frame:  # what a call does is in it
+        chosen = self.schedules.chosen.get(b.name)
+        if chosen is not None and not self.values.frame:  # a recursion's body follows its level
             level, (least, why) = chosen.chosen.level, lowest(body)
             fits = LEVELS.index(level) <= LEVELS.index(least)
             return (level, chosen.reason) if fits else (least, why)
-        return level_of(self.ways.level, body, name)
+        return select_level(self.schedules.level, body, name)

@@ -1,3 +1,1 @@
-"""What the systems leave behind: each decision as a value, with its losing candidates, read by
-later systems and pictures.
-"""
+"""Decisions of the systems: each one as a value, with its losing candidates."""

@@ -1,4 +1,4 @@
-"""How products by one constant and convolutions are done, of the algorithms that were weighed."""
+"""Algorithms chosen for products by one constant and for convolutions, with the candidates."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from explorer.ir.decisions.candidate import Candidate
 
 @dataclass(frozen=True, slots=True)
 class ProductsDecision:
-    """Products by one constant that do not need each other, by what they bind: done "together" or
-    "apart"; the way taken stands first among the candidates. `generation`: how many products by the
-    constant are on the longest path before each of them.
+    """Independent products by one constant, by the names they bind: done "together" or "apart".
+
+    The choice stands first among the candidates. `generation` is the number of products by the
+    constant on the longest path before each of them.
     """
 
     function: str
@@ -24,8 +25,9 @@ class ProductsDecision:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmDecision:
-    """The algorithms that were weighed for a convolution, the one taken first: direct, or minimal
-    filtering.
+    """The algorithm chosen for a convolution: direct, or minimal filtering.
+
+    The choice stands first among the candidates.
     """
 
     binding: str

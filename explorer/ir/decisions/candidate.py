@@ -1,23 +1,25 @@
-"""A choice that was weighed: its cost, or why it was refused."""
+"""Candidates of a decision: the cost of each, or the reason why it was refused."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-T_co = TypeVar("T_co", covariant=True)  # what a choice is: a tiling, a word, yes or no
+T_co = TypeVar("T_co", covariant=True)  # the type of a choice: a tiling, a str, a bool
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a choice was refused, as values: the condition that fails, the number found, the limit
-    that it is compared with, and the smallest change that would flip it ("": none would).
+    """The reason for a refusal, as values.
+
+    It holds the condition that fails, its value, the limit that the value is compared with, and the
+    smallest change that would satisfy the condition ("": none would).
     """
 
     condition: str  # its name: "capacity", "readers", "gain", ...
-    found: float
+    value: float
     limit: float
-    text: str  # the condition with its numbers, in words
+    text: str  # the condition with its numbers
     change: str = ""
 
     @property
@@ -28,8 +30,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Generic[T_co]):
-    """One choice that was weighed: its cost in named terms (microseconds), or the reason why it was
-    refused, in words and, where its room can tell them, as values.
+    """One candidate of a decision: its cost in named terms (microseconds), or why it was refused.
+
+    `refused` is the reason in words; `why` has it as values, where they are known.
     """
 
     label: str
@@ -40,5 +43,5 @@ class Candidate(Generic[T_co]):
 
     @property
     def cost_us(self) -> float:
-        """The modelled time; infinite where refused."""
+        """The modelled time; infinite if the candidate was refused."""
         return float("inf") if self.refused else sum(t for _, t in self.terms)

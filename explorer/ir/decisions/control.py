@@ -1,4 +1,4 @@
-"""What Grinder decided: control flow as uTasks, and the ways that were weighed for it."""
+"""Grinder's decisions: control flow as uTasks, and the schedules that were weighed for it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from explorer.ir.decisions.candidate import Candidate
 
 @dataclass(frozen=True, slots=True)
 class TaskTree:
-    """A uTask: an operator (leaf), or a loop, branch, call or sequence over parts, run at a
-    hardware level.
+    """A uTask: an operator (leaf), or a loop, branch, call or sequence over parts.
 
-    `kind` is "operator", "sequence", "loop", "branch", "call" or "library"; `level` is "host" (back
-    to Python), "device" (all units in step, barriers between), or "unit" (each on its own).
+    `kind` is "operator", "sequence", "loop", "branch", "call" or "library". `level` is the hardware
+    level that runs it: "host" (back to Python), "device" (all units in step, with barriers), or
+    "unit" (each on its own).
     """
 
     kind: str
@@ -27,40 +27,43 @@ class TaskTree:
 
 
 @dataclass(frozen=True, slots=True)
-class ControlWay:
-    """How control flow may run: at a level as in `TaskTree`, or "both": both sides of a branch
-    are computed and one is selected. A turn of a loop makes `turn` trips. Units make the `calls` of
-    a recursion all "together", one "alone", or "apart"; "" where there is one unit. Loops and
-    branches that need nothing of each other they run "together" or "apart" as well; one that
-    stands alone all together (""), or one unit "alone".
+class ControlSchedule:
+    """A schedule of control flow.
+
+    `level` is a level as in `TaskTree`, or "both": both arms of a branch are computed and one
+    result is selected. A loop tests its condition once in `unroll` iterations. The calls of a
+    recursion run on all units "together", on one unit "alone", or on units "apart"; "" where there
+    is one unit. Independent loops and branches run "together" or "apart" as well. A single one runs
+    on all units together (""), or on one unit "alone".
     """
 
     level: str
-    turn: int = 1
+    unroll: int = 1
     calls: str = ""
 
     @property
     def words(self) -> str:
-        """What texts call it."""
+        """The schedule in words."""
         if self.level == "both":
             return "both sides"
-        said = f"unrolled by {self.turn}" if self.turn > 1 else self.level
-        return f"{said}, {self.calls}" if self.calls else said
+        text = f"unrolled by {self.unroll}" if self.unroll > 1 else self.level
+        return f"{text}, {self.calls}" if self.calls else text
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredWay:
-    """A way that was timed in whole runs on this machine, beside what the model had said of a trip
-    or decision; `rank` 1 is the model's first.
+class MeasuredSchedule:
+    """A schedule that was timed in whole runs on this machine, beside the prediction.
+
+    Both times are of one iteration or decision. `rank` 1 is the model's first choice.
     """
 
     rank: int
-    way: ControlWay
+    schedule: ControlSchedule
     predicted_us: float
     measured_us: float
 
 
-COSTS_ARE_OF = {
+COST_UNITS = {
     "loop": "iteration",
     "branch": "decision",
     "call": "call",
@@ -70,14 +73,15 @@ COSTS_ARE_OF = {
 
 @dataclass(frozen=True, slots=True)
 class ControlDecision:
-    """The ways that were weighed for the loop, branch or outermost call of a recursion that a
-    binding binds, the one taken first; a candidate's terms are of one trip, decision or call, as
-    predicted. `measured` are those that were timed, the one taken first; they lead the candidates.
+    """The schedules that were weighed for a loop, a branch, or the outermost call of a recursion.
+
+    The choice stands first. A candidate's terms are predictions for one iteration, decision or
+    call. `measured` are those that were timed, the choice first; they lead the candidates.
     """
 
     binding: str
     kind: str  # "loop", "branch", "call", or "group": of those that need nothing of each other
-    chosen: ControlWay
-    candidates: tuple[Candidate[ControlWay], ...]
+    chosen: ControlSchedule
+    candidates: tuple[Candidate[ControlSchedule], ...]
     reason: str = ""
-    measured: tuple[MeasuredWay, ...] = ()
+    measured: tuple[MeasuredSchedule, ...] = ()

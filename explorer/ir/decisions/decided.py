@@ -1,6 +1,4 @@
-"""All that was decided for a program: also what rooms above leave behind in types of their own, as
-far as it can be said here.
-"""
+"""All decisions about a program, also those whose types belong to later layers, as protocols."""
 
 from __future__ import annotations
 
@@ -16,79 +14,98 @@ from explorer.ir.decisions.tiling import BlockDecision, TilingDecision
 
 
 class WallChoice(Protocol):
-    """How walls are to be laid: on how many threads, 0 for as many as the device has units."""
+    """Options of walls: the number of threads, 0 for as many as the device has units."""
 
     @property
-    def threads(self) -> int: ...
+    def threads(self) -> int:
+        """The number of threads, 0 for one per unit."""
 
 
 class ControlChoice(Protocol):
-    """How control flow is to run: of innermost loops that are unrolled, so many trips a turn, and
-    how deep calls may nest.
-    """
+    """Options of control flow: the unroll factor of innermost loops, and the depth of calls."""
 
     @property
-    def unroll(self) -> int: ...
+    def unroll(self) -> int:
+        """The unroll factor of innermost loops."""
+
     @property
-    def depth(self) -> int: ...
+    def depth(self) -> int:
+        """The depth of nested calls at most."""
 
 
 class MemoryChoice(Protocol):
-    """How memory is to be planned: by the policy's name, or a function of the user's own."""
+    """Options of memory planning: the policy's name, or a user's function."""
 
     @property
-    def policy(self) -> str | Callable[..., object]: ...  # type: ignore[explicit-any]
+    def policy(self) -> str | Callable[..., object]:  # type: ignore[explicit-any]
+        """The policy's name, or a function."""
 
 
 class DispatchedMatch(Protocol):
-    """A match of a library's pattern: the operators that it is of, and where they went."""
+    """A match of a library's pattern: its operators, and the library that runs them."""
 
     @property
-    def value(self) -> str: ...
+    def value(self) -> str:
+        """The name of the value that is matched."""
+
     @property
-    def operators(self) -> tuple[str, ...]: ...
+    def operators(self) -> tuple[str, ...]:
+        """The operators of the match."""
+
     @property
-    def library(self) -> str: ...
+    def library(self) -> str:
+        """The library that runs them, "" if none does."""
+
     @property
-    def refused(self) -> str: ...
+    def refused(self) -> str:
+        """The reason of a refusal, "" if dispatched."""
 
 
 class LiftedTensor(Protocol):
     """A tensor between the computes of a kernel, and why it is a workspace or not."""
 
     @property
-    def call(self) -> str: ...
+    def call(self) -> str:
+        """The name of the kernel call."""
+
     @property
-    def tensor(self) -> str: ...
+    def tensor(self) -> str:
+        """The name of the tensor."""
+
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """The reason for the decision."""
+
     @property
-    def refused(self) -> str: ...
+    def refused(self) -> str:
+        """The reason of a refusal, "" if it is a workspace."""
 
 
 class PlannedFunction(Protocol):
     """A function whose nodes were grouped, by its name."""
 
     @property
-    def function(self) -> str: ...
+    def function(self) -> str:
+        """The name of the function."""
 
 
 class FunctionPlan(Protocol):
-    """How the nodes of one function were grouped."""
+    """The grouping of the nodes of one function."""
 
     @property
-    def graph(self) -> PlannedFunction: ...
+    def graph(self) -> PlannedFunction:
+        """The function that the plan is for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """All that was decided so far for a program; a stage that did not run has left None."""
+    """All decisions made so far for a program; None stands for a stage that did not run."""
 
     tasks: TaskTree | None = None
     tile_graph: TileGraph | None = None
     algorithms: tuple[AlgorithmDecision, ...] = ()
     tilings: tuple[TilingDecision, ...] = ()
-    blocks: tuple[BlockDecision, ...] = ()  # on a GPU, in the place of tilings
+    blocks: tuple[BlockDecision, ...] = ()  # on a GPU, instead of tilings
     rammer: WallChoice | None = None  # explorer.rammer.Options: evaluated per binding
     memory: MemoryChoice | None = None  # the memory planner's options: evaluated per binding
     dispatch: tuple[DispatchedMatch, ...] = ()  # explorer.relax.dispatch.Moved: every match
@@ -101,17 +118,17 @@ class Decisions:
     rematerialisation: tuple[Rematerialisation, ...] = ()  # one per function with a choice
 
     def algorithm(self, binding: str) -> AlgorithmDecision | None:
-        """What was weighed for a convolution."""
+        """Return the decision about a convolution."""
         return next((a for a in self.algorithms if a.binding == binding), None)
 
     def tiling(self, binding: str) -> TilingDecision | None:
-        """What Roller weighed for a kernel call."""
+        """Return Roller's decision about a kernel call."""
         return next((t for t in self.tilings if t.binding == binding), None)
 
     def block(self, binding: str) -> BlockDecision | None:
-        """What Roller weighed for it on a GPU."""
+        """Return Roller's decision about a kernel call on a GPU."""
         return next((b for b in self.blocks if b.binding == binding), None)
 
     def rolled(self, binding: str) -> TilingDecision | BlockDecision | None:
-        """What Roller decided of it, on whichever device."""
+        """Return Roller's decision about a kernel call on either kind of device."""
         return self.tiling(binding) or self.block(binding)

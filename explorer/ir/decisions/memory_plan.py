@@ -1,4 +1,4 @@
-"""Where each buffer lies in the arena, and when. Evaluated per binding of the symbols."""
+"""Memory plans: offset and live range of each buffer in the arena, for one binding of symbols."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from explorer.printed import Printed
 
 @dataclass(frozen=True, slots=True)
 class BufferPlacement:
-    """Where one intermediate lies in the arena, and from which to which call it lives (positions in
-    the launch order). `storage` and why it lies there: only where storages were planned.
+    """The offset of one intermediate in the arena, and its live range.
+
+    `first` and `last` are positions in the launch order. `storage` and the reason for it are set
+    only where storages were planned.
     """
 
     name: str
@@ -30,9 +32,9 @@ class BufferPlacement:
 
 @dataclass(frozen=True, slots=True)
 class StoragePlacement:
-    """A storage of Relax's plan under one binding; `static`: it has these bytes in every one.
+    """A storage of Relax's plan under one binding; `static`: its size is the same in every one.
 
-    `kept` says why it holds one value only, "" where values may take turns.
+    `exclusive_reason` says why it holds one value only, "" where several values may share it.
     """
 
     name: str
@@ -43,7 +45,7 @@ class StoragePlacement:
     dtype: str
     values: tuple[str, ...]
     block: str = ""
-    kept: str = ""
+    exclusive_reason: str = ""
 
 
 MOST_BUFFERS = 10  # that a summary lists; chosen
@@ -51,12 +53,14 @@ MOST_BUFFERS = 10  # that a summary lists; chosen
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MemoryPlan(Printed):
-    """The arena of one binding. `naive_bytes` is the sum of all intermediates, `result_bytes` that
-    of the results, which are fresh arrays of each run.
+    """The arena of one binding.
 
-    With the policy "storages": the storages, both sums as formulas, `bounded_bytes` where no
-    binding changes the arena, the `bounds` that were used, such as "seq <= 512", and the symbols
-    for want of whose bounds the arena changes.
+    `naive_bytes` is the sum of all intermediates, `result_bytes` that of the results, which are
+    fresh arrays of each run.
+
+    With the policy "storages" it also has the storages, and both sums as formulas. `bounded_bytes`
+    is set where no binding changes the arena, with the `bounds` that were used, such as "seq <=
+    512". `unbounded` are the symbols without a bound, because of which the arena changes.
     """
 
     buffers: tuple[BufferPlacement, ...]
@@ -72,6 +76,7 @@ class MemoryPlan(Printed):
     unbounded: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        """Return the summary line and a table of the largest buffers."""
         shown = nlargest(MOST_BUFFERS, self.buffers, key=lambda b: b.bytes)
         rows = [(b.name, size(b.bytes), f"{b.offset:,}", f"{b.first} to {b.last}") for b in shown]
         head = ("largest buffers", ">size", ">offset", "used by calls")

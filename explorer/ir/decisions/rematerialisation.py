@@ -1,4 +1,4 @@
-"""Which values are computed again instead of kept."""
+"""Rematerialisation: which values are computed a second time so that memory is free between."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from explorer.ir.decisions.candidate import Candidate
 
 @dataclass(frozen=True, slots=True)
 class Recomputation:
-    """The bindings of a function that are computed a second time, and what is predicted: the most
-    bytes that its intermediates need at once, and the time of all its kernels.
+    """The bindings of a function that are computed a second time, and the predicted effect.
+
+    It is the peak of the intermediates in bytes, and the time of all kernels.
     """
 
-    again: tuple[str, ...]
+    recomputed: tuple[str, ...]
     peak_bytes: int
     us: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rematerialisation:
-    """The points between least time and least memory that were weighed for a function, the one
-    taken first; `room_bytes` are there.
+    """The points between least time and least memory that were weighed for a function.
+
+    The choice stands first; `room_bytes` are available.
     """
 
     function: str

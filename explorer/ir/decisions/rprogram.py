@@ -1,4 +1,4 @@
-"""What Rammer decided: what each unit runs and waits for. Evaluated per binding of the symbols."""
+"""Rammer's decision: what each unit runs and waits for, for one binding of the symbols."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A unit runs the tasks from `first` up to, not including, `last` of a call. One brick."""
+    """A unit runs the tasks of a call from `first` up to, not including, `last`. One brick."""
 
     call: int  # position in RProgram.calls
     first: int
@@ -27,8 +27,10 @@ Instruction = Run | Wait
 
 @dataclass(frozen=True, slots=True)
 class RProgram:
-    """One launch: an instruction list for each unit. `calls` names the bindings; step n of a unit
-    is its n-th Run. `kernels` is the implementation that each call runs with; empty: all the first.
+    """One launch: an instruction list for each unit.
+
+    `calls` names the bindings; step n of a unit is its n-th Run. `kernels` is the implementation
+    that each call runs with; empty: all run the first.
     """
 
     units: tuple[tuple[Instruction, ...], ...]
@@ -36,5 +38,5 @@ class RProgram:
     kernels: tuple[int, ...] = ()
 
     def kernel(self, call: int) -> int:
-        """The implementation of a call."""
+        """Return the implementation of a call."""
         return self.kernels[call] if self.kernels else 0

@@ -1,4 +1,4 @@
-"""What Welder decided: groups of kernels, and the tiles that they hand over."""
+"""Welder's decision: groups of kernels, and the tiles that pass between them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from explorer.ir.shapes.dims import Dim
 
 @dataclass(frozen=True, slots=True)
 class TileEdge:
-    """An intermediate between two kernels and the memory level at which its tile is handed over.
+    """An intermediate between two kernels, and the memory level through which its tile passes.
 
-    `reuse_tile`: the extents of the part that is handed over at once; of all of it where the level
-    is the last one, () where it is not known.
+    `reuse_tile` has the extents of the part that passes at once: those of the whole tensor for the
+    last level, () where they are not known.
     """
 
-    source: str  # binding names before welding; computes of the kernel in a `GroupPlan`
+    source: str  # a binding name before fusion; in a `GroupPlan` a compute
     target: str
     tensor: str
     bytes: Dim
@@ -26,8 +26,9 @@ class TileEdge:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTile:
-    """The part of a tensor that one operator of a group reads or writes for one tile of a level:
-    one rectangle of the picture.
+    """The part of a tensor that one operator of a group reads or writes for one tile of a level.
+
+    It is one rectangle of the picture.
     """
 
     node: str  # the compute, by the tensor that it writes
@@ -40,9 +41,11 @@ class OperatorTile:
 
 @dataclass(frozen=True, slots=True)
 class LevelBytes:
-    """One memory under a plan: bytes that a unit's tile holds in it, bytes that it has room for
-    (None: all), and bytes moved in all between it and the next farther one. The farthest holds
-    what the group reads and writes, and moves nothing more.
+    """The use of one memory under a plan.
+
+    It has the bytes of a unit's tile, the memory's capacity (None: all), and the bytes moved in
+    total between it and the next farther memory. The farthest holds the group's inputs and outputs
+    and has no traffic of its own.
     """
 
     level: str
@@ -52,7 +55,7 @@ class LevelBytes:
 
     @property
     def fits(self) -> bool:
-        """Whether there is room."""
+        """Return True if the footprint is within the capacity."""
         return self.capacity is None or self.footprint <= self.capacity
 
 
@@ -61,9 +64,9 @@ class GroupPlan:
     """A group's tiles over the memory levels of a device, under the hints of its symbols.
 
     `level` is the memory that holds a task's tile, `tile` its sizes by axis of the output, `grid`
-    how many tasks there are, and `waves` how often all units take one together. `levels` and
-    `tiles` are nearest memory first. `recompute`: work of all tasks, halos done again included,
-    over the work without (1.0: nothing is done twice).
+    the number of tasks, and `waves` the number of times that all units take one task each. `levels`
+    and `tiles` are nearest memory first. `recompute` is the work of all tasks, recomputed halos
+    included, over the work without them (1.0: nothing is done twice).
     """
 
     level: str
@@ -78,28 +81,29 @@ class GroupPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether every memory has room for its tile."""
+        """Return True if the tile fits every memory."""
         return all(m.fits for m in self.levels)
 
     def at(self, level: str) -> LevelBytes:
-        """What a memory holds and moves."""
+        """Return the use of one memory."""
         return next(m for m in self.levels if m.level == level)
 
 
 @dataclass(frozen=True, slots=True)
 class FusionGroup:
-    """The kernels that became one: their names in order, and bytes moved to and from memory before
-    and after.
+    """Kernels that were fused into one: their names in order, and memory traffic before and after.
+
+    The traffic is in bytes to and from main memory.
     """
 
-    name: str  # the binding after welding
+    name: str  # the binding after fusion
     members: tuple[str, ...]
     kinds: tuple[str, ...]
     bytes_before: int
     bytes_after: int
     steps: tuple[Candidate[bool], ...] = ()  # each merge that was weighed, with its terms
     origin: frozenset[str] = frozenset()
-    plan: GroupPlan | None = None  # its tiles over the memory levels
+    plan: GroupPlan | None = None  # tiles at the memory levels
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,4 @@
-"""What Roller decided: the tile of each kernel, and of each memory level in it; on a GPU its thread
-blocks.
-"""
+"""Roller's decision: the tile of a kernel at each memory level, or its thread blocks on a GPU."""
 
 from __future__ import annotations
 
@@ -22,20 +20,22 @@ class Micro:
 
     @property
     def columns(self) -> int:
-        """Elements in a row of the register tile."""
+        """The number of elements in a row of the register tile."""
         return self.vectors * self.lanes
 
     @property
     def registers(self) -> int:
-        """Vector registers that it needs: its sums, a row value, and a vector a column group; of
-        one row alone each vector is used once, so that one is enough for all.
+        """The number of vector registers: its sums, a row value, and a vector a column group.
+
+        With one row each vector is used once, so that one register is enough for all of them.
         """
         columns = self.vectors if self.rows > 1 else 1
         return self.rows * self.vectors + columns + 1
 
     def over(self, columns: Dim) -> Micro:
-        """The tile of a contraction with so many columns: no vector lies past them, and as many
-        sums are kept, in more rows.
+        """Return the tile for a contraction with so many columns.
+
+        Vectors past the columns become more rows, so that the number of sums stays.
         """
         if not isinstance(columns, int) or columns > (self.vectors - 1) * self.lanes:
             return self
@@ -45,11 +45,10 @@ class Micro:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The tile of one task: sizes by output axis (an axis not named is not cut), and how
-    contractions run inside.
+    """The tile of one task, sizes by output axis, and how contractions run inside.
 
-    `pack`: copy a right operand that is no constant into panels. `depth_block`: products summed
-    before the sums rest.
+    An axis without a size is not tiled. `pack`: copy a right operand that is not constant into
+    panels. `depth_block`: products summed before the sums are stored.
     """
 
     tile: tuple[tuple[str, int], ...] = ()
@@ -58,20 +57,19 @@ class Tiling:
     depth_block: int = 0
 
     def size(self, axis: str) -> int | None:
-        """The tile's size along an axis, None if it is not cut."""
+        """Return the tile's size along an axis, None if the axis is not tiled."""
         return next((n for a, n in self.tile if a == axis), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The tile of a thread block of a GPU, sizes by output axis as in `Tiling`, and the tiles of
-    nearer levels in it.
+    """The tile of a thread block of a GPU, with the tiles of nearer levels in it.
 
-    `register`: elements along each axis of the heaviest compute that one of the `threads` has in
-    registers; `shared`: of each axis that it reduces, how many shared memory holds at once;
-    `parts`: along an axis that it reduces, how many threads share each sum. `matrix`: the axes of
-    rows, of columns and of what is summed along which whole warps multiply pieces of matrices; none
-    where each thread sums by itself.
+    `tile` has sizes by output axis as in `Tiling`. `register` has, for each axis of the heaviest
+    compute, the elements that one of the `threads` holds in registers. `shared` has, for each
+    reduced axis, the elements in shared memory at once. `parts` has, for a reduced axis, the
+    number of threads that share each sum. `matrix` names the row, column and depth axes along
+    which whole warps use matrix units; it is empty where each thread sums by itself.
     """
 
     tile: tuple[tuple[str, int], ...] = ()
@@ -82,22 +80,22 @@ class Block:
     matrix: tuple[str, ...] = ()
 
     def size(self, axis: str) -> int | None:
-        """The tile's size along an axis of the output, None if it is not cut."""
+        """Return the tile's size along an axis of the output, None if the axis is not tiled."""
         return next((n for a, n in self.tile if a == axis), None)
 
     @property
     def words(self) -> str:
-        """The part of the output, and how threads share it: `i=32 j=16, 256 threads, 2x2 each`."""
+        """The tile and its division among threads: `i=32 j=16, 256 threads, 2x2 each`."""
         tile = " ".join(f"{a}={n}" for a, n in self.tile) or "whole"
         each = "x".join(str(n) for _, n in self.register if n > 1)
-        told = [
+        phrases = [
             f"{tile}, {self.threads} threads",
             f"{each} each" if each else "",
             *(f"{n} of {a} at once" for a, n in self.shared),
             *(f"{n} to a sum" for _, n in self.parts if n > 1),
             "matrix units" if self.matrix else "",
         ]
-        return ", ".join(filter(None, told))
+        return ", ".join(filter(None, phrases))
 
 
 Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]
@@ -106,8 +104,9 @@ Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTile:
-    """A tiling that was timed alone on this machine, beside what the model had said; `rank` 1 is
-    the model's first.
+    """A tiling that was timed alone on this machine, beside the prediction.
+
+    `rank` 1 is the model's first choice.
     """
 
     rank: int
@@ -118,9 +117,11 @@ class MeasuredTile:
 
 @dataclass(frozen=True, slots=True)
 class TilingDecision:
-    """The candidates of one kernel, best first; the first is the one taken, unless `pinned` was set
-    by hand. `measured` are those that were timed, fastest first; they lead the candidates.
-    `efficient` is the one that the wall may run instead, where units are short.
+    """The candidates of one kernel, best first.
+
+    The first is the choice, unless `pinned` was set by hand. `measured` are those that were timed,
+    fastest first; they lead the candidates. `efficient` is the one that the wall may run instead
+    where units are scarce.
     """
 
     binding: str
@@ -133,10 +134,10 @@ class TilingDecision:
 
 @dataclass(frozen=True, slots=True)
 class BlockDecision:
-    """The thread blocks of one kernel that a wall on the GPU may take, the one that is done first
-    alone in front, in the names of the kernel's axes. Those of `weighed` are for the hints: under
-    other sizes others may be better. Those set by hand (`pinned`) or by a policy of the user's own
-    are taken under all.
+    """The thread blocks of one kernel that a wall on the GPU may take, in the kernel's axis names.
+
+    The one that finishes first alone leads. Those of `weighed` are for the hints: under other sizes
+    others may be better. Those set by hand (`pinned`) or by a user's policy are used for all sizes.
     """
 
     binding: str
@@ -147,6 +148,6 @@ class BlockDecision:
 
     @property
     def allowed(self) -> tuple[Block, ...]:
-        """What a wall may take."""
+        """The thread blocks that a wall may take."""
         legal = tuple(c.value for c in self.candidates if not c.refused)
         return (self.chosen,) if self.pinned else legal

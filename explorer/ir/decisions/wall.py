@@ -1,6 +1,4 @@
-"""The brick wall: when each unit runs what, planned or measured. Evaluated per binding of the
-symbols.
-"""
+"""The brick wall: the schedule of all units, planned or measured, for one binding of symbols."""
 
 from __future__ import annotations
 
@@ -22,15 +20,13 @@ class Brick:
     first: int
     last: int
     origin: frozenset[str]
-    program: int = 0  # which launch
-    iteration: int = 0  # how often this Run had run before: a loop runs it again
+    program: int = 0  # number of the launch
+    iteration: int = 0  # earlier executions of this Run in a loop
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Idle time of a unit and its cause: dependency, tail, imbalance, barrier, launch, library, or
-    preempted.
-    """
+    """Idle time of a unit and its cause, one of `CAUSES`."""
 
     unit: int
     start_us: float
@@ -39,10 +35,12 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What the control flow that a binding binds did in one run. A loop was entered `times` and
-    made so many `trips` in all; a branch was decided `times`, for its first side `then` of them; a
-    recursion was called from outside `times`, was `trips` calls in all, `depth` open at most.
+class ControlFlowCounts:
+    """The control flow of one binding, counted in one run.
+
+    A loop was entered `times` and made `trips` iterations in all. A branch was decided `times`,
+    with its then-arm taken `then` times. A recursion was called from outside `times` and made
+    `trips` calls in all, at most `depth` of them open at once.
     """
 
     binding: str
@@ -54,20 +52,20 @@ class Ran:
 
     @property
     def words(self) -> str:
-        """In words."""
+        """The counts in words."""
         often = "" if self.times == 1 else f", entered {self.times:,} times"
         match self.kind:
             case "loop":
                 return f"ran {self.trips:,} iteration{'' if self.trips == 1 else 's'}{often}"
             case "branch":
-                return f"then side {self.then:,} of {self.times:,}"
+                return f"then arm {self.then:,} of {self.times:,}"
             case _:
                 return f"{self.trips:,} call{'' if self.trips == 1 else 's'}, depth {self.depth:,}"
 
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """A trip of the loop that a binding binds in one run; a turn of several `count` them."""
+    """An iteration of the loop that a binding binds; an unrolled one stands for `count` of them."""
 
     binding: str
     count: int
@@ -88,11 +86,13 @@ CAUSES = {  # why a unit is idle, in the field's words
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Wall(Printed):
-    """The brick wall: units by time. `kind` is "planned", "measured", "simulated" or
-    "recorded"; only a clock says measured, and what a file says was measured is recorded.
+    """The brick wall: units by time.
 
+    `kind` is "planned", "measured", "simulated" or "recorded". Only a clock on this machine makes a
+    measured wall; one that was read from a file is recorded.
     `host` is what Python runs meanwhile, in a lane of its own below the units': number `units`.
-    `ran` and `trips`, of a measured wall, are what its control flow did, and its first trips.
+    `ran` and `trips`, of a measured wall, are the counts of its control flow and its first
+    iterations.
     """
 
     kind: str
@@ -104,26 +104,27 @@ class Wall(Printed):
     device: str = ""
     cuts_us: tuple[float, ...] = ()  # where one launch ends and the next begins
     host: tuple[Brick, ...] = ()
-    ran: tuple[Ran, ...] = ()
+    ran: tuple[ControlFlowCounts, ...] = ()
     trips: tuple[Trip, ...] = ()
 
     def __str__(self) -> str:
+        """Return the summary line and the causes of idle time."""
         return "\n".join((self.first_line, *(f"  idle: {line}" for line in self._idle())))
 
     @property
     def first_line(self) -> str:
-        """How long it takes, and how busy the units are."""
+        """The duration, and the share of time that units are busy."""
         kind = "predicted" if self.kind in ("planned", "simulated") else self.kind
         head = f"{kind} schedule{f' of {self.device}' if self.device else ''}"
         tasks = f"{counted(len(self.bricks), 'task')} in {counted(self.units, 'row')}"
         return f"{head}: {duration(self.total_us)}, {tasks}, {percent(self.busy)} busy"
 
     def _idle(self) -> list[str]:
-        """The causes of idle time, the longest first, as shares of all units' time."""
-        area, found = self.units * self.total_us, defaultdict[str, float](float)
+        """Return the causes of idle time, the longest first, as shares of all units' time."""
+        area, idle_us = self.units * self.total_us, defaultdict[str, float](float)
         for gap in self.gaps:
-            found[gap.cause] += gap.end_us - gap.start_us
-        causes = sorted(found.items(), key=lambda each: -each[1])
+            idle_us[gap.cause] += gap.end_us - gap.start_us
+        causes = sorted(idle_us.items(), key=lambda each: -each[1])
         return [f"{CAUSES.get(cause, cause)} {percent(us / area)}" for cause, us in causes if us]
 
     @property

@@ -1,1 +1,1 @@
-"""Kernels made of kernels: merged, normalised, rebased, under canonical names."""
+"""Transformations of kernels: merging, normalisation, rebasing, canonical names."""

@@ -1,6 +1,4 @@
-"""Equal kernels under equal names, so that they are compiled once whatever the model calls its
-tensors.
-"""
+"""Canonical names, so that equal kernels of different models are compiled once."""
 
 from __future__ import annotations
 
@@ -30,18 +28,20 @@ from explorer.ir.shapes.dims import (
 from explorer.ir.symbols import dims_in_order
 
 Node = TypeVar("Node")
-PLAIN = frozenset((str, int, float, bool, type(None), frozenset))  # values without dims inside
+PLAIN = frozenset((str, int, float, bool, type(None), frozenset))  # types that hold no dims
 
 
 def text_of(kernel: Kernel) -> str:
-    """All of a kernel as text, the same in every process: a set is printed in any order."""
+    """Return all of a kernel as text, the same in every process: sets are sorted."""
     return f"{sorted(kernel.constants)} {replace(kernel, constants=frozenset())}"
 
 
 def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
-    """The kernel with inputs `x0, x1, ..` (constants `w0, ..`), output `y` (of
-    several `y0, y1, ..`), others `t0, ..`, axes
-    `i0, ..` and `r0, ..`, at the front of its tensors; and the new name of each axis.
+    """Return the kernel under canonical names, and the new name of each axis.
+
+    Inputs are `x0, x1, ..` (constants `w0, ..`), the output is `y` (several are `y0, y1, ..`),
+    other tensors `t0, ..`, axes `i0, ..` and reduced axes `r0, ..`. The kernel begins at the front
+    of its tensors.
     """
     kernel = rebased(kernel).kernel
     names: dict[str, str] = {}
@@ -55,27 +55,28 @@ def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
     used = {*renamed.inputs, *(c.out for c in renamed.computes)}
     tensors = tuple(sorted((t for t in renamed.tensors if t.name in used), key=lambda t: t.name))
     axes: dict[str, str] = {}
-    computes = tuple(_axes(c, axes) for c in renamed.computes)
+    computes = tuple(_with_canonical_axes(c, axes) for c in renamed.computes)
     return replace(renamed, name="kernel", tensors=tensors, computes=computes), axes
 
 
 def canonical_symbols(kernel: Kernel, env: ShapeEnv) -> tuple[Kernel, ShapeEnv, dict[str, Dim]]:
-    """The kernel with its symbols named `s0, ..` in the order in which they stand in it, what is
-    known of these alone, and what each stands for: a symbol, or a quotient of symbols and the like,
-    which the kernel need not know to be one. So kernels over all stages of an image are one kernel.
+    """Return the kernel with symbols `s0, ..` in order of occurrence, their bounds and values.
 
-    x[n, (h - 1) // 2 + 1]  ->  x[s0, s1]; s1 = (h - 1) // 2 + 1
+    Each new symbol stands for a symbol, or for a quotient of symbols and the like, which the kernel
+    need not know. So kernels of all stages of an image network are one kernel.
+
+        x[n, (h - 1) // 2 + 1]  ->  x[s0, s1]; s1 = (h - 1) // 2 + 1
     """
     parts = dict.fromkeys(part for dim in dims_in_order(kernel) for part in _opaque_parts(dim, env))
     values: dict[str, Dim] = {}
-    words: dict[Any, Any] = {}
+    replacements: dict[Any, Any] = {}
     bounds: list[SymbolBound] = []
     for part in parts:
         low, high = env.bounds(part)
-        gone = min(0, low)  # symbols are never negative
+        gone = min(0, low)  # symbols are never negative, so the part is shifted
         name = f"s{len(values)}"
         values[name] = simplify(part - gone)
-        words[part] = symbol(name) + gone
+        replacements[part] = symbol(name) + gone
         if not is_symbol(part):
             most = None if high is None else high - gone
             bounds.append(SymbolBound(name, low - gone, most, env.hint(part) - gone))
@@ -83,34 +84,33 @@ def canonical_symbols(kernel: Kernel, env: ShapeEnv) -> tuple[Kernel, ShapeEnv, 
             bounds.append(replace(env.of(part.name), name=name))
     if not values:
         return kernel, ShapeEnv(), values
-    found = ShapeEnv(tuple(bounds))
+    bounds_of_symbols = ShapeEnv(tuple(bounds))
     if all(str(value) == name for name, value in values.items()):
-        return kernel, found, values
-    return with_symbols(kernel, words), found, values
+        return kernel, bounds_of_symbols, values
+    return with_symbols(kernel, replacements), bounds_of_symbols, values
 
 
 def _opaque_parts(dim: Dim, env: ShapeEnv) -> list[sympy.Expr]:
-    """What a dim is a polynomial of, in order; in place of what is not known to be 0 or more but
-    for a number, its symbols.
+    """Return the parts that a dim is a polynomial of, in order.
+
+    A part without a known lower bound is replaced by its symbols.
     """
-    found = {
-        one
+    opaque = {
+        atom
         for part in parts_of(dim)
-        for one in (map(symbol, symbols_of(part)) if env.bounds(part)[0] <= -LARGEST else (part,))
+        for atom in (map(symbol, symbols_of(part)) if env.bounds(part)[0] <= -LARGEST else (part,))
     }
-    return sorted(found, key=text_of_dim)
+    return sorted(opaque, key=text_of_dim)
 
 
 def with_symbols(node: Node, values: Mapping[Any, Any]) -> Node:
-    """The same with other symbols in its dims, all exchanged at once; what has none of them is the
-    same object.
-    """
-    made: Node = _Exchange(values)(node)
-    return made
+    """Replace symbols in all dims of a node at once; a node without them is the same object."""
+    replaced: Node = _SymbolReplacer(values)(node)
+    return replaced
 
 
-class _Exchange:
-    """Other symbols in values of any nesting; each dim is looked at once."""
+class _SymbolReplacer:
+    """A replacement of symbols in values of any nesting, cached by dim."""
 
     def __init__(self, values: Mapping[Any, Any]) -> None:
         self.values = dict(values)
@@ -121,13 +121,13 @@ class _Exchange:
         if kind in PLAIN:
             return node
         if kind is tuple:
-            made = tuple([self(n) for n in node])
-            return node if all(map(is_, made, node)) else made
+            elements = tuple([self(n) for n in node])
+            return node if all(map(is_, elements, node)) else elements
         if kind is Affine:
             return self._affine(node)
         if is_symbolic(node):
             return self._dim(node)
-        parts = _parts(kind)
+        parts = _field_names(kind)
         if not parts:
             return node
         before = [getattr(node, name) for name in parts]
@@ -137,14 +137,15 @@ class _Exchange:
         return replace(node, **dict(zip(parts, after)))
 
     def _dim(self, dim: Any) -> Any:
-        found = self.dims.get(dim)
-        if found is None:
-            found = self.dims[dim] = simplify(self._rebuilt(dim))
-        return found
+        new_dim = self.dims.get(dim)
+        if new_dim is None:
+            new_dim = self.dims[dim] = simplify(self._rebuilt(dim))
+        return new_dim
 
     def _rebuilt(self, dim: Any) -> Any:
-        """What sympy makes of it again, but for quotients: it looks for their common factors, which
-        takes milliseconds.
+        """Rebuild an expression as sympy would, except quotients.
+
+        sympy looks for their common factors, which takes milliseconds.
         """
         if dim in self.values:
             return self.values[dim]
@@ -163,18 +164,18 @@ class _Exchange:
 
 
 @lru_cache(maxsize=256)
-def _parts(kind: type) -> tuple[str, ...]:
-    """The fields of a kind of node, none where it is no dataclass."""
+def _field_names(kind: type) -> tuple[str, ...]:
+    """Return the fields of a type of node; none if it is no dataclass."""
     return tuple(f.name for f in fields(kind) if f.init) if is_dataclass(kind) else ()
 
 
 def renamed_tiling(tiling: Tiling, names: Mapping[str, str]) -> Tiling:
-    """A tiling with its axes renamed."""
+    """Return a tiling with its axes renamed."""
     return replace(tiling, tile=tuple((names.get(a, a), n) for a, n in tiling.tile))
 
 
 def renamed_block(block: Block, names: Mapping[str, str]) -> Block:
-    """A thread block with its axes renamed; KeyError where one is not among the names."""
+    """Return a thread block with its axes renamed; KeyError if one has no new name."""
     return replace(
         block,
         tile=tuple((names[a], n) for a, n in block.tile),
@@ -185,7 +186,7 @@ def renamed_block(block: Block, names: Mapping[str, str]) -> Block:
     )
 
 
-def _axes(c: Compute, names: dict[str, str]) -> Compute:
+def _with_canonical_axes(c: Compute, names: dict[str, str]) -> Compute:
     for a in c.axes:
         names.setdefault(a.name, f"i{len(names)}")
     for a in c.reduce:

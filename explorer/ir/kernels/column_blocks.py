@@ -1,11 +1,13 @@
-"""A tensor made inside of a kernel that is read in blocks of its columns is one tensor a block.
+"""Splitting of internal tensors that are read in blocks of their columns: one tensor a block.
 
 t[j] = sum[k] a[k] * b[k, j];  y[i] = t[i] * t[i + 256]
+
 ->
+
 t[i] = sum[k] a[k] * b[k, i];  u[i] = sum[k] a[k] * b[k, i + 256];  y[i] = t[i] * u[i]
 
-A tile of y then needs a tile of each block, where it needed all columns from the first block's to
-the last one's. What no one reads is not made.
+A tile of y then needs a tile of each block. Before, it needed all columns from the first block's
+to the last one's. Columns that are not read are not computed.
 """
 
 from __future__ import annotations
@@ -43,8 +45,9 @@ class Block:
 
 
 def split_columns(kernel: Kernel) -> Kernel:
-    """After: each tensor made inside whose readers take disjoint blocks of its last dim is one
-    tensor a block, and so is what it is made of.
+    """Split each internal tensor whose readers take disjoint blocks of its last dim.
+
+    After: it is one tensor a block, and so are the tensors that it is computed from.
     """
     while True:
         split = next(_splits(kernel), None)
@@ -54,24 +57,25 @@ def split_columns(kernel: Kernel) -> Kernel:
 
 
 def blocks_read(kernel: Kernel, tensor: str) -> tuple[Block, ...] | None:
-    """The blocks of columns of a tensor that the computes of a kernel take, in order; None where a
-    load is of none, or where two of them overlap without being the same.
+    """Return the blocks of columns of a tensor that a kernel reads, in order.
+
+    Return None if a load is not of a block, or if two of them overlap without being equal.
     """
-    found: set[Block] = set()
+    blocks: set[Block] = set()
     for c in kernel.computes:
         for read in reads(c.expr):
             if read.tensor == tensor:
                 block = _block(read, c)
                 if block is None:
                     return None
-                found.add(block)
-    order = sorted(found)
+                blocks.add(block)
+    order = sorted(blocks)
     apart = all(a.end <= b.first for a, b in pairwise(order))
     return tuple(order) if apart else None
 
 
 def _block(read: Read, c: Compute) -> Block | None:
-    """The columns that a load takes while an axis of its own moves it, and nothing else does."""
+    """Return the block of a load whose column moves with one axis that moves no other dim."""
     last = read.index[-1] if read.index else None
     if not isinstance(last, Affine) or read.fill is not None or len(last.terms) != 1:
         return None
@@ -86,7 +90,7 @@ def _block(read: Read, c: Compute) -> Block | None:
 
 
 def _splits(kernel: Kernel) -> Iterator[Kernel]:
-    """The kernel with one tensor more in blocks, for each that can be."""
+    """Yield the kernel with one more tensor split into blocks, for each that can be."""
     for n, c in enumerate(kernel.computes):
         if c.out in kernel.outputs or len(writers(kernel, c.out)) > 1:
             continue
@@ -94,13 +98,13 @@ def _splits(kernel: Kernel) -> Iterator[Kernel]:
         axis = next((a for a in c.axes if a.name == column), None)
         if axis is None or any(column in i.variables for i in c.target[:-1]):
             continue
-        found = blocks_read(kernel, c.out)
-        if found and found != (Block(0, axis.extent),):
-            yield _split(kernel, n, axis, found)
+        blocks = blocks_read(kernel, c.out)
+        if blocks and blocks != (Block(0, axis.extent),):
+            yield _split(kernel, n, axis, blocks)
 
 
 def _split(kernel: Kernel, n: int, axis: Axis, blocks: tuple[Block, ...]) -> Kernel:
-    """The kernel with what compute `n` writes as a tensor a block."""
+    """Replace the tensor that compute `n` writes by one tensor a block."""
     c, spec = kernel.computes[n], kernel.spec(kernel.computes[n].out)
     taken = {t.name for t in kernel.tensors}
     used = {a.name for k in kernel.computes for a in (*k.axes, *k.reduce)}
@@ -127,7 +131,7 @@ def _split(kernel: Kernel, n: int, axis: Axis, blocks: tuple[Block, ...]) -> Ker
 
 
 def _part(c: Compute, axis: Axis, block: Block, name: str, column: str) -> Compute:
-    """The compute of one block, along an axis of its own."""
+    """Return the compute of one block, along an axis of its own."""
     there = {axis.name: var(column) + block.first}
     here = {axis.name: var(column)}
     axes = tuple(Axis(column, block.count) if a == axis else a for a in c.axes)

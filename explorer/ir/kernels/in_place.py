@@ -1,4 +1,4 @@
-"""Whether outputs may lie on inputs: each element is read before it is written over."""
+"""Legality of in-place outputs: each element must be read before it is overwritten."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from explorer.ir.shapes.dims import Shape
 
 
 def read_after(kernel: Kernel, output: str, tensor: str) -> str:
-    """Why an output must not lie on an input; "" where each element is read before it is written,
-    by the task that writes it, and by no other.
+    """Return why an output must not overwrite an input; "" if it may.
+
+    It may where each element is read by the task that writes it alone, before the write.
     """
     parts = stores(kernel)
     mine = [c for c in parts if c.out == output]
@@ -32,8 +33,9 @@ def read_after(kernel: Kernel, output: str, tensor: str) -> str:
 
 
 def reads_apart(kernel: Kernel, output: str, tensor: str) -> bool:
-    """Whether no element of an input is read that is written of an output, whatever the task, under
-    extents that are numbers: along some dim the ranges do not meet.
+    """Return True if a kernel writes no element of an output that it reads of an input.
+
+    Extents are numbers; along some dim the ranges must be disjoint, whatever the task.
     """
     written = [_box(c, c.target, kernel.shape(output)) for c in stores(kernel) if c.out == output]
     loads = ((c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor == tensor)
@@ -51,14 +53,15 @@ def _are_apart(a: Interval, b: Interval) -> bool:
 
 
 def is_whole(kernel: Kernel, output: str) -> bool:
-    """Whether one compute writes every element of an output."""
+    """Return True if one compute writes every element of an output."""
     extents = [tuple(a.extent for a in c.axes) for c in stores(kernel) if c.out == output]
     return extents == [kernel.shape(output)]
 
 
 def wrong_update(kernel: Kernel) -> str:
-    """Why what a kernel writes over cannot be; "" where it can. Of an input that is written over in
-    part, what is read is taken to be another part.
+    """Return why a kernel's in-place updates are illegal; "" if they are legal.
+
+    For an input that is overwritten in part, the reads are taken to be of another part.
     """
     for output, tensor in kernel.updates:
         why = read_after(kernel, output, tensor) if is_whole(kernel, output) else ""
@@ -68,17 +71,17 @@ def wrong_update(kernel: Kernel) -> str:
 
 
 def written_over(body: Sequence[Binding]) -> frozenset[str]:
-    """The values that kernels write over, all of each or a part."""
+    """Return the values that kernels overwrite, completely or in part."""
     return frozenset(arg.name for _, _, arg in _updates(body))
 
 
 def overwritten(body: Sequence[Binding]) -> dict[str, int]:
-    """The values of which nothing is left, by the place of the kernel that writes over them."""
-    return {arg.name: n for n, whole, arg in _updates(body) if whole}
+    """Map each value that is overwritten completely to the position of the kernel that does so."""
+    return {arg.name: n for n, is_complete, arg in _updates(body) if is_complete}
 
 
 def _updates(body: Sequence[Binding]) -> Iterator[tuple[int, bool, Var]]:
-    """Each value that is written over: where, whether all of it is, and the value."""
+    """Yield each value that is overwritten: the position, True if completely, and the value."""
     for n, b in enumerate(body):
         if isinstance(b.expr, KernelCall):
             kernel, pairs = b.expr.kernel, updates_of(b.expr, b.vars)

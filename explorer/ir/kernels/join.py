@@ -1,4 +1,4 @@
-"""Two kernels that map one grid as one kernel with the results of both."""
+"""Horizontal fusion: two kernels that map one grid as one kernel with the results of both."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from explorer.ir.kernels.normal import LARGEST, is_cheap
 
 
 def maps_one_grid(kernel: Kernel) -> bool:
-    """Whether each output is one compute that reduces nothing, all over one grid, and nothing else
-    is made.
+    """Return True if each output is one compute without reduction, all over one grid.
+
+    The kernel must compute nothing else.
     """
     if kernel.updates or {c.out for c in kernel.computes} != {*kernel.outputs}:
         return False
@@ -45,11 +46,12 @@ def _maps(c: Compute) -> bool:
     )
 
 
-def joined(first: Kernel, second: Kernel) -> Kernel | None:
-    """What both write, in one pass; None where their grids differ, where no tensor is read whole by
-    both or made by the first for the second, or where the second reads what another tile makes.
+def join_kernels(first: Kernel, second: Kernel) -> Kernel | None:
+    """Return one kernel with the outputs of both, or None if they cannot be fused.
 
-    Tensors of one name are one tensor. Both kernels map one grid.
+    Both kernels map one grid, and tensors of one name are one tensor. They cannot be fused if their
+    grids differ, if they share no tensor that both read at the index written, or if the second
+    reads elements that another tile writes.
     """
     names = {a.name for a in first.computes[0].axes}
     second = rename_axes(second, names)
@@ -69,11 +71,13 @@ def joined(first: Kernel, second: Kernel) -> Kernel | None:
         )
         for c in second.computes
     )
-    made = {*first.outputs}
+    produced = {*first.outputs}
     theirs = [r for c in moved for r in reads(c.expr)]
-    whole = {r.tensor for c in first.computes for r in reads(c.expr) if r.index == target} | made
-    shared = any(r.tensor in whole and r.index == target for r in theirs)
-    strays = any(r.tensor in made and r.index != target for r in theirs)
+    pointwise = {
+        r.tensor for c in first.computes for r in reads(c.expr) if r.index == target
+    } | produced
+    shared = any(r.tensor in pointwise and r.index == target for r in theirs)
+    strays = any(r.tensor in produced and r.index != target for r in theirs)
     if not shared or strays or any(c.target != target for c in moved):
         return None
     tensors: dict[str, TensorSpec] = {t.name: t for t in (*first.tensors, *second.tensors)}
@@ -81,15 +85,17 @@ def joined(first: Kernel, second: Kernel) -> Kernel | None:
         first.name,
         tuple(tensors.values()),
         (*first.computes, *moved),
-        tuple(dict.fromkeys((*first.inputs, *(i for i in second.inputs if i not in made)))),
+        tuple(dict.fromkeys((*first.inputs, *(i for i in second.inputs if i not in produced)))),
         (*first.outputs, *second.outputs),
-        (first.constants | second.constants) - made,
+        (first.constants | second.constants) - produced,
     )
 
 
-def kept_inside(kernel: Kernel, tensor: str) -> Kernel:
-    """The kernel without one of its outputs, which the others compute for themselves: loops over
-    vectors compute what is equal once. Itself where that is no cheap expression, or a large one.
+def inline_output(kernel: Kernel, tensor: str) -> Kernel:
+    """Inline one of a kernel's outputs into its readers, which then compute it themselves.
+
+    Loops over vectors compute equal expressions once. The kernel is returned unchanged if the
+    expression is large, or is not cheap and has several readers.
     """
     (producer,) = (c for c in kernel.computes if c.out == tensor)
     users = [c for c in kernel.computes if any(r.tensor == tensor for r in reads(c.expr))]

@@ -1,4 +1,4 @@
-"""Several kernels as one: the computes one after the other, the intermediates inside."""
+"""Vertical fusion: several kernels as one, computes in sequence, intermediates internal."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from explorer.ir.kernel import Axis, Compute, Kernel, TensorSpec, rename_tensors
 
 
 def concatenate(producer: Kernel, consumer: Kernel, tensor: str) -> Kernel:
-    """The kernel that does what `producer` does and then `consumer`, which reads its one output as
-    `tensor`.
+    """Return the kernel that does the work of `producer` and then of `consumer`.
 
-    Inputs: the producer's, then the consumer's without `tensor`. Names are made apart.
+    The consumer reads the producer's only output as `tensor`. Inputs are the producer's, then the
+    consumer's without `tensor`. Clashing names are changed.
     """
     taken = {t.name for t in consumer.tensors}
     names = {t.name: _fresh(t.name, taken) for t in producer.tensors if t.name != producer.output}
     first = rename_tensors(producer, names | {producer.output: tensor})
     axes = {a.name for c in consumer.computes for a in (*c.axes, *c.reduce)}
     first = rename_axes(first, axes)
-    made = {t.name for t in first.tensors}
+    internal = {t.name for t in first.tensors}
     return Kernel(
         consumer.name,
-        (*first.tensors, *(t for t in consumer.tensors if t.name not in made)),
+        (*first.tensors, *(t for t in consumer.tensors if t.name not in internal)),
         (*first.computes, *consumer.computes),
         (*first.inputs, *(n for n in consumer.inputs if n != tensor)),
         consumer.outputs,
@@ -42,7 +42,7 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 
 def rename_axes(kernel: Kernel, taken: set[str]) -> Kernel:
-    """The kernel with axis names that are not among `taken`."""
+    """Rename axes so that none of their names is among `taken`."""
     names: dict[str, str] = {}
     used = set(taken)
     for c in kernel.computes:
@@ -66,7 +66,10 @@ def _renamed(c: Compute, names: dict[str, str]) -> Compute:
 
 
 def share_inputs(kernel: Kernel, args: tuple[str, ...]) -> tuple[Kernel, tuple[str, ...]]:
-    """After: no value is passed twice. `args` names what each input is given."""
+    """Merge inputs that are passed the same value: after it no value is passed twice.
+
+    `args` names the value of each input.
+    """
     first: dict[str, str] = {}
     names: dict[str, str] = {}
     for tensor, arg in zip(kernel.inputs, args, strict=True):
@@ -74,14 +77,14 @@ def share_inputs(kernel: Kernel, args: tuple[str, ...]) -> tuple[Kernel, tuple[s
     if len(first) == len(args):
         return kernel, args
     renamed = rename_tensors(kernel, names)
-    kept = tuple(dict.fromkeys(renamed.inputs))
+    inputs = tuple(dict.fromkeys(renamed.inputs))
     tensors = tuple({t.name: t for t in renamed.tensors}.values())
-    return replace(renamed, inputs=kept, tensors=tensors), tuple(first)
+    return replace(renamed, inputs=inputs, tensors=tensors), tuple(first)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A kernel among others that become one: the value it makes, and those that it is given."""
+    """A kernel to be merged, with the names of its result and of its arguments."""
 
     kernel: Kernel
     result: str
@@ -89,10 +92,10 @@ class Part:
 
 
 def merge(name: str, parts: Sequence[Part]) -> tuple[Kernel, tuple[str, ...]]:
-    """The kernel that does what all parts do, in order, and gives the last one's result; and the
-    values that it is given, each once.
+    """Return one kernel that does the work of all parts in order, and the values that it takes.
 
-    What a part makes and a later one reads is a tensor inside. Names are made apart.
+    It has the last part's result. A value that one part computes and a later one reads is internal.
+    Clashing names are changed.
     """
     tensors: dict[str, TensorSpec] = {}
     of_value: dict[str, str] = {}
@@ -101,31 +104,31 @@ def merge(name: str, parts: Sequence[Part]) -> tuple[Kernel, tuple[str, ...]]:
     computes: list[Compute] = []
     constants: set[str] = set()
     for part in parts:
-        kernel = _apart(part.kernel, used)
-        known = dict(zip(kernel.inputs, part.args, strict=True))
+        kernel = _with_fresh_axes(part.kernel, used)
+        value_of = dict(zip(kernel.inputs, part.args, strict=True))
         names: dict[str, str] = {}
         for spec in kernel.tensors:
-            value = part.result if spec.name in kernel.outputs else known.get(spec.name)
-            found = None if value is None else of_value.get(value)
-            if found is None:
-                found = _fresh(spec.name, taken)
-                tensors[found] = replace(spec, name=found)
+            value = part.result if spec.name in kernel.outputs else value_of.get(spec.name)
+            tensor = None if value is None else of_value.get(value)
+            if tensor is None:
+                tensor = _fresh(spec.name, taken)
+                tensors[tensor] = replace(spec, name=tensor)
             if value is not None:
-                of_value[value] = found
-            names[spec.name] = found
+                of_value[value] = tensor
+            names[spec.name] = tensor
         renamed = rename_tensors(kernel, names)
         computes += renamed.computes
         constants |= renamed.constants
-    made = {p.result for p in parts}
-    given = tuple(dict.fromkeys(a for p in parts for a in p.args if a not in made))
-    inputs = tuple(of_value[a] for a in given)
+    results = {p.result for p in parts}
+    values = tuple(dict.fromkeys(a for p in parts for a in p.args if a not in results))
+    inputs = tuple(of_value[a] for a in values)
     outputs = (of_value[parts[-1].result],)
     constant = frozenset(constants & set(inputs))
-    return Kernel(name, tuple(tensors.values()), tuple(computes), inputs, outputs, constant), given
+    return Kernel(name, tuple(tensors.values()), tuple(computes), inputs, outputs, constant), values
 
 
-def _apart(kernel: Kernel, used: set[str]) -> Kernel:
-    """The kernel with axis names of its own, which are then used."""
+def _with_fresh_axes(kernel: Kernel, used: set[str]) -> Kernel:
+    """Rename axes that are in `used`, and add the kernel's axes to it."""
     renamed = rename_axes(kernel, used)
     used |= {a.name for c in renamed.computes for a in (*c.axes, *c.reduce)}
     return renamed

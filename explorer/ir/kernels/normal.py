@@ -1,6 +1,4 @@
-"""The normal form that kernels are tiled in: what one compute alone needs is part of it, and
-epilogues share its axes.
-"""
+"""The normal form in which kernels are tiled: producers inlined, epilogues on producers' axes."""
 
 from __future__ import annotations
 
@@ -49,22 +47,24 @@ CHEAP = frozenset(
 
 
 def normalise(kernel: Kernel) -> Kernel:
-    """The same values from a kernel in normal form: no axis of extent 1, producers inlined,
-    epilogues aligned.
+    """Return an equivalent kernel in normal form.
+
+    It has no axis of extent 1, producers are inlined and epilogues aligned.
     """
     return align(inline(drop_unit_axes(kernel)))
 
 
 def drop_unit_axes(kernel: Kernel) -> Kernel:
-    """After: no loop runs once, except where it is the only one, and no tensor made inside has a
-    dim of extent 1, but one that is read past its border along that dim.
+    """Remove loops of one iteration, except the only one, and unit dims of internal tensors.
+
+    A unit dim stays if the tensor is read past its border along it.
     """
-    computes = tuple(map(_without_units, kernel.computes))
+    computes = tuple(map(_without_unit_axes, kernel.computes))
     same = all(map(is_, computes, kernel.computes))
-    return _squeezed(kernel if same else replace(kernel, computes=computes))
+    return _without_unit_dims(kernel if same else replace(kernel, computes=computes))
 
 
-def _squeezed(kernel: Kernel) -> Kernel:
+def _without_unit_dims(kernel: Kernel) -> Kernel:
     units = [
         t
         for t in kernel.tensors
@@ -73,68 +73,69 @@ def _squeezed(kernel: Kernel) -> Kernel:
     if not units:
         return kernel
     left = {(r.tensor, d) for c in kernel.computes for r in reads(c.expr) for d in _past_border(r)}
-    kept = {
+    kept_dims = {
         t.name: tuple(d for d, n in enumerate(t.shape) if not is_one(n) or (t.name, d) in left)
         or (len(t.shape) - 1,)
         for t in units
     }
 
     def leaf(read: Read) -> Expr:
-        if read.tensor not in kept:
+        if read.tensor not in kept_dims:
             return read
-        return replace(read, index=tuple(read.index[d] for d in kept[read.tensor]))
+        return replace(read, index=tuple(read.index[d] for d in kept_dims[read.tensor]))
 
     def compute(c: Compute) -> Compute:
-        store = tuple(c.target[d] for d in kept[c.out]) if c.out in kept else c.store
+        store = tuple(c.target[d] for d in kept_dims[c.out]) if c.out in kept_dims else c.store
         return replace(c, expr=rewrite(c.expr, leaf), store=store)
 
     tensors = tuple(
-        replace(t, shape=tuple(t.shape[d] for d in kept[t.name])) if t.name in kept else t
+        replace(t, shape=tuple(t.shape[d] for d in kept_dims[t.name])) if t.name in kept_dims else t
         for t in kernel.tensors
     )
     return replace(kernel, tensors=tensors, computes=tuple(compute(c) for c in kernel.computes))
 
 
 def _past_border(read: Read) -> tuple[int, ...]:
-    """The dims in which a load may stand elsewhere than at 0 and find its fill there."""
+    """Return the dims along which a load may be out of bounds and get its fill value."""
     if read.fill is None:
         return ()
     return tuple(d for d, i in enumerate(read.index) if i != Affine())
 
 
-def _without_units(c: Compute) -> Compute:
+def _without_unit_axes(c: Compute) -> Compute:
     gone = {a.name: Affine() for a in (*c.axes, *c.reduce) if is_one(a.extent)}
     if not gone:
         return c
-    kept = tuple(a for a in c.axes if a.name not in gone) or c.axes[-1:]
+    axes = tuple(a for a in c.axes if a.name not in gone) or c.axes[-1:]
     over = tuple(a for a in c.reduce if a.name not in gone) or c.reduce[-1:]
-    for a in (*kept, *over):
+    for a in (*axes, *over):
         gone.pop(a.name, None)
     if not gone:
         return c
     store = tuple(i.substitute(gone) for i in c.target)
-    return replace(c, axes=kept, reduce=over, store=store, expr=substitute(c.expr, gone))
+    return replace(c, axes=axes, reduce=over, store=store, expr=substitute(c.expr, gone))
 
 
 def writers(kernel: Kernel, tensor: str) -> list[Compute]:
-    """The computes that write a tensor."""
+    """Return the computes that write a tensor."""
     return [c for c in kernel.computes if c.out == tensor]
 
 
 def stores(kernel: Kernel) -> list[Compute]:
-    """The computes that write outputs, in order; the last one's axes are those that tiles cut."""
+    """Return the computes that write outputs, in order; tiles cut the axes of the last one."""
     return [c for c in kernel.computes if c.out in kernel.outputs]
 
 
 def inline(kernel: Kernel) -> Kernel:
-    """After: an element-wise compute that one compute reads at one index is part of it, unless the
-    expression would be larger than `LARGEST`.
+    """Inline each element-wise compute that one compute reads at one index.
+
+    After: none is left, unless the expression would be larger than `LARGEST`.
     """
-    return _Inliner(kernel).done()
+    return _Inliner(kernel).run()
 
 
 class _Inliner:
-    """Computes in their slots while some become part of others; the first that can goes first."""
+    """Inlining of computes in their slots, the first possible one first."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -145,20 +146,20 @@ class _Inliner:
         self.readers: dict[str, set[int]] = {}
         for n, c in enumerate(kernel.computes):
             self.writers.setdefault(c.out, []).append(n)
-            self._note(n, c)
+            self._record_loads(n, c)
 
-    def done(self) -> Kernel:
-        """The kernel when nothing more can become part of something else."""
+    def run(self) -> Kernel:
+        """Inline until nothing more can be inlined, and return the kernel."""
         todo = list(range(len(self.slots)))
         waiting, gone = set(todo), set[str]()
         while todo:
             n = heappop(todo)
             waiting.discard(n)
             producer = self.slots[n]
-            user = None if producer is None else self._user(n, producer)
+            user = None if producer is None else self._inlining_target(n, producer)
             if producer is None or user is None:
                 continue
-            self._join(n, producer, user)
+            self._inline(n, producer, user)
             gone.add(producer.out)
             for other in {user, *(w for r in self.loads[user] for w in self._writers(r))} - waiting:
                 heappush(todo, other)
@@ -169,7 +170,7 @@ class _Inliner:
         tensors = tuple(t for t in self.kernel.tensors if t.name not in gone)
         return replace(self.kernel, computes=computes, tensors=tensors)
 
-    def _note(self, n: int, c: Compute) -> None:
+    def _record_loads(self, n: int, c: Compute) -> None:
         self.loads[n] = list(reads(c.expr))
         for read in self.loads[n]:
             self.readers.setdefault(read.tensor, set()).add(n)
@@ -177,8 +178,8 @@ class _Inliner:
     def _writers(self, read: Read) -> list[int]:
         return self.writers.get(read.tensor, [])
 
-    def _user(self, n: int, p: Compute) -> int | None:
-        """The slot of the compute that the producer can become part of."""
+    def _inlining_target(self, n: int, p: Compute) -> int | None:
+        """Return the slot of the compute that a producer can be inlined into."""
         users = self.readers.get(p.out, set())
         if p.reduce or p.out in self.kernel.outputs or len(self.writers[p.out]) > 1:
             return None
@@ -200,7 +201,7 @@ class _Inliner:
         a, b = self.sizes[user], self.sizes[producer]
         return Size(a.operations + times * b.operations, a.depth + b.depth)
 
-    def _join(self, n: int, p: Compute, place: int) -> None:
+    def _inline(self, n: int, p: Compute, place: int) -> None:
         user = self.slots[place]
         assert user is not None
 
@@ -217,11 +218,11 @@ class _Inliner:
                 self.readers[read.tensor].discard(slot)
         self.slots[n], self.slots[place] = None, new
         self.sizes[place] = expr_size(new.expr)
-        self._note(place, new)
+        self._record_loads(place, new)
 
 
 def is_cheap(expr: Expr) -> bool:
-    """Whether computing it again costs less than keeping it."""
+    """Return True if recomputing an expression costs less than storing it."""
     match expr:
         case Apply(op, args):
             return (op in CHEAP or op.startswith("cast_")) and all(is_cheap(a) for a in args)
@@ -230,13 +231,13 @@ def is_cheap(expr: Expr) -> bool:
 
 
 def _values(p: Compute, read: Read) -> dict[str, Affine] | None:
-    """The producer's axes in terms of the reader's, for one load; None where nobody can tell."""
+    """Return the producer's axes as functions of the reader's for one load, None if unknown."""
     values: dict[str, Affine] = {}
     for stored, index in zip(p.target, read.index, strict=True):
         if not isinstance(index, Affine):
             return None
         if stored.bare is None:
-            if stored == index:  # both a constant, such as the one place of a unit dim
+            if stored == index:  # the same constant, such as index 0 of a unit dim
                 continue
             return None
         values[stored.bare] = index
@@ -244,8 +245,9 @@ def _values(p: Compute, read: Read) -> dict[str, Affine] | None:
 
 
 def epilogue_of(kernel: Kernel, c: Compute) -> Compute | None:
-    """The next element-wise compute, if it alone reads this one, point by point, and all else that
-    it reads is ready.
+    """Return the next element-wise compute if it is an epilogue of this compute.
+
+    It must be the only reader, read point by point, and have all its other inputs ready.
     """
     if c.out in kernel.outputs or len(writers(kernel, c.out)) > 1:
         return None
@@ -265,7 +267,7 @@ def epilogue_of(kernel: Kernel, c: Compute) -> Compute | None:
 
 
 def _reads_all(kernel: Kernel, user: Compute, read: Read) -> bool:
-    """Whether a load at bare axes is of the whole tensor, and not of its first part."""
+    """Return True if a load at bare axes covers the whole tensor, not just its first part."""
     extents = {a.name: a.extent for a in user.axes}
     pairs = zip(read.index, kernel.shape(read.tensor))
     return all(
@@ -274,8 +276,9 @@ def _reads_all(kernel: Kernel, user: Compute, read: Read) -> bool:
 
 
 def _reader_axes(c: Compute, user: Compute, read: Read) -> dict[str, Affine] | None:
-    """The reader's axes in terms of the writer's: each dim is read at a bare axis, or at the
-    constant it is stored at.
+    """Return the reader's axes as functions of the writer's.
+
+    Each dim must be read at a bare axis, or at the constant it is stored at.
     """
     values: dict[str, Affine] = {}
     own = {a.name for a in c.axes}
@@ -291,11 +294,10 @@ def _reader_axes(c: Compute, user: Compute, read: Read) -> dict[str, Affine] | N
 
 
 def align(kernel: Kernel) -> Kernel:
-    """After: an epilogue has the axes of the compute it follows, in its order, under names of its
-    own.
+    """Give each epilogue the axes of its producer, in the producer's order, under new names.
 
-    `t[n, g*68 + o] = sum ...; y[n, c] = max(t[n, c], 0)` becomes `y[n, g'*68 + o'] = max(t[n, g'*68
-    + o'], 0)`.
+    `t[n, g*68 + o] = sum ...; y[n, c] = max(t[n, c], 0)` becomes
+    `y[n, g'*68 + o'] = max(t[n, g'*68 + o'], 0)`.
     """
     for n in range(len(kernel.computes)):
         c = kernel.computes[n]
@@ -324,7 +326,7 @@ def align(kernel: Kernel) -> Kernel:
 
 
 def _with_axes(c: Compute, axes: tuple[Axis, ...], values: dict[str, Affine]) -> Compute:
-    """The compute over other axes, `values` being its own in terms of them."""
+    """Return the compute over other axes; `values` maps its old axes to functions of new ones."""
     return replace(
         c,
         axes=axes,

@@ -1,4 +1,4 @@
-"""Kernels that do the same at other places of their tensors, as one kernel and where it begins.
+"""Rebasing: kernels that differ in their place in tensors become one kernel with offsets.
 
 y[i, j] = x[i + 7, j]  ->  y[i, j] = x[i, j], where x begins 7 rows later
 """
@@ -13,13 +13,16 @@ from explorer.ir.affine import Affine
 from explorer.ir.kernel import Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.shapes.dims import Dim, product, simplify
 
-Starts: TypeAlias = Mapping[str, tuple[Dim, ...]]  # by tensor, what is taken off each index
+Starts: TypeAlias = Mapping[
+    str, tuple[Dim, ...]
+]  # by tensor, the offset subtracted from each index
 
 
 @dataclass(frozen=True, slots=True)
 class Rebased:
-    """A kernel that begins at the front of each tensor, and by tensor how many elements in it has
-    to be given the tensor; of what is not named none.
+    """A kernel that begins at the front of each tensor, and the offsets of its tensors in elements.
+
+    Tensors that are not named have no offset.
     """
 
     kernel: Kernel
@@ -27,9 +30,9 @@ class Rebased:
 
 
 def rebased(kernel: Kernel) -> Rebased:
-    """The kernel without what all indices of a tensor have in common; a tensor of which fewer rows
-    are touched than it has is as long as those. Constants stay, and what is read past its border or
-    at places that depend on data.
+    """Remove what all indices of a tensor have in common, and shorten tensors to the rows touched.
+
+    Constants are unchanged, and so are tensors read past their border or at data-dependent indices.
     """
     touched = _touched(kernel)
     starts = {name: _start(indices) for name, indices in touched.items()}
@@ -43,19 +46,20 @@ def rebased(kernel: Kernel) -> Rebased:
     return Rebased(replace(kernel, tensors=tensors, computes=computes), offsets)
 
 
-def at_first_rows(kernel: Kernel, kept: frozenset[str]) -> tuple[Kernel, Starts]:
-    """The kernel as if it read the first row of each tensor of which it reads one row, and where
-    that row is; tensors that are `kept` stay as they are.
+def at_first_rows(kernel: Kernel, fixed: frozenset[str]) -> tuple[Kernel, Starts]:
+    """Move each tensor of which one row is read to its first row; also return where the row is.
+
+    Tensors in `fixed` are unchanged.
     """
-    kept = kept.union(*kernel.updates)
-    touched = {n: t for n, t in _touched(kernel).items() if n in kernel.inputs and n not in kept}
+    fixed = fixed.union(*kernel.updates)
+    touched = {n: t for n, t in _touched(kernel).items() if n in kernel.inputs and n not in fixed}
     starts = {name: _row(indices) for name, indices in touched.items()}
     starts = {name: start for name, start in starts.items() if any(n != 0 for n in start)}
     return placed(kernel, {t: tuple(-n for n in start) for t, start in starts.items()}), starts
 
 
 def placed(kernel: Kernel, starts: Starts) -> Kernel:
-    """The kernel with all indices of some tensors moved."""
+    """Move all indices of some tensors."""
     if not starts:
         return kernel
     taken = {tensor: tuple(-n for n in start) for tensor, start in starts.items()}
@@ -63,50 +67,50 @@ def placed(kernel: Kernel, starts: Starts) -> Kernel:
 
 
 Index: TypeAlias = tuple[Affine, ...]
-Touched: TypeAlias = list[tuple[Index, Compute]]  # an index of a tensor, and whose axes it is over
+Touched: TypeAlias = list[
+    tuple[Index, Compute]
+]  # an index of a tensor, and the compute whose axes it uses
 
 
 def _touched(kernel: Kernel) -> dict[str, Touched]:
-    """Every index of the tensors that can begin elsewhere."""
-    found: dict[str, Touched] = {}
+    """Return every index of the tensors that can be rebased."""
+    indices: dict[str, Touched] = {}
     fixed = set(kernel.constants)
     for c in kernel.computes:
         if c.out in kernel.outputs:
-            found.setdefault(c.out, []).append((c.target, c))
+            indices.setdefault(c.out, []).append((c.target, c))
         for r in reads(c.expr):
             index = tuple(i for i in r.index if isinstance(i, Affine))
             if len(index) < len(r.index) or r.fill is not None:
                 fixed.add(r.tensor)
-            found.setdefault(r.tensor, []).append((index, c))
+            indices.setdefault(r.tensor, []).append((index, c))
     for output, taken in kernel.updates:  # the same memory under two names
-        if taken in found:
+        if taken in indices:
             if fixed & {taken, output}:
                 fixed |= {taken, output}
-            both = found[taken] + found[output]
-            found |= {taken: both, output: both}
+            both = indices[taken] + indices[output]
+            indices |= {taken: both, output: both}
     outside = {*kernel.inputs, *kernel.outputs}
-    return {n: t for n, t in found.items() if n in outside and n not in fixed and t[0][0]}
+    return {n: t for n, t in indices.items() if n in outside and n not in fixed and t[0][0]}
 
 
 def _start(indices: Touched) -> tuple[Dim, ...]:
-    """What no index of a tensor is below, by dim."""
+    """Return a lower bound of all indices of a tensor, by dim."""
     lows = ([_low(i, c) for i in index] for index, c in indices)
     return tuple(_least(each) for each in zip(*lows))
 
 
 def _row(indices: Touched) -> tuple[Dim, ...]:
-    """What all indices of a tensor are in the dims along which none of them moves."""
-    one, *others = (index for index, _ in indices)
+    """Return the common constant index of each dim along which no index moves, else 0."""
+    first, *others = (index for index, _ in indices)
     return tuple(
         i.const if not i.terms and all(other[d] == i for other in others) else 0
-        for d, i in enumerate(one)
+        for d, i in enumerate(first)
     )
 
 
 def _low(index: Affine, c: Compute) -> Dim:
-    """The least value of an index: its constant, where no axis goes backwards; 0 where that cannot
-    be told.
-    """
+    """Return the least value of an index; 0 if the sign of a factor is not known."""
     extents, low = {a.name: a.extent for a in (*c.axes, *c.reduce)}, index.const
     for name, factor in index.terms:
         if isinstance(factor, int) and factor < 0:
@@ -117,9 +121,9 @@ def _low(index: Affine, c: Compute) -> Dim:
 
 
 def _least(values: Sequence[Dim]) -> Dim:
-    whole = [v for v in values if isinstance(v, int)]
-    if len(whole) == len(values):
-        return max(0, min(whole))
+    numbers = [v for v in values if isinstance(v, int)]
+    if len(numbers) == len(values):
+        return max(0, min(numbers))
     different = tuple(dict.fromkeys(values))
     if len(different) == 1:
         return different[0]
@@ -127,13 +131,13 @@ def _least(values: Sequence[Dim]) -> Dim:
 
 
 def _is_least(value: Dim, values: Sequence[Dim]) -> bool:
-    """Whether a value is the least of them whatever the symbols are, and not negative."""
-    rest = [simplify(v - value) for v in values]
-    return all(d >= 0 if isinstance(d, int) else bool(d.is_nonnegative) for d in (value, *rest))
+    """Return True if a value is the least one for all symbols, and not negative."""
+    gaps = [simplify(v - value) for v in values]
+    return all(d >= 0 if isinstance(d, int) else bool(d.is_nonnegative) for d in (value, *gaps))
 
 
 def _rows(indices: Touched, kernel: Kernel, start: tuple[Dim, ...] | None) -> int | None:
-    """How many rows of a tensor are touched, from the first one on that is; None: nobody knows."""
+    """Return the number of rows of a tensor that are touched from its start; None if unknown."""
     most = 0
     for index, c in indices:
         extents = {a.name: a.extent for a in (*c.axes, *c.reduce)}
@@ -172,7 +176,7 @@ def _without(index: Index, start: tuple[Dim, ...]) -> Index:
 
 
 def _elements(start: tuple[Dim, ...], shape: Sequence[Dim]) -> Dim:
-    """How far an index lies behind the first element, in row-major memory."""
+    """Return the distance of an index from the first element, in row-major memory."""
     total: Dim = 0
     for d, n in enumerate(start):
         total = total + product((n, *shape[d + 1 :]))

@@ -1,3 +1,1 @@
-"""What a kernel is, found by its structure: contractions, sliding windows, running reductions,
-regions.
-"""
+"""Structural pattern matching on kernels: contractions, windows, running reductions, regions."""

@@ -1,5 +1,6 @@
-"""A contraction is found by its structure: the sum of a product of two loads. No operator is known
-by name.
+"""Contractions, found by structure: the sum of a product of two loads.
+
+No operator is recognised by name.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from explorer.ir.kernel import Apply, Axis, Compute, Expr, Read
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """`out[batch, rows, column] = sum over depth of a[batch, rows, depth] * b[batch, depth,
-    column]`, indices affine. `a` may lack some of the batch axes: it is then the same along them.
+    """A contraction, found in a compute.
+
+    `out[batch, rows, column] = sum over depth of a[batch, rows, depth] * b[batch, depth, column]`,
+    with affine indices. `a` may lack some of the batch axes: it is then the same along them.
     """
 
     a: Read
@@ -33,8 +36,9 @@ def _variables(read: Read) -> frozenset[str] | None:
 
 @by_identity
 def contraction(c: Compute) -> Contraction | None:
-    """The compute as a contraction, if one load misses the last output axis and the other all the
-    row axes.
+    """Return the compute as a contraction, or None.
+
+    One load must not depend on the last output axis, and the other on none of the row axes.
     """
     pair = product_of(c.expr)
     if pair is None or c.combiner != "sum" or not c.axes or not c.reduce:
@@ -43,7 +47,7 @@ def contraction(c: Compute) -> Contraction | None:
 
 
 def product_of(expr: Expr) -> tuple[Read, Read] | None:
-    """The two loads of a product; each may be converted to the type of the product first."""
+    """Return the two loads of a product; each may first be converted to the product's type."""
     match expr:
         case Apply("mul", (Read() as a, Read() as b)):
             return a, b
@@ -56,7 +60,7 @@ def product_of(expr: Expr) -> tuple[Read, Read] | None:
 
 
 def _converted(expr: Expr) -> tuple[Expr, str]:
-    """What is converted, and to what; nothing where it is not."""
+    """Return the operand of a conversion and its target type, or the expression itself and ""."""
     match expr:
         case Apply(op, (inner,)) if op.startswith("cast_"):
             return inner, op.removeprefix("cast_")

@@ -1,4 +1,4 @@
-"""In what types a contraction's operands lie and its products are summed."""
+"""Element types of contractions: those of the operands, and that of the sums."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Form:
 
     @property
     def group(self) -> int:
-        """How many neighbours along the depth one lane multiplies and adds in a step."""
+        """The number of neighbours along the depth that one lane multiplies and adds in a step."""
         return group_of(self.left)
 
     def lanes(self, lanes: int) -> int:
-        """Sums in a vector register of as many float32 elements."""
+        """Return the number of sums in a vector register of so many float32 elements."""
         return max(1, lanes * ITEM_BYTES["float32"] // ITEM_BYTES[self.total])
 
 
@@ -45,13 +45,14 @@ the way saturates or rounds.
 
 
 def group_of(dtype: DType) -> int:
-    """Elements of an operand in the four bytes that a lane takes in a step; 1 for what is not
-    multiplied in groups.
+    """Return the elements of an operand in the four bytes that a lane takes in a step.
+
+    It is 1 for types that are not multiplied in groups.
     """
     return max(1, ITEM_BYTES["float32"] // ITEM_BYTES[dtype]) if is_integer(dtype) else 1
 
 
-def form_of(kernel: Kernel, c: Compute, found: Contraction) -> Form | None:
-    """The form of a contraction, None where the micro-kernels have none."""
-    form = Form(kernel.dtype(found.a.tensor), kernel.dtype(found.b.tensor), kernel.dtype(c.out))
+def form_of(kernel: Kernel, c: Compute, match: Contraction) -> Form | None:
+    """Return the form of a contraction, None if the micro-kernels do not have it."""
+    form = Form(kernel.dtype(match.a.tensor), kernel.dtype(match.b.tensor), kernel.dtype(c.out))
     return form if form in FORMS else None

@@ -1,10 +1,9 @@
-"""A tensor of which a part gets other values, and that keeps the rest where it lies.
+"""Patches: updates of a part of a tensor in place, while other elements keep their values.
 
 y[i, j] = where(lands(p, i), u[j], x[i, j]),  y over x   is   x[p, j] = u[j]
 
-It is a map over all of y for whatever looks at regions, borders and tiles: an element that keeps
-its value is written nowhere, for it is there. Only what iterates asks here, and passes over the
-part.
+Regions, borders and tiles see a map over all of y: an element that keeps its value is not written,
+as it is in memory already. Only the loops use this match, and iterate over the part.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from explorer.ir.shapes.dims import Dim
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`size` elements along an axis, from the place `start` on, an int64."""
+    """`size` elements along an axis, from the index `start` on, an int64."""
 
     axis: Axis
     start: Expr
@@ -39,11 +38,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """`x[.., start : start + size, ..] = update`. `apart` are the axes that a start depends on,
-    `rows` the others that all elements have: a part is rows over these.
+    """`x[.., start : start + size, ..] = update`, where x is the tensor `base`.
+
+    `apart` are the axes that a start depends on, `rows` the other common axes: a part is rows over
+    these.
     """
 
-    kept: str
+    base: str
     parts: tuple[Part, ...]
     update: Expr
     apart: tuple[Axis, ...]
@@ -51,47 +52,48 @@ class Patch:
 
 
 def patch(kernel: Kernel, c: Compute) -> Patch | None:
-    """The compute as a patch of a tensor whose memory its result takes over."""
+    """Return the compute as a patch of the tensor whose memory its result overwrites."""
     taken = kernel.updated(c.out) if c.out in kernel.outputs else None
-    found = None if taken is None else patched(kernel, c)
-    return found if found is not None and found.kept == taken else None
+    match = None if taken is None else patched(kernel, c)
+    return match if match is not None and match.base == taken else None
 
 
 def patched(kernel: Kernel, c: Compute) -> Patch | None:
-    """The compute as a patch, if its result took over the memory of the tensor that it keeps."""
+    """Return the compute as a patch, assuming that its result overwrites the tensor `base`."""
     match c.expr:
-        case Apply("where", (condition, update, Read(kept, index, None))) if not c.reduce:
+        case Apply("where", (condition, update, Read(base, index, None))) if not c.reduce:
             pass
         case _:
             return None
-    if kept not in kernel.inputs or index != c.target or not _is_whole(kernel, c, kept):
+    if base not in kernel.inputs or index != c.target or not _is_whole(kernel, c, base):
         return None
     free = {a.name: a for a in c.axes}
     parts: list[Part] = []
     guards: list[Expr] = []
     for part in _bounds(condition):
-        found = _part(part, free)
-        if found is None:
+        match = _part(part, free)
+        if match is None:
             guards += part
         else:
-            parts.append(found)
-            del free[found.axis.name]
+            parts.append(match)
+            del free[match.axis.name]
     used = frozenset[str]().union(*(variables(p.start) for p in parts))
     if not parts or used & {p.axis.name for p in parts}:
         return None
     if guards:
         both = reduce(lambda a, b: Apply("and", (a, b)), guards)
-        update = Apply("where", (both, update, Read(kept, index)))
+        update = Apply("where", (both, update, Read(base, index)))
     apart = tuple(a for a in free.values() if a.name in used)
     rows = tuple(a for a in free.values() if a.name not in used)
-    return Patch(kept, tuple(parts), update, apart, rows)
+    return Patch(base, tuple(parts), update, apart, rows)
 
 
-def _is_whole(kernel: Kernel, c: Compute, kept: str) -> bool:
-    """Whether a compute makes each element of its result where that of another tensor lies; dims of
-    extent 1 may have no axis.
+def _is_whole(kernel: Kernel, c: Compute, base: str) -> bool:
+    """Return True if a compute writes each element at the index of the same element of a tensor.
+
+    Dims of extent 1 may have no axis.
     """
-    if kernel.shape(c.out) != kernel.shape(kept):
+    if kernel.shape(c.out) != kernel.shape(base):
         return False
     dims = [(i, n) for i, n in zip(c.target, kernel.shape(c.out), strict=True) if n != 1 or i.terms]
     own = [(var(a.name), a.extent) for a in c.axes]
@@ -99,9 +101,9 @@ def _is_whole(kernel: Kernel, c: Compute, kept: str) -> bool:
 
 
 def _bounds(condition: Expr) -> list[tuple[Expr, ...]]:
-    """What must all hold; the two bounds of one place together."""
+    """Return the conjuncts of a condition, with the two bounds of one index together."""
     flat = list(conjuncts(condition))
-    found: list[tuple[Expr, ...]] = []
+    groups: list[tuple[Expr, ...]] = []
     while flat:
         first = flat.pop(0)
         match first:
@@ -110,10 +112,10 @@ def _bounds(condition: Expr) -> list[tuple[Expr, ...]]:
                 pair = next((e for e in above if e.args[0] == place), None)
                 if pair is not None:
                     flat.remove(pair)
-                    found.append((first, pair))
+                    groups.append((first, pair))
                     continue
-        found.append((first,))
-    return found
+        groups.append((first,))
+    return groups
 
 
 def _part(conditions: tuple[Expr, ...], free: dict[str, Axis]) -> Part | None:

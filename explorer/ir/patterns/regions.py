@@ -1,5 +1,6 @@
-"""From an output tile to the part of every tensor that it needs: interval arithmetic on affine
-indices (Welder, section 3.1).
+"""Propagation of tiles: the part of every tensor that an output tile needs.
+
+It is interval arithmetic on affine indices (Welder, section 3.1).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from explorer.ir.patterns.running import running
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, Shape, simplify
 
-REMEMBERED = 128  # tiles, of all kernels
+REMEMBERED = 128  # cached tiles, of all kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +31,26 @@ Region = tuple[Interval, ...]
 
 @dataclass(slots=True)
 class Regions:
-    """What one output tile needs: the range of every axis of every compute, and the box of every
-    tensor.
-    """
+    """The needs of one output tile: the range of every axis of each compute, a box per tensor."""
 
     axes: list[dict[str, Interval]]
     tensors: dict[str, Region] = field(default_factory=dict)
 
 
 def tile_variable(axis: str) -> str:
-    """The first index of the current tile along an axis."""
+    """Return the variable that is the first index of the current tile along an axis."""
     return f"t_{axis}"
 
 
-def whole(shape: Shape) -> Region:
-    """The region that is all of a tensor."""
+def full_region(shape: Shape) -> Region:
+    """Return the region that covers a tensor."""
     return tuple(Interval(Affine(), n) for n in shape)
 
 
 def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
-    """The values of an index while its axes run over their ranges; exact where each axis occurs
-    once, and the sign of its factor is known.
+    """Return the range of an index while its axes run over their ranges.
+
+    It is exact if each axis occurs once, and the sign of its factor is known.
     """
     name = index.bare
     if name is not None:
@@ -68,7 +68,7 @@ def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
 
 
 def reach(factor: Dim) -> tuple[Dim, Dim]:
-    """How far up and how far down one step goes at most; symbols are never negative."""
+    """Return how far up and how far down one step goes at most; symbols are never negative."""
     if isinstance(factor, int):
         return max(factor, 0), max(-factor, 0)
     parts = sympy.Add.make_args(factor)
@@ -78,7 +78,7 @@ def reach(factor: Dim) -> tuple[Dim, Dim]:
 
 
 def box(index: tuple[Affine | Expr, ...], ranges: Mapping[str, Interval], shape: Shape) -> Region:
-    """The elements that a load touches; the whole dim where the index depends on data."""
+    """Return the elements that a load touches; the full dim where an index depends on data."""
     return tuple(
         [
             interval(i, ranges) if isinstance(i, Affine) else Interval(Affine(), n)
@@ -89,23 +89,25 @@ def box(index: tuple[Affine | Expr, ...], ranges: Mapping[str, Interval], shape:
 
 @by_identity
 def _whole_with_borders(kernel: Kernel) -> dict[str, Region]:
-    """All of every tensor and, of one that is made inside, all that any load of any tile reads past
-    its border.
+    """Return all of every tensor, with the borders of internal tensors.
+
+    A border is what any load of any tile reads out of bounds.
     """
-    found = {t.name: whole(t.shape) for t in kernel.tensors}
+    regions = {t.name: full_region(t.shape) for t in kernel.tensors}
     for c in kernel.computes:
         every = {a.name: Interval(Affine(), a.extent) for a in (*c.axes, *c.reduce)}
         for read in reads(c.expr):
             if read.fill is not None and read.tensor not in kernel.inputs:
                 shape = kernel.shape(read.tensor)
-                both = zip(found[read.tensor], box(read.index, every, shape), strict=True)
-                found[read.tensor] = tuple(_around(x, y) for x, y in both)
-    return found
+                both = zip(regions[read.tensor], box(read.index, every, shape), strict=True)
+                regions[read.tensor] = tuple(_around(x, y) for x, y in both)
+    return regions
 
 
 def _around(x: Interval, y: Interval) -> Interval:
-    """An interval around two that are the same for all tiles: the smallest where their ends can be
-    compared.
+    """Return an interval around two that do not depend on the tile.
+
+    It is the smallest one where their ends can be compared.
     """
     low = x.lo.const - _above(x.lo.const - y.lo.const)
     top = x.lo.const + x.size
@@ -114,13 +116,13 @@ def _around(x: Interval, y: Interval) -> Interval:
 
 
 def _above(gap: Dim) -> Dim:
-    """What a dim is above zero, at most; symbols are never negative."""
+    """Return an upper bound of `max(gap, 0)`; symbols are never negative."""
     gap = simplify(gap)
     return max(gap, 0) if isinstance(gap, int) else reach(gap)[0]
 
 
 def join(a: Region | None, b: Region, every: Region) -> Region:
-    """The smallest box around both; all that there is in a dim where the two cannot be compared."""
+    """Return the smallest box around both; the full dim where the two cannot be compared."""
     if a is None:
         return b
     return tuple([_join(x, y, n) for x, y, n in zip(a, b, every, strict=True)])
@@ -139,13 +141,14 @@ def _join(x: Interval, y: Interval, every: Interval) -> Interval:
 
 
 def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
-    """What one tile of the outputs needs. `tile` gives sizes by axis of the computes that write
-    them.
+    """Return the needs of one tile of the outputs.
 
-    The box of a tensor that is made inside holds all that is written to it and all that is read of
-    it in any tile, its border included. A running reduction that is made inside is made along all
-    of its axis, as each element follows from the last. Tiles are asked about again: when they are
-    weighed, and when they are lowered.
+    `tile` gives sizes by axis of the computes that write the outputs.
+
+    The box of an internal tensor holds all that is written to it and all that is read of it in any
+    tile, its border included. An internal running reduction is computed along all of its axis, as
+    each element follows from the last. Results are cached: tiles are propagated when they are
+    weighed, and again when they are lowered.
     """
     return _propagated(kernel, tuple(_cutting(kernel, tile).items()))
 
@@ -170,10 +173,10 @@ def _propagated(kernel: Kernel, cut: tuple[tuple[str, int], ...]) -> Regions:
             written = box(c.target, ranges, kernel.shape(c.out))
             out.tensors[c.out] = join(out.tensors.get(c.out), written, every[c.out])
         for tensor, dims in _loads(kernel)[n].items():
-            known, full = out.tensors.get(tensor), every[tensor]
+            needed, full = out.tensors.get(tensor), every[tensor]
             out.tensors[tensor] = tuple(
                 [
-                    _needed(None if known is None else known[d], loads, ranges, full[d])
+                    _needed(None if needed is None else needed[d], loads, ranges, full[d])
                     for d, loads in enumerate(dims)
                 ]
             )
@@ -182,8 +185,9 @@ def _propagated(kernel: Kernel, cut: tuple[tuple[str, int], ...]) -> Regions:
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """An index of loads along a dim of so many elements, and the same up to `more` further on;
-    without one data decides.
+    """An index of loads along a dim of extent `extent`, and the same index up to `more` further on.
+
+    Without an index, data decides.
     """
 
     extent: Dim
@@ -191,15 +195,17 @@ class Shifted:
     more: int = 0
 
     def joined(self, other: Shifted) -> Shifted | None:
-        """Both as one, where they differ by a number; None where they differ otherwise."""
+        """Return both as one if they differ by a number, else None."""
         mine, its = self.index, other.index
         if mine is None or its is None:
             return self if mine is its else None
-        one, two = mine.const, its.const
-        if mine.terms != its.terms or not (isinstance(one, int) and isinstance(two, int)):
+        first_const, second_const = mine.const, its.const
+        if mine.terms != its.terms or not (
+            isinstance(first_const, int) and isinstance(second_const, int)
+        ):
             return None
-        low = min(one, two)
-        more = max(one + self.more, two + other.more) - low
+        low = min(first_const, second_const)
+        more = max(first_const + self.more, second_const + other.more) - low
         return Shifted(self.extent, Affine(mine.terms, low), more)
 
 
@@ -208,32 +214,34 @@ Loads = Mapping[str, tuple[tuple[Shifted, ...], ...]]
 
 @by_identity
 def _loads(kernel: Kernel) -> tuple[Loads, ...]:
-    """What each compute reads: by tensor and dim its indices, those beside each other that differ
-    by a number as one. Transforms of minimal filtering read an array dozens of times.
+    """Return the indices that each compute reads, by tensor and dim.
+
+    Neighbours that differ by a number are one: transforms of minimal filtering read an array dozens
+    of times.
     """
     return tuple(_loads_of(kernel, _read_by(kernel, c)) for c in kernel.computes)
 
 
-def _loads_of(kernel: Kernel, found: tuple[Read, ...]) -> Loads:
+def _loads_of(kernel: Kernel, loads_in_order: tuple[Read, ...]) -> Loads:
     loads: dict[str, list[list[Shifted]]] = {}
-    for read in found:
+    for read in loads_in_order:
         dims = loads.setdefault(read.tensor, [[] for _ in read.index])
-        for known, i, n in zip(dims, read.index, kernel.shape(read.tensor), strict=True):
+        for indices, i, n in zip(dims, read.index, kernel.shape(read.tensor), strict=True):
             new = Shifted(n, i if isinstance(i, Affine) else None)
-            both = known[-1].joined(new) if known else None
+            both = indices[-1].joined(new) if indices else None
             if both is not None:
-                known.pop()
-            known.append(both or new)
+                indices.pop()
+            indices.append(both or new)
     return {tensor: tuple(map(tuple, dims)) for tensor, dims in loads.items()}
 
 
 def _needed(
-    known: Interval | None,
+    needed: Interval | None,
     loads: tuple[Shifted, ...],
     ranges: Mapping[str, Interval],
     full: Interval,
 ) -> Interval:
-    """What is known to be needed along a dim, and what loads need besides."""
+    """Extend the interval that is needed along a dim by that of some loads."""
     for load in loads:
         if load.index is None:
             new = Interval(Affine(), load.extent)
@@ -242,21 +250,22 @@ def _needed(
             if load.more:
                 known_size = isinstance(new.size, int)
                 new = Interval(new.lo, new.size + load.more) if known_size else full
-        known = new if known is None else _join(known, new, full)
-    assert known is not None
-    return known
+        needed = new if needed is None else _join(needed, new, full)
+    assert needed is not None
+    return needed
 
 
 def _read_by(kernel: Kernel, c: Compute) -> tuple[Read, ...]:
-    """The loads of a compute; a running reduction passes over every element, the last one too of
-    which an exclusive one makes nothing.
+    """Return the loads of a compute.
+
+    A running reduction reads every element, even the last one, which an exclusive one does not use.
     """
     along = running(kernel, c)
     return reads(c.expr) if along is None else (*reads(c.expr), along.element)
 
 
 def _cutting(kernel: Kernel, tile: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that cut the output: those below the extent in the compute that is written last.
+    """Return the sizes that cut the output: those below the extent in the compute that writes last.
 
     Other parts of the output may be shorter along an axis; their share of a tile is clipped.
     """
@@ -270,7 +279,7 @@ def _cutting(kernel: Kernel, tile: Mapping[str, int]) -> dict[str, int]:
 
 @by_identity
 def _extents(kernel: Kernel) -> Mapping[str, Dim]:
-    """By axis, of the compute that writes an output last."""
+    """Return the extents of the axes of the compute that writes an output last."""
     last = next((c for c in reversed(kernel.computes) if c.out in kernel.outputs), None)
     return {} if last is None else {a.name: a.extent for a in last.axes}
 
@@ -285,8 +294,9 @@ def _cut(axis: str, extent: Dim, tile: Mapping[str, int]) -> Interval:
 def _invert(
     c: Compute, out: Regions, kernel: Kernel, every: Mapping[str, Region]
 ) -> dict[str, Interval]:
-    """The axis ranges that write a region: exact where the axes are the dims, else everything is
-    written.
+    """Return the axis ranges that write a region.
+
+    They are exact if the axes are the dims, else everything is written.
     """
     aligned = _aligned_reader(c, out, kernel)
     if aligned is not None:
@@ -304,8 +314,9 @@ def _invert(
 
 
 def inside(r: Interval | None, n: Dim) -> Interval:
-    """The part of a range that is in `0 .. n`, as far as that is the same for every tile; all of
-    it without one.
+    """Return the part of a range within `0 .. n`, if it is the same for every tile.
+
+    Without a range it is all of `0 .. n`.
     """
     if r is None:
         return Interval(Affine(), n)
@@ -317,18 +328,19 @@ def inside(r: Interval | None, n: Dim) -> Interval:
 
 
 def _tied(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
-    """The axis ranges of another output: those that its loads of what the first one needs too give
-    by the inverse of their index, all of an axis that has none or two that differ.
+    """Return the axis ranges of a further output, from its loads of tensors the first needs.
+
+    An axis without such a load, or with two that differ, has its full range.
     """
-    found: dict[str, set[Interval]] = {a.name: set() for a in c.axes}
+    candidates: dict[str, set[Interval]] = {a.name: set() for a in c.axes}
     for read in reads(c.expr):
         region = None if read.tensor in kernel.inputs else out.tensors.get(read.tensor)
         for i, r in zip(read.index, region or (), strict=False):
-            if isinstance(i, Affine) and i.bare in found:
-                found[i.bare].add(r)
+            if isinstance(i, Affine) and i.bare in candidates:
+                candidates[i.bare].add(r)
     ranges = {
-        a.name: next(iter(found[a.name]))
-        if len(found[a.name]) == 1
+        a.name: next(iter(candidates[a.name]))
+        if len(candidates[a.name]) == 1
         else Interval(Affine(), a.extent)
         for a in c.axes
     }
@@ -337,7 +349,7 @@ def _tied(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
 
 
 def _with_constants(c: Compute, region: Region, every: Region) -> Region:
-    """The region with the one place that a compute writes in a dim, whether it is needed or not."""
+    """Extend a region by the constant index that a compute writes in a dim, needed or not."""
     return tuple(
         r if i.terms else _join(r, Interval(i, 1), n)
         for i, r, n in zip(c.target, region, every, strict=True)
@@ -346,13 +358,13 @@ def _with_constants(c: Compute, region: Region, every: Region) -> Region:
 
 @by_identity
 def _running_along(kernel: Kernel) -> tuple[Axis | None, ...]:
-    """Of each compute the axis along which it is a running reduction; None where it is none."""
-    found = (running(kernel, c) for c in kernel.computes)
-    return tuple(None if r is None else r.axis for r in found)
+    """Return the axis of each compute that is a running reduction, else None."""
+    matches = (running(kernel, c) for c in kernel.computes)
+    return tuple(None if r is None else r.axis for r in matches)
 
 
 def _with_all_along(axis: Axis, c: Compute, region: Region, every: Region) -> Region:
-    """The region with all that a compute writes along an axis."""
+    """Extend a region by all that a compute writes along an axis."""
     ranges = {axis.name: Interval(Affine(), axis.extent)}
     return tuple(
         _join(r, interval(i, ranges), n) if i.variables == {axis.name} else r
@@ -361,8 +373,9 @@ def _with_all_along(axis: Axis, c: Compute, region: Region, every: Region) -> Re
 
 
 def _aligned_reader(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval] | None:
-    """The ranges of the one compute that reads what `c` writes point by point, axis for axis (a
-    split store).
+    """Return the ranges of the only compute that reads the result of `c` point by point.
+
+    It must match axis for axis (a split store).
     """
     if c.is_plain or all(i.bare is not None or not i.terms for i in c.target):
         return None

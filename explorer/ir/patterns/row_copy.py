@@ -1,4 +1,4 @@
-"""A kernel that only copies one row: `y[i, ...] = x[at, i, ...]`."""
+"""Kernels that only copy one row: `y[i, ...] = x[at, i, ...]`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from explorer.ir.kernel import Expr, Kernel, Read
 
 @dataclass(frozen=True, slots=True)
 class RowCopy:
-    """Of which of a kernel's tensors it copies a row, and the row's number."""
+    """The tensor of a kernel that it copies a row of, and the row's index."""
 
     tensor: str
     at: Affine | Expr
 
 
 def row_copy(kernel: Kernel) -> RowCopy | None:
-    """The row that a kernel copies; None where it does anything else."""
+    """Return the row that a kernel copies; None if it does anything else."""
     if len(kernel.computes) != 1 or kernel.updates:
         return None
     (compute,) = kernel.computes

@@ -1,5 +1,4 @@
-"""A running reduction is found by its structure: each result reduces the elements up to its own
-place.
+"""Running reductions, found by structure: each result reduces the elements up to its own index.
 
 y[i] = sum[r < n] x[i - r], nothing before the first   (CumSum; i + r: from the end)
 """
@@ -16,10 +15,10 @@ from explorer.ir.shapes.dims import simplify
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """`out[.., i, ..] = combiner over all x[.., j, ..] with j <= i`; `exclusive`: j < i;
-    `backwards`: from the end.
+    """`out[.., i, ..] = combiner over all x[.., j, ..] with j <= i`.
 
-    `element` is what is reduced at place i.
+    `exclusive`: j < i. `backwards`: from the end. `element` is the element that is reduced at index
+    i.
     """
 
     axis: Axis
@@ -29,8 +28,10 @@ class Running:
 
 
 def running(kernel: Kernel, c: Compute) -> Running | None:
-    """The compute as a running reduction, if its one load moves against one axis as it is reduced,
-    and nothing is behind the last place: a window that runs into more elements is none.
+    """Return the compute as a running reduction, or None.
+
+    Its only load must move against one axis as it is reduced, and nothing may follow the last
+    element: a window that runs into more elements is no match.
     """
     if len(c.reduce) != 1 or not isinstance(c.expr, Read) or c.expr.fill is None:
         return None

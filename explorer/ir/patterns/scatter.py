@@ -1,11 +1,10 @@
-"""A store with a combiner: each result reduces the elements that land on it.
+"""Scatters: stores with a combiner, where each result reduces the elements that land on it.
 
 y[i, j] = sum[r] where(lands(index[r], i), x[r, j], 0)   is, for each r in order,
 y[index[r], j] += x[r, j]
 
-It stays a reduction for all that looks at regions, borders and tiles: each result is written once,
-by one task. Only what iterates over it asks here, and passes over the elements once and not once a
-result.
+Regions, borders and tiles see a reduction: each result is written once, by one task. Only the loops
+use this match, and pass over the elements once instead of once a result.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Scatter:
     """`y[.., place, ..] = combiner(y[.., place, ..], update)` for every point of `over`, in order.
 
     `places` has, for each axis of results that data selects, the int64 index of the element along
-    it; an element whose place is no result goes nowhere. `apart` are the other axes that a place
+    it. An element whose index is out of bounds is dropped. `apart` are the other axes that a place
     depends on, `rows` those that it does not: an element is a row over these.
     """
 
@@ -37,8 +36,9 @@ class Scatter:
 
     @property
     def points(self) -> tuple[Axis, ...]:
-        """The axes along which places are looked at, outermost first: the last axis of the results
-        innermost, where it is one of them, for in memory it is dense.
+        """The axes along which places are evaluated, outermost first.
+
+        The last axis of the results is innermost, if it is one of them, as it is dense in memory.
         """
         if self.apart and not self.rows:
             return (*self.apart[:-1], *self.over, self.apart[-1])
@@ -48,9 +48,9 @@ class Scatter:
 def scattered(
     update: Expr, places: Sequence[tuple[Axis, Expr]], combiner: str, dtype: DType
 ) -> Expr:
-    """What a scatter reduces: an update where all places are the result's own, else nothing.
+    """Return the expression that a scatter reduces: the update where all places match.
 
-    The places are int64.
+    Elsewhere it is the combiner's identity. The places are int64.
     """
     hits = [Apply("lands", (place, IndexValue(var(axis.name)))) for axis, place in places]
     nothing = Const(COMBINERS[combiner].identity(dtype), dtype)
@@ -58,8 +58,9 @@ def scattered(
 
 
 def scatter(kernel: Kernel, c: Compute) -> Scatter | None:
-    """The compute as a scatter; None for any other one, and where the sums so far would be rounded
-    each time that they are stored.
+    """Return the compute as a scatter, or None.
+
+    There is no match if partial sums would be rounded each time that they are stored.
     """
     match c.expr:
         case Apply("where", (condition, update, Const() as other)) if c.reduce:
@@ -74,12 +75,12 @@ def scatter(kernel: Kernel, c: Compute) -> Scatter | None:
     places: list[tuple[Axis, Expr]] = []
     guards: list[Expr] = []
     for hit in conjuncts(condition):
-        found = _place(hit, free)
-        if found is None:
+        match = _place(hit, free)
+        if match is None:
             guards.append(hit)
         else:
-            places.append(found)
-            del free[found[0].name]
+            places.append(match)
+            del free[match[0].name]
     used = frozenset[str]().union(*(variables(e) for _, e in places))
     if not used & {a.name for a in c.reduce} or used & {a.name for a, _ in places}:
         return None
@@ -91,7 +92,7 @@ def scatter(kernel: Kernel, c: Compute) -> Scatter | None:
 
 
 def conjuncts(condition: Expr) -> tuple[Expr, ...]:
-    """What must all hold, in order."""
+    """Return the conjuncts of a condition, in order."""
     match condition:
         case Apply("and", (a, b)):
             return (*conjuncts(a), *conjuncts(b))
@@ -99,7 +100,7 @@ def conjuncts(condition: Expr) -> tuple[Expr, ...]:
 
 
 def _place(hit: Expr, free: dict[str, Axis]) -> tuple[Axis, Expr] | None:
-    """The axis of results that a condition selects along, and where."""
+    """Return the axis of results that a condition selects along, and the index."""
     match hit:
         case Apply("lands", (place, IndexValue(index))) if index.bare in free:
             return free[index.bare], place

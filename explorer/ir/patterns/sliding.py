@@ -1,4 +1,4 @@
-"""Sums, and other reductions, over windows that slide."""
+"""Reductions over sliding windows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from explorer.ir.kernel import Compute, Kernel, Read, reads
 
 
 def slides(c: Compute, data: Read) -> bool:
-    """Whether a window of the data is summed at each place."""
+    """Return True if the data is reduced over a window that moves with an output axis."""
     summed = {a.name for a in c.reduce}
     return any(
         i.variables & summed and i.variables - summed for i in data.index if isinstance(i, Affine)
@@ -15,5 +15,5 @@ def slides(c: Compute, data: Read) -> bool:
 
 
 def has_window(kernel: Kernel) -> bool:
-    """Whether some compute of a kernel sums, or reduces otherwise, over a sliding window."""
+    """Return True if some compute of a kernel reduces over a sliding window."""
     return any(c.reduce and any(slides(c, r) for r in reads(c.expr)) for c in kernel.computes)

@@ -1,1 +1,1 @@
-"""Symbolic extents: sympy expressions, judged, printed and compiled."""
+"""Symbolic extents: sympy expressions with bounds, printed and compiled."""

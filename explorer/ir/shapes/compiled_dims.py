@@ -1,4 +1,4 @@
-"""Dims as plain Python arithmetic: written down once for a program, evaluated for each binding."""
+"""Dims compiled to plain Python arithmetic, once for a program, evaluated for each binding."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ Evaluator: TypeAlias = Callable[[Sizes], tuple[int, ...]]
 
 
 def compile_dims(dims: Iterable[Dim]) -> Evaluator:
-    """A function that gives all dims under a binding; KeyError names a symbol that it lacks.
+    """Return a function that evaluates all dims under a binding; KeyError names a missing symbol.
 
-    The text is made of operators and of symbols by number, never of a name that a model chose.
+    The generated text has operators and numbered symbols, never a name from the model.
     """
-    given = tuple(dims)
-    known = tuple([dim for dim in given if isinstance(dim, int)])
-    if len(known) == len(given):
-        return lambda sizes: known
+    all_dims = tuple(dims)
+    numbers = tuple([dim for dim in all_dims if isinstance(dim, int)])
+    if len(numbers) == len(all_dims):
+        return lambda sizes: numbers
     writer = _Writer()
-    parts = [writer.text(dim) for dim in given]
+    parts = [writer.text(dim) for dim in all_dims]
     loads = [f"    {local} = sizes[_names[{n}]]" for n, local in enumerate(writer.names.values())]
     body = [*loads, f"    return ({', '.join(parts)}{',' * (len(parts) == 1)})"]
     space: dict[str, object] = {"_names": tuple(writer.names)}
     exec(compile("\n".join(["def evaluate(sizes):", *body]), "<dims>", "exec"), space)
-    made = space["evaluate"]
-    assert callable(made)
-    return made
+    evaluate = space["evaluate"]
+    assert callable(evaluate)
+    return evaluate
 
 
 class _Writer:
-    """Writes dims as text; `names` are the symbols met so far, with their local names."""
+    """A writer of dims as text; `names` maps the symbols met so far to local names."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
 
     def text(self, dim: Dim) -> str:
-        """As `evaluate_dim` counts: a fraction is rounded down where it stands."""
+        """Return a dim as text, with fractions rounded down in place as in `evaluate_dim`."""
         if isinstance(dim, int):
             return f"({int(dim)})"
         match dim:
@@ -63,7 +63,7 @@ class _Writer:
         raise ValueError(f"a dim may be built from + - * // max min mod; found {dim}")
 
     def quotient(self, top: sympy.Expr, bottom: sympy.Expr) -> str:
-        """`top // bottom`, or the product that `top` is."""
+        """Return `top // bottom`, or the product `top` if `bottom` is 1."""
         if bottom != 1:
             return f"({self.text(top)} // {self.text(bottom)})"
         return self.joined(" * ", top.args) if isinstance(top, sympy.Mul) else self.text(top)

@@ -1,4 +1,4 @@
-"""How expressions over symbols are written in a program's text."""
+"""Printing of symbolic expressions in a program's text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sympy.printing.str import StrPrinter
 
 
 class DimPrinter(StrPrinter):  # type: ignore[misc]
-    """sympy's words, with max, min, mod and floor as ours."""
+    """sympy's printer with our names for max, min, mod and floor."""
 
     def _print_floor(self, expr: sympy.floor) -> str:
         top, bottom = sympy.fraction(sympy.together(expr.args[0]))

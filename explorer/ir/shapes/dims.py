@@ -1,6 +1,4 @@
-"""Symbolic extents: integers, or sympy expressions over named symbols with bounds, all judged in
-one `ShapeEnv`.
-"""
+"""Symbolic extents: integers, or sympy expressions over named symbols bounded in a `ShapeEnv`."""
 
 from __future__ import annotations
 
@@ -20,35 +18,35 @@ from explorer.ir.shapes.algebra import sympy
 Dim: TypeAlias = Union[int, "sympy.Expr"]
 Shape: TypeAlias = tuple[Dim, ...]
 Sizes: TypeAlias = Mapping[str, int]  # a value for each symbol: one binding
-REMEMBERED_EVALUATORS = 65536  # a bound on memory, chosen
-REMEMBERED_DIMS = 4096  # sympy takes milliseconds for some; a bound on memory, chosen
+CACHED_EVALUATORS = 65536  # a bound on memory, chosen
+CACHED_DIMS = 4096  # sympy takes milliseconds for some; a bound on memory, chosen
 
 
 def symbol(name: str) -> sympy.Symbol:
-    """The dimension that a model calls `name`: an integer, never negative."""
+    """Return the symbol of a dim that a model names: an integer, never negative."""
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
 def simplify(dim: Dim) -> Dim:
-    """The normal form of a dim: an int where it is one, otherwise an expanded polynomial."""
+    """Return the normal form of a dim: an int where it is one, otherwise an expanded polynomial."""
     return dim if isinstance(dim, int) else _expanded(dim)
 
 
-@lru_cache(maxsize=REMEMBERED_DIMS)
+@lru_cache(maxsize=CACHED_DIMS)
 def _expanded(dim: sympy.Expr) -> Dim:
     expanded = sympy.expand(dim)
     return int(expanded) if expanded.is_Integer else expanded
 
 
-def whole(dim: Dim | object) -> int:
-    """A dim that is a number; TypeError where it depends on symbols."""
+def concrete_dim(dim: Dim | object) -> int:
+    """Return a dim that is a number; TypeError if it depends on symbols."""
     if isinstance(dim, int):
         return dim
-    raise TypeError(f"{dim} is no number")
+    raise TypeError(f"{dim} is not a number")
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    """The product, in normal form."""
+    """Return the product in normal form."""
     values = list(dims)
     if all(isinstance(d, int) for d in values):
         return prod(values)
@@ -56,7 +54,7 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 
 def total_of(dims: Iterable[Dim]) -> Dim:
-    """The sum, in normal form: added at once, as each addition sorts all terms."""
+    """Return the sum in normal form, in one addition, as sympy sorts all terms in each."""
     values = list(dims)
     if all(isinstance(d, int) for d in values):
         return sum(d for d in values if isinstance(d, int))
@@ -64,90 +62,94 @@ def total_of(dims: Iterable[Dim]) -> Dim:
 
 
 def floor_div(a: Dim, b: Dim) -> Dim:
-    """`a // b`; exact where the quotient is a polynomial."""
+    """Return `a // b`; exact where the quotient is a polynomial."""
     return a // b if isinstance(a, int) and isinstance(b, int) else _quotient(a, b)
 
 
-@lru_cache(maxsize=REMEMBERED_DIMS)
+@lru_cache(maxsize=CACHED_DIMS)
 def _quotient(a: Dim, b: Dim) -> Dim:
-    known = _by_number(a, b) if isinstance(b, int) and not isinstance(a, int) else None
-    return _by_polynomial(a, b) if known is None else known
+    quotient = _divide_by_integer(a, b) if isinstance(b, int) and not isinstance(a, int) else None
+    return _divide_as_polynomials(a, b) if quotient is None else quotient
 
 
-def _by_number(a: sympy.Expr, b: int) -> Dim | None:
-    """The quotient as sympy writes it, which takes it ten milliseconds: the terms that `b` divides
-    are whole numbers, all others stay under one floor. None where a factor is no whole number.
+def _divide_by_integer(a: sympy.Expr, b: int) -> Dim | None:
+    """Return the quotient in sympy's form, without the ten milliseconds that sympy takes.
+
+    The terms that `b` divides are whole numbers, all others stay under one floor. Return None if a
+    coefficient is not an integer.
     """
     terms = [t.as_coeff_Mul() for t in sympy.Add.make_args(a)]
     if b < 1 or not all(c.is_Integer for c, _ in terms):
         return None
-    known = sympy.Add(*(c // b * rest for c, rest in terms if c % b == 0))
-    others = sympy.Add(*(c / b * rest for c, rest in terms if c % b))
+    exact = sympy.Add(*(c // b * factor for c, factor in terms if c % b == 0))
+    others = sympy.Add(*(c / b * factor for c, factor in terms if c % b))
     if others.is_number:
-        return simplify(known) if others == 0 else None
-    return known + sympy.floor(others, evaluate=False)
+        return simplify(exact) if others == 0 else None
+    return exact + sympy.floor(others, evaluate=False)
 
 
 def floor_of(quotient: sympy.Expr) -> Dim:
-    """`floor(quotient)` in normal form: whole terms stand before it, as sympy writes it."""
-    whole: list[sympy.Expr] = []
-    rest: list[sympy.Expr] = []
+    """Return `floor(quotient)` in sympy's normal form: integer terms stand outside of the floor."""
+    integer_terms: list[sympy.Expr] = []
+    other_terms: list[sympy.Expr] = []
     for term in sympy.Add.make_args(quotient):
-        (whole if term.as_coeff_Mul()[0].is_Integer and _is_whole(term) else rest).append(term)
-    left = sympy.Add(*rest)
+        (
+            integer_terms if term.as_coeff_Mul()[0].is_Integer and _is_whole(term) else other_terms
+        ).append(term)
+    left = sympy.Add(*other_terms)
     if left.is_number:
-        return simplify(sympy.Add(*whole) + sympy.floor(left))
-    return sympy.Add(*whole) + sympy.floor(left, evaluate=False)
+        return simplify(sympy.Add(*integer_terms) + sympy.floor(left))
+    return sympy.Add(*integer_terms) + sympy.floor(left, evaluate=False)
 
 
 def _is_whole(term: sympy.Expr) -> bool:
     return bool(sympy.fraction(term)[1] == 1)
 
 
-def _by_polynomial(a: Dim, b: Dim) -> Dim:
+def _divide_as_polynomials(a: Dim, b: Dim) -> Dim:
     terms = [term / b for term in sympy.Add.make_args(sympy.sympify(a))]
     if all(t.as_coeff_Mul()[0].is_Integer and _is_whole(t) for t in terms):
         return simplify(sympy.Add(*terms))
     exact = sympy.cancel(sympy.sympify(a) / b)
-    whole = sympy.expand(exact)
-    factors = whole.as_coefficients_dict().values()
-    if whole.is_polynomial() and all(c.is_Integer for c in factors):
-        return simplify(whole)
+    expanded = sympy.expand(exact)
+    factors = expanded.as_coefficients_dict().values()
+    if expanded.is_polynomial() and all(c.is_Integer for c in factors):
+        return simplify(expanded)
     return sympy.floor(sympy.sympify(a) / b)
 
 
 def ceil_div(a: Dim, b: int) -> Dim:
-    """`-(-a // b)`."""
+    """Return `-(-a // b)`."""
     return -(-a // b) if isinstance(a, int) else _ceiling(a, b)
 
 
-@lru_cache(maxsize=REMEMBERED_DIMS)
+@lru_cache(maxsize=CACHED_DIMS)
 def _ceiling(a: sympy.Expr, b: int) -> Dim:
     return simplify(floor_div(a + (b - 1), b))
 
 
 def symbols_of(dim: Dim) -> frozenset[str]:
-    """The names that a dim depends on."""
+    """Return the names of the symbols that a dim depends on."""
     return frozenset() if isinstance(dim, int) else _names(dim)
 
 
-@lru_cache(maxsize=REMEMBERED_DIMS)
+@lru_cache(maxsize=CACHED_DIMS)
 def _names(dim: sympy.Expr) -> frozenset[str]:
     return frozenset(s.name for s in dim.free_symbols)
 
 
-@lru_cache(maxsize=REMEMBERED_DIMS)
+@lru_cache(maxsize=CACHED_DIMS)
 def text_of_dim(dim: Dim) -> str:
-    """A dim as text, by which dims are put in order: sympy prints for a millisecond."""
+    """Return a dim as text, the sort key of dims; cached, as sympy prints for a millisecond."""
     return str(dim)
 
 
 def parts_of(dim: Dim) -> frozenset[sympy.Expr]:
-    """The symbols, quotients, maxima and the like that a dim is a polynomial of."""
+    """Return the symbols, quotients, maxima and the like that a dim is a polynomial of."""
     return frozenset() if isinstance(dim, int) else _parts(dim)
 
 
-@lru_cache(maxsize=REMEMBERED_DIMS)
+@lru_cache(maxsize=CACHED_DIMS)
 def _parts(dim: sympy.Expr) -> frozenset[sympy.Expr]:
     if dim.is_Integer:
         return frozenset()
@@ -158,13 +160,13 @@ def _parts(dim: sympy.Expr) -> frozenset[sympy.Expr]:
 
 
 def evaluate_dim(dim: Dim, sizes: Sizes) -> int:
-    """The value of a dim under one binding of its symbols, in Python integers."""
+    """Return the value of a dim under one binding of its symbols, in Python integers."""
     return dim if isinstance(dim, int) else _evaluator(dim)(sizes)
 
 
-@lru_cache(maxsize=REMEMBERED_EVALUATORS)
+@lru_cache(maxsize=CACHED_EVALUATORS)
 def _evaluator(dim: sympy.Expr) -> Callable[[Sizes], int]:
-    """What evaluates a dim: its structure is looked at once, as each is asked for many times."""
+    """Return a compiled evaluator of a dim, as each dim is evaluated many times."""
     match dim:
         case sympy.Integer():
             number = int(dim)
@@ -192,8 +194,8 @@ def _evaluator(dim: sympy.Expr) -> Callable[[Sizes], int]:
             parts = [_evaluator(a) for a in dim.args]
             return lambda sizes: min([part(sizes) for part in parts])
         case sympy.Mod():
-            whole, by = map(_evaluator, dim.args)
-            return lambda sizes: whole(sizes) % by(sizes)
+            dividend, by = map(_evaluator, dim.args)
+            return lambda sizes: dividend(sizes) % by(sizes)
     raise ValueError(f"a dim may be built from + - * // max min mod; found {dim}")
 
 
@@ -203,15 +205,13 @@ def _floored(top: sympy.Expr, bottom: sympy.Expr) -> Callable[[Sizes], int]:
 
 
 def evaluate_shape(shape: Shape, sizes: Sizes) -> tuple[int, ...]:
-    """Each dim of a shape under one binding."""
+    """Return each dim of a shape under one binding."""
     return tuple(evaluate_dim(d, sizes) for d in shape)
 
 
 @dataclass(frozen=True, slots=True)
 class SymbolBound:
-    """What is known of one symbol: `low <= symbol <= high`, and the value that tiles are chosen
-    for.
-    """
+    """The bounds of one symbol, `low <= symbol <= high`, and the hint that tiles are chosen for."""
 
     name: str
     low: int = 1
@@ -234,6 +234,7 @@ class ShapeEnv:
         return hash(self.symbols)
 
     def __hash__(self) -> int:
+        """Return the cached hash of the bounds."""
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -241,62 +242,64 @@ class ShapeEnv:
         return ShapeEnv, (self.symbols,)
 
     def of(self, name: str) -> SymbolBound:
-        """What is known of a symbol; 1 or more where nothing was said."""
+        """Return the bounds of a symbol; 1 or more where none are stated."""
         return self._by_name.get(name) or SymbolBound(name)
 
     def only(self, names: frozenset[str]) -> ShapeEnv:
-        """What is known of some symbols, by name: the same, whatever else is in a program."""
+        """Return the bounds of some symbols in the order of their names, for use in keys."""
         return ShapeEnv(tuple(self._by_name[n] for n in sorted(names) if n in self._by_name))
 
     @cached_property
     def hints(self) -> Mapping[str, int]:
-        """The binding that Roller tiles for and that pictures start from."""
+        """Return the binding that Roller tiles for and that pictures start from."""
         return {s.name: s.hint for s in self.symbols}
 
     def at(self, sizes: Sizes) -> ShapeEnv:
-        """The same bounds, with some hints replaced by the sizes that are given."""
-        found = (replace(s, hint=sizes.get(s.name, s.hint)) for s in self.symbols)
-        return ShapeEnv(tuple(found))
+        """Return the same bounds with some hints replaced by sizes."""
+        bounds_at_sizes = (replace(s, hint=sizes.get(s.name, s.hint)) for s in self.symbols)
+        return ShapeEnv(tuple(bounds_at_sizes))
 
     def planned_for(self, sizes: Sizes) -> ShapeEnv:
-        """The same bounds with these sizes as hints, down to 0 where one is 0. Raises BoundError
-        where one is out of bounds.
+        """Return the same bounds with these sizes as hints, down to 0 where a size is 0.
+
+        Raises:
+            BoundError: a size is out of bounds.
         """
-        found = []
+        bounds_at_sizes = []
         for s in self.symbols:
             size = sizes.get(s.name, s.hint)
             low = 0 if size == 0 and s.low == 1 else s.low
             if not low <= size or (s.high is not None and size > s.high):
                 high = "" if s.high is None else s.high
                 raise BoundError(f"{s.name} is {low} .. {high}, found {size}", where=s.name)
-            found.append(replace(s, low=low, hint=size))
-        return ShapeEnv(tuple(found))
+            bounds_at_sizes.append(replace(s, low=low, hint=size))
+        return ShapeEnv(tuple(bounds_at_sizes))
 
     def bounds(self, dim: Dim) -> tuple[int, int | None]:
-        """Least and greatest value by interval arithmetic; the greatest is None where unbounded."""
+        """Return the least and the greatest value by interval arithmetic; None is unbounded."""
         if isinstance(dim, int):
             return dim, dim
         return _bounds(dim, self)
 
     def at_most(self, dim: Dim) -> int | None:
-        """The greatest value that a dim can take, None if unbounded."""
+        """Return the greatest value that a dim can take, None if unbounded."""
         return self.bounds(dim)[1]
 
     def equal(self, a: Dim, b: Dim) -> bool | None:
-        """True or False where it can be proved for every binding, else None."""
+        """Return True or False where it can be proved for every binding, else None."""
         if isinstance(a, int) and isinstance(b, int):
             return a == b
         return _equal(sympy.sympify(a), sympy.sympify(b), self)
 
     def hint(self, dim: Dim) -> int:
-        """The dim under the hint binding."""
+        """Return the value of a dim under the hint binding."""
         if isinstance(dim, int):
             return dim
         return _evaluator(dim)(self._all_hints)
 
     @cached_property
     def _all_hints(self) -> Mapping[str, int]:
-        """The hints, and that of a symbol of which nothing was said."""
+        """Return the hints, with the default hint for symbols without bounds."""
         return defaultdict(lambda: SymbolBound("").hint, self.hints)
 
 
@@ -311,8 +314,8 @@ def _equal(a: sympy.Expr, b: sympy.Expr, env: ShapeEnv) -> bool | None:
     return None
 
 
-UNBOUNDED = 1 << 62  # the ends of an interval of which nothing is known
-LARGEST = 1 << 40  # of an extent; what is known to be less than something larger is not known
+UNBOUNDED = 1 << 62  # the ends of an unbounded interval
+LARGEST = 1 << 40  # of an extent; larger upper bounds count as none
 
 
 @lru_cache(maxsize=65536)
@@ -326,8 +329,8 @@ def _interval(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
         case sympy.Integer():
             return int(dim), int(dim)
         case sympy.Symbol():
-            known = env.of(dim.name)
-            return known.low, UNBOUNDED if known.high is None else known.high
+            bound = env.of(dim.name)
+            return bound.low, UNBOUNDED if bound.high is None else bound.high
         case sympy.Add():
             parts = [_interval(a, env) for a in dim.args]
             low, high = _clip(sum(p[0] for p in parts)), _clip(sum(p[1] for p in parts))
@@ -346,7 +349,7 @@ def _interval(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
             low, high = _interval(dim.base, env)
             corners = [low ** int(dim.exp), high ** int(dim.exp)]
             return _clip(min(corners)), _clip(max(corners))
-        case sympy.floor() | sympy.Mul():  # sympy drops the floor of what it sees to be whole
+        case sympy.floor() | sympy.Mul():  # sympy drops the floor of integer expressions
             quotient = dim.args[0] if isinstance(dim, sympy.floor) else dim
             top, bottom = (_interval(e, env) for e in sympy.fraction(sympy.together(quotient)))
             if bottom[0] > 0:

@@ -1,1 +1,1 @@
-"""Programs, kernels and tile programs as text, and text read back."""
+"""Printing and parsing of programs, kernels and tile programs."""

@@ -1,4 +1,4 @@
-"""The text of a program, read back to an equal program."""
+"""Parser of a program's text."""
 
 from __future__ import annotations
 
@@ -46,25 +46,26 @@ Attrs = list[tuple[str, AttrValue]]
 
 
 def parse_program(text: str, constants: Mapping[str, Constant]) -> Program:
-    """The program that `print_program` printed; constants are taken by name.
+    """Parse the text that `print_program` printed; constants are taken by name.
 
-    SnapshotError names the line that cannot be read, or the constant whose bytes are others.
+    Raises:
+        SnapshotError: a line cannot be parsed, or a constant is missing or has other bytes.
     """
     lines = [Line(t, n) for n, t in enumerate(text.splitlines(), 1) if t.strip()]
     return _Parser(lines, constants).program()
 
 
 class _Parser:
-    """Lines being read, and the values that are defined so far."""
+    """A recursive-descent parser over lines, with the values that are defined so far."""
 
     def __init__(self, lines: list[Line], constants: Mapping[str, Constant]) -> None:
-        self.lines, self.at, self.given = lines, 0, constants
+        self.lines, self.position, self.constants_by_name = lines, 0, constants
         self.constants = {n: c for n, c in self.read_constants()}
         self.vars: dict[str, Var] = {}
 
     def read_constants(self) -> list[tuple[str, Constant]]:
-        """The table of constants stands after the functions that use it."""
-        found: list[tuple[str, Constant]] = []
+        """Read the table of constants, which stands after the functions that use it."""
+        constants: list[tuple[str, Constant]] = []
         for line in self.lines:
             if line.next != "constant" or line.text.startswith(" "):
                 continue
@@ -75,11 +76,14 @@ class _Parser:
             type = parse_type(line)
             line.expect("=")
             digest = line.string()
-            constant = self.given.get(name)
+            constant = self.constants_by_name.get(name)
             if constant is None or constant.type != type or constant.digest != digest:
-                raise SnapshotError(f"the constant {name!r} is missing, or another one", where=name)
-            found.append((name, constant))
-        return found
+                raise SnapshotError(
+                    f"the constant {name!r} is missing, or has another type or other bytes",
+                    where=name,
+                )
+            constants.append((name, constant))
+        return constants
 
     def program(self) -> Program:
         head = self.take()
@@ -90,7 +94,7 @@ class _Parser:
         if stage not in Stage.__members__:
             head.fail("a stage")
         symbols, functions, sources, dropped = [], [], [], []
-        while self.at < len(self.lines):
+        while self.position < len(self.lines):
             line = self.take()
             match line.take() if line.at == 0 else "constant":
                 case "symbol":
@@ -119,10 +123,10 @@ class _Parser:
         )
 
     def take(self) -> Line:
-        if self.at >= len(self.lines):
-            raise SnapshotError("the program's text breaks off")
-        self.at += 1
-        return self.lines[self.at - 1]
+        if self.position >= len(self.lines):
+            raise SnapshotError("the program's text ends too early")
+        self.position += 1
+        return self.lines[self.position - 1]
 
     def function(self, line: Line) -> Function:
         name = line.name()
@@ -149,15 +153,15 @@ class _Parser:
         return Function(name, params, tuple(body), tuple(outputs), tuple(names) if named else ())
 
     def typed(self, line: Line, close: str) -> list[Var]:
-        """`name: type` with commas between, up to a mark."""
-        found: list[Var] = []
+        """Parse `name: type`, separated by commas, up to a mark."""
+        variables: list[Var] = []
         while not line.accept(close):
-            if found:
+            if variables:
                 line.expect(",")
             name = line.name()
             line.expect(":")
-            found.append(Var(name, parse_type(line)))
-        return found
+            variables.append(Var(name, parse_type(line)))
+        return variables
 
     def value(self, line: Line) -> Var:
         if line.accept("@"):
@@ -171,17 +175,17 @@ class _Parser:
         return self.vars[name]
 
     def values(self, line: Line, close: str) -> tuple[Var, ...]:
-        found: list[Var] = []
+        variables: list[Var] = []
         while not line.accept(close):
-            if found:
+            if variables:
                 line.expect(",")
-            found.append(self.value(line))
-        return tuple(found)
+            variables.append(self.value(line))
+        return tuple(variables)
 
     def arguments(
         self, line: Line
     ) -> tuple[tuple[Var | None, ...], tuple[tuple[str, AttrValue], ...]]:
-        """Values, `_` for those left out, and then `name=value`."""
+        """Parse values, `_` for omitted ones, and then `name=value`."""
         line.expect("(")
         args: list[Var | None] = []
         attrs: Attrs = []
@@ -200,11 +204,11 @@ class _Parser:
         return tuple(args), tuple(attrs)
 
     def binding(self, line: Line) -> Binding:
-        results = self.typed(line, "=")  # a binding does not see what it binds
+        results = self.typed(line, "=")  # its results are not in scope on the right
         reader = _EXPRESSIONS.get(line.next) if line.after() != "(" or line.next in _CALLS else None
         call: KernelCall | None = None
         if line.next == "kernel" and line.after() != "(":
-            call, known = self.kernel_call(line)
+            call, constants = self.kernel_call(line)
             expr: Expr = call
         elif reader is not None:
             line.take()
@@ -216,7 +220,7 @@ class _Parser:
         origin = _origin(line)
         line.end()
         if call is not None:
-            expr = self.kernel(call, known, results, origin)
+            expr = self.kernel(call, constants, results, origin)
         self.vars.update((v.name, v) for v in results)
         return Binding(tuple(results), expr, origin)
 
@@ -259,12 +263,12 @@ class _Parser:
         results: Sequence[Var],
         origin: frozenset[str],
     ) -> KernelCall:
-        """The loop nests under a call."""
+        """Parse the loop nests under a call."""
         specs = {n: _spec(n, a) for n, a in zip(call.kernel.inputs, call.args, strict=True)}
         order: list[str] | None = None
         computes: list[Compute] = []
         axes: tuple[Axis, ...] = ()
-        while self.at < len(self.lines) and self.lines[self.at].text.startswith("    "):
+        while self.position < len(self.lines) and self.lines[self.position].text.startswith("    "):
             line = self.take()
             if line.text.startswith("      "):
                 computes.append(_compute(line, axes, origin))
@@ -290,7 +294,7 @@ class _Parser:
         outputs = call.kernel.outputs or (computes[-1].out,)
         if len(outputs) != len(results):
             raise SnapshotError(
-                f"the kernel of {result.name!r} gives {len(outputs)} values for {len(results)}",
+                f"the kernel of {result.name!r} has {len(outputs)} outputs, not {len(results)}",
                 where=result.name,
             )
         for output, value in zip(outputs, results, strict=True):
@@ -298,7 +302,9 @@ class _Parser:
         names = order or [*call.kernel.inputs, *dict.fromkeys(c.out for c in computes)]
         missing = [n for n in names if n not in specs]
         if missing:
-            raise SnapshotError(f"the kernel of {result.name!r} does not type {missing[0]!r}")
+            raise SnapshotError(
+                f"the kernel of {result.name!r} does not state the type of {missing[0]!r}"
+            )
         kernel = replace(
             call.kernel,
             tensors=tuple(specs[n] for n in names),
@@ -310,7 +316,7 @@ class _Parser:
 
 
 def _names(line: Line) -> tuple[str, ...]:
-    """`(name, name)`."""
+    """Parse `(name, name)`."""
     line.expect("(")
     names: list[str] = []
     while not line.accept(")"):
@@ -370,7 +376,7 @@ def _symbol(line: Line) -> SymbolBound:
     return SymbolBound(name, low, high, line.integer())
 
 
-# What may stand at the right of a binding, besides operators and kernels.
+# Right-hand sides of bindings besides operators and kernels.
 
 
 def _view(p: _Parser, line: Line) -> Expr:

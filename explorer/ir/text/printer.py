@@ -1,4 +1,4 @@
-"""Programs, bindings and kernels as text; one pass, linear in the program."""
+"""Printing of programs, bindings and kernels in one pass, linear in the program."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ IN, DEEPER = "  ", "    "
 
 
 def print_program(program: Program, *, digests: bool = True) -> str:
-    """The whole program; without `digests` no constant is hashed, and the text cannot be parsed."""
+    """Return the whole program as text.
+
+    Without `digests` no constant is hashed, and the text cannot be parsed.
+    """
     return "\n".join(_program(program, digests)) + "\n"
 
 
@@ -97,7 +100,7 @@ def _function(function: Function, constants: Collection[str]) -> Iterator[str]:
     outputs = [
         _value(v, constants)
         if bound.get(v.name, v.type) == v.type
-        else f"{_value(v, constants)}: {print_type(v.type)}"  # what it promises, where that is more
+        else f"{_value(v, constants)}: {print_type(v.type)}"  # the declared type, if it says more
         for v in function.outputs
     ]
     if function.output_names:
@@ -128,16 +131,16 @@ def _origin(origin: frozenset[str]) -> str:
 
 
 def binding_lines(binding: Binding, constants: Collection[str] = ()) -> Iterator[str]:
-    """A binding, and under it the loop nests of its kernel."""
+    """Yield the line of a binding, and under it the loop nests of its kernel."""
     results = ", ".join(_typed(v) for v in binding.vars)
     yield f"{results} = {_call(binding, constants)}{_origin(binding.origin)}"
     if isinstance(binding.expr, KernelCall):
-        known = {
+        input_types = {
             n: a.type for n, a in zip(binding.expr.kernel.inputs, binding.expr.args, strict=True)
         }
         kernel = binding.expr.kernel
-        made = {n: v.type for n, v in zip(kernel.outputs, binding.vars, strict=True)}
-        for line in _kernel_body(kernel, binding.origin, known | made):
+        output_types = {n: v.type for n, v in zip(kernel.outputs, binding.vars, strict=True)}
+        for line in _kernel_body(kernel, binding.origin, input_types | output_types):
             yield IN + line
 
 
@@ -168,8 +171,8 @@ def _call(binding: Binding, constants: Collection[str]) -> str:
         case ShapeOf(dims, rank):
             return f"{'shape_of' if rank else 'dim_of'}({print_shape(dims)})"
         case Branch(cond, then, orelse, args):
-            sides = f"then {print_name(then)} else {print_name(orelse)}"
-            return f"if {_value(cond, constants)} {sides} of ({values(args)})"
+            arms = f"then {print_name(then)} else {print_name(orelse)}"
+            return f"if {_value(cond, constants)} {arms} of ({values(args)})"
         case Loop(body, trip, cond, state, args, scans, rows, padded):
             times = "" if trip is None else f" times {_value(trip, constants)}"
             going = "" if cond is None else f" while {_value(cond, constants)}"
@@ -202,23 +205,26 @@ def _kernel_call(call: KernelCall, constants: Collection[str]) -> str:
     if call.block is not None:
         tiles += f" tiled {print_block(call.block)}"
     usual = {n for n, a in zip(kernel.inputs, call.args, strict=True) if a.name in constants}
-    known = "" if usual == kernel.constants else f" knowing ({', '.join(sorted(kernel.constants))})"
+    constant_inputs = (
+        "" if usual == kernel.constants else f" knowing ({', '.join(sorted(kernel.constants))})"
+    )
     behind = f" after {_value(call.after, constants)}" if call.after is not None else ""
-    return f"kernel {print_name(kernel.name)}({args}){known}{_outputs(kernel)}{tiles}{behind}"
+    head = f"kernel {print_name(kernel.name)}({args}){constant_inputs}"
+    return f"{head}{_outputs(kernel)}{tiles}{behind}"
 
 
 def _outputs(kernel: Kernel) -> str:
-    """The outputs where they are several, and the inputs that are written over."""
+    """Return the outputs where they are several, and the inputs that are overwritten."""
     several = len(kernel.outputs) > 1
-    made = f" giving ({', '.join(map(print_name, kernel.outputs))})" if several else ""
+    outputs = f" giving ({', '.join(map(print_name, kernel.outputs))})" if several else ""
     pairs = [f"{print_name(i)} with {print_name(o)}" for o, i in kernel.updates]
     if not several:
         pairs = [print_name(i) for _, i in kernel.updates]
-    return f"{made} updating {', '.join(pairs)}" if kernel.updates else made
+    return f"{outputs} updating {', '.join(pairs)}" if kernel.updates else outputs
 
 
 def print_kernel(kernel: Kernel) -> str:
-    """A kernel on its own: its tensors, then its loop nests."""
+    """Return a kernel as text: its tensors, then its loop nests."""
     inputs = ", ".join(_spec(kernel.spec(n)) for n in kernel.inputs)
     outputs = ", ".join(_spec(kernel.spec(n)) for n in kernel.outputs)
     head = f"kernel {print_name(kernel.name)}({inputs}) -> {outputs}"
@@ -230,17 +236,18 @@ def _spec(spec: TensorSpec) -> str:
 
 
 def _kernel_body(
-    kernel: Kernel, origin: frozenset[str], known: Mapping[str, object] | None
+    kernel: Kernel, origin: frozenset[str], typed: Mapping[str, object] | None
 ) -> Iterator[str]:
-    """Tensors that the call does not type, then computes, those over the same axes under one
-    header.
+    """Yield tensors that the call does not type, then computes.
+
+    Computes over the same axes stand under one header.
     """
     outs = tuple(dict.fromkeys(c.out for c in kernel.computes))
     usual = (*kernel.inputs, *outs)
     if tuple(t.name for t in kernel.tensors) != usual:
         yield f"tensors {', '.join(print_name(t.name) for t in kernel.tensors)}"
     for spec in kernel.tensors:
-        if known is not None and known.get(spec.name) != Tensor(spec.shape, spec.dtype):
+        if typed is not None and typed.get(spec.name) != Tensor(spec.shape, spec.dtype):
             yield f"let {_spec(spec)}"
     last: tuple[Axis, ...] | None = None
     for compute in kernel.computes:
@@ -263,7 +270,7 @@ def _compute(c: Compute) -> str:
 
 
 def print_expr(expr: Expr, level: int = 0) -> str:
-    """A scalar expression, with as few parentheses as its structure needs."""
+    """Return a scalar expression with as few parentheses as its structure needs."""
     match expr:
         case Const():
             return _const(expr)

@@ -1,7 +1,8 @@
-"""A program as text: what the Program pane shows, and what parses back to an equal program.
+"""Programs as text, which the Program pane shows and which parses back to an equal program.
 
-y: float32[1, 64, 55, 55] = kernel conv(x=x, weight=@w)  # Conv_12 for n < 1, o < 64, h < 55, w <
-55: y[n, o, h, w] = sum[c < 3, kh < 3, kw < 3] x[n, c, h*2 + kh, w*2 + kw] * weight[o, c, kh, kw]
+    y: float32[1, 64, 55, 55] = kernel conv(x=x, weight=@w)  # Conv_12
+      for n < 1, o < 64, h < 55, w < 55:
+        y[n, o, h, w] = sum[c < 3, k < 3] x[n, c, h*2 + k, w*2] * weight[o, c, k, 0]
 
 Constants stand by name and digest; decisions other than tiles are not part of the text.
 """

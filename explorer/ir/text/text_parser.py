@@ -1,4 +1,4 @@
-"""The words of a program's text, read back: dims, annotations, indices, expressions, values."""
+"""Parsers of the parts of a program's text: dims, annotations, indices, expressions, values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIM_FUNCTIONS = ("floor", "max", "min", "mod")
 
 
 def parse_dim(line: Line) -> Dim:
-    """A sum of products of numbers, symbols and functions of dims."""
+    """Parse a sum of products of numbers, symbols and functions of dims."""
     total: Any = _dim_product(line, -1 if line.accept("-") else 1)
     while line.next in ("+", "-") and line.kind == "mark":
         sign = -1 if line.take() == "-" else 1
@@ -75,7 +75,7 @@ def _dim_function(line: Line, name: str) -> Any:
 
 
 def parse_shape(line: Line, close: str) -> Shape:
-    """Dims up to a closing mark."""
+    """Parse dims up to a closing mark."""
     dims: list[Dim] = []
     while not line.accept(close):
         if dims:
@@ -86,11 +86,11 @@ def parse_shape(line: Line, close: str) -> Shape:
 
 # Annotations.
 
-HOST_DTYPES = ("string", "complex64", "complex128")  # of values that only libraries take
+HOST_DTYPES = ("string", "complex64", "complex128")  # of values that only libraries handle
 
 
 def parse_type(line: Line) -> Annotation:
-    """float32[batch, 64], ?[...], object, ..."""
+    """Parse an annotation such as `float32[batch, 64]`, `?[...]` or `object`."""
     head = "?" if line.accept("?") else line.name()
     if head == "object":
         return Object()
@@ -101,10 +101,10 @@ def parse_type(line: Line) -> Annotation:
         return _callable(line)
     if head not in ITEM_BYTES and head not in HOST_DTYPES and head not in ("?", "shape"):
         line.fail("a dtype")
-    known = line.accept("...")
-    rank = line.integer() if known and line.kind == "number" else None
-    shape = None if known else parse_shape(line, "]")
-    if known:
+    unknown_dims = line.accept("...")
+    rank = line.integer() if unknown_dims and line.kind == "number" else None
+    shape = None if unknown_dims else parse_shape(line, "]")
+    if unknown_dims:
         line.expect("]")
     if head == "shape":
         return ShapeType(shape, rank)
@@ -112,12 +112,12 @@ def parse_type(line: Line) -> Annotation:
 
 
 def _types(line: Line, close: str) -> tuple[Annotation, ...]:
-    found: list[Annotation] = []
+    types: list[Annotation] = []
     while not line.accept(close):
-        if found:
+        if types:
             line.expect(",")
-        found.append(parse_type(line))
-    return tuple(found)
+        types.append(parse_type(line))
+    return tuple(types)
 
 
 def _callable(line: Line) -> Callable:
@@ -133,7 +133,7 @@ def _callable(line: Line) -> Callable:
 
 
 def parse_affine(line: Line) -> Affine:
-    """`h*2 + kh - 3`."""
+    """Parse an affine index such as `h*2 + kh - 3`."""
     terms: dict[str, Dim] = {}
     const: Dim = 0
     sign = -1 if line.accept("-") else 1
@@ -158,7 +158,7 @@ def _factor(line: Line) -> Dim:
 
 
 def parse_expr(line: Line, level: int = 1) -> Expr:
-    """A scalar expression whose operators bind at least as tight as `level`."""
+    """Parse a scalar expression whose operators bind at least as tightly as `level`."""
     left = _unary(line)
     while line.kind == "mark" and LEVEL.get(line.next, 0) >= level:
         mark = line.take()
@@ -195,7 +195,7 @@ def _read(line: Line) -> Read:
     fill: float | None = None
     while not line.accept("]"):
         if line.accept("else"):
-            fill = number(line)
+            fill = parse_number(line)
             continue
         if index:
             line.expect(",")
@@ -237,13 +237,13 @@ def _const(line: Line) -> Const:
         value: Any = line.take() == "true"
         own = "bool"
     else:
-        value = number(line)
+        value = parse_number(line)
         own = "int64" if isinstance(value, int) else "float32"
     return Const(value, line.name() if line.accept(":") else own)
 
 
-def number(line: Line) -> Any:
-    """A number: whole where it is written so."""
+def parse_number(line: Line) -> Any:
+    """Parse a number: an int if it is written as one, else a float."""
     sign = -1 if line.accept("-") else 1
     if line.next in ("inf", "nan"):
         return sign * float(line.take())
@@ -254,22 +254,22 @@ def number(line: Line) -> Any:
 
 
 def parse_axes(line: Line, close: str) -> tuple[Axis, ...]:
-    """`h < 55, w < 55` up to a closing mark."""
-    found: list[Axis] = []
+    """Parse `h < 55, w < 55` up to a closing mark."""
+    axes: list[Axis] = []
     while not line.accept(close):
-        if found:
+        if axes:
             line.expect(",")
         name = line.name()
         line.expect("<")
-        found.append(Axis(name, parse_dim(line)))
-    return tuple(found)
+        axes.append(Axis(name, parse_dim(line)))
+    return tuple(axes)
 
 
 # Attributes and tilings.
 
 
 def parse_value(line: Line) -> AttrValue:
-    """An attribute's value."""
+    """Parse the value of an attribute."""
     if line.kind == "string":
         return line.string()
     if line.accept("("):
@@ -283,7 +283,7 @@ def parse_value(line: Line) -> AttrValue:
     if line.next in ("true", "false", "none") and line.kind == "word":
         return {"true": True, "false": False, "none": None}[line.take()]
     if _is_float(line):
-        value: float = number(line)
+        value: float = parse_number(line)
         return value
     return parse_dim(line)
 
@@ -295,15 +295,15 @@ def _is_float(line: Line) -> bool:
 
 
 def parse_tiling(line: Line) -> Tiling:
-    """`{h: 4, w: 8 | micro 14 2 16, pack, depth 512}`"""
-    found = parse_tile(line)
-    if not isinstance(found, Tiling):
+    """Parse a tiling: `{h: 4, w: 8 | micro 14 2 16, pack, depth 512}`."""
+    tile = parse_tile(line)
+    if not isinstance(tile, Tiling):
         line.fail("a tiling, not a thread block")
-    return found
+    return tile
 
 
 def parse_tile(line: Line) -> Tiling | Block:
-    """A tiling, or a thread block: `{m: 32 | threads 256, each {m: 2}, shared {k: 8}}`"""
+    """Parse a tiling or a thread block: `{m: 32 | threads 256, each {m: 2}, shared {k: 8}}`."""
     line.expect("{")
     sizes = _sizes(line, "|")
     if line.accept("threads"):
@@ -343,7 +343,7 @@ def _block(line: Line, tile: tuple[tuple[str, int], ...]) -> Block:
 
 
 def _sizes(line: Line, close: str) -> tuple[tuple[str, int], ...]:
-    """`h: 4, w: 8` up to a closing mark."""
+    """Parse `h: 4, w: 8` up to a closing mark."""
     sizes: list[tuple[str, int]] = []
     while not line.accept(close):
         if sizes:

@@ -18,12 +18,12 @@ BARE = re.compile(r"[A-Za-z_][\w.]*(?:/[\w.]+)*", re.ASCII)
 
 @lru_cache(maxsize=65536)
 def print_name(name: str) -> str:
-    """A name as it stands, in quotes where it is no word."""
+    """Return a name as text, in quotes if it is no word."""
     return name if BARE.fullmatch(name) else json.dumps(name)
 
 
 def print_dim(dim: Dim) -> str:
-    """An extent: a number, or an expression over symbols."""
+    """Return an extent as text: a number, or an expression over symbols."""
     return str(dim) if isinstance(dim, int) else _symbolic(dim)
 
 
@@ -36,12 +36,12 @@ def _symbolic(dim: sympy.Expr) -> str:
 
 
 def print_shape(shape: Shape) -> str:
-    """Dims with commas between."""
+    """Return dims separated by commas."""
     return ", ".join(print_dim(d) for d in shape)
 
 
 def print_type(type: Annotation) -> str:
-    """An annotation: float32[batch, 64]; `?` stands for what is not known."""
+    """Return an annotation such as float32[batch, 64]; `?` stands for unknown parts."""
     match type:
         case Tensor(None, dtype, ndim):
             return f"{dtype or '?'}[{'...' if ndim is None else f'... {ndim}'}]"
@@ -58,12 +58,12 @@ def print_type(type: Annotation) -> str:
         case Callable(None, result):
             return f"callable[... -> {print_type(result)}]"
         case Callable(params, result):
-            given = ", ".join(print_type(t) for t in params or ())
-            return f"callable[{given} -> {print_type(result)}]"
+            param_types = ", ".join(print_type(t) for t in params or ())
+            return f"callable[{param_types} -> {print_type(result)}]"
 
 
 def print_affine(index: Affine) -> str:
-    """`h*2 + kh - 3`; what depends on symbols stands in parentheses."""
+    """Return an affine index such as `h*2 + kh - 3`, with symbolic factors in parentheses."""
     parts = [_term(name, factor) for name, factor in index.terms]
     if index.const != 0 or not parts:
         parts.append(_factor(index.const))
@@ -88,7 +88,7 @@ def _factor(value: Dim) -> str:
 
 
 def print_value(value: AttrValue) -> str:
-    """An attribute's value."""
+    """Return the value of an attribute as text."""
     match value:
         case None:
             return "none"
@@ -107,7 +107,7 @@ def print_value(value: AttrValue) -> str:
 
 
 def print_tiling(tiling: Tiling) -> str:
-    """`{h: 4, w: 8 | micro 14 2 16, pack, depth 512}`"""
+    """Return a tiling as text: `{h: 4, w: 8 | micro 14 2 16, pack, depth 512}`."""
     micro = tiling.micro
     pack = ", pack" if tiling.pack else ""
     depth = f", depth {tiling.depth_block}" if tiling.depth_block else ""
@@ -117,13 +117,13 @@ def print_tiling(tiling: Tiling) -> str:
 
 
 def print_block(block: Block) -> str:
-    """`{m: 32, n: 16 | threads 256, each {m: 2, n: 2}, shared {k: 32}}`"""
-    told = [f"threads {block.threads}"]
+    """Return a block as text: `{m: 32, n: 16 | threads 256, each {m: 2, n: 2}, shared {k: 32}}`."""
+    clauses = [f"threads {block.threads}"]
     parts = (("each", block.register), ("shared", block.shared), ("parts", block.parts))
-    told += [f"{word} {{{_sizes(sizes)}}}" for word, sizes in parts if sizes]
+    clauses += [f"{word} {{{_sizes(sizes)}}}" for word, sizes in parts if sizes]
     if block.matrix:
-        told.append(f"matrix {{{', '.join(map(print_name, block.matrix))}}}")
-    return f"{{{_sizes(block.tile)} | {', '.join(told)}}}"
+        clauses.append(f"matrix {{{', '.join(map(print_name, block.matrix))}}}")
+    return f"{{{_sizes(block.tile)} | {', '.join(clauses)}}}"
 
 
 def _sizes(sizes: tuple[tuple[str, int], ...]) -> str:

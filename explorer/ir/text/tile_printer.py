@@ -1,4 +1,4 @@
-"""A tile program as text: what is done in one task, a line a statement."""
+"""Printing of a tile program: the work of one task, a line a statement."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 def print_tile_program(p: TileProgram) -> tuple[str, ...]:
-    """The lines: tasks, the buffers that tasks have for themselves, statements."""
+    """Return the lines of a tile program: tasks, scratch buffers of a task, statements."""
     return (*_head(p.grid, p.buffers), *_body(p.body, p.grid, 0))
 
 
@@ -69,8 +69,8 @@ def _statement(s: Statement, grid: Sequence[Grid]) -> Iterator[str]:
             yield f"at {_span(span)} if it is {_expr(index)}:"
             yield from _body(body, grid, 1)
         case Once(level, body):
-            rest = ", ".join(g.variable for g in grid[level:])
-            yield f"once for all {rest} in a row:"
+            other_variables = ", ".join(g.variable for g in grid[level:])
+            yield f"once for all {other_variables} in a row:"
             yield from _body(body, grid, 1)
         case OnePass(parts, form):
             yield f"in one loop:{_form(form)}"
@@ -100,8 +100,8 @@ def _statement(s: Statement, grid: Sequence[Grid]) -> Iterator[str]:
             read = _expr(s.data) + ("" if s.weights is None else f" * {_expr(s.weights)}")
             over = ", ".join(map(_span, reduction.over))
             yield f"window{_for(reduction.spans)}:"
-            made = _element(reduction.target)
-            yield f"{INDENT}{made} = {reduction.combiner}[{over}] {read}{only}"
+            result = _element(reduction.target)
+            yield f"{INDENT}{result} = {reduction.combiner}[{over}] {read}{only}"
             if expr != target:
                 yield f"{INDENT}{_element(target)} = {_expr(expr)}"
         case Panels(rows, columns, micro, c, _, epilogue):
@@ -114,12 +114,12 @@ def _statement(s: Statement, grid: Sequence[Grid]) -> Iterator[str]:
 
 def _tiles(s: Panels) -> str:
     """How register tiles go over rows, where their epilogue runs, and what is prefetched."""
-    told = []
+    notes = []
     if s.run is not None:
-        told.append("rows in runs" + ("" if s.run.exact else ", the last tile moved back"))
-    told += ["on registers"] if s.operands else []
-    told += [f"prefetches {s.prefetch}"] if s.prefetch else []
-    return f"  # {', '.join(told)}" if told else ""
+        notes.append("rows in runs" + ("" if s.run.exact else ", the last tile moved back"))
+    notes += ["on registers"] if s.operands else []
+    notes += [f"prefetches {s.prefetch}"] if s.prefetch else []
+    return f"  # {', '.join(notes)}" if notes else ""
 
 
 def _reduction(s: Reduce) -> str:
@@ -132,7 +132,7 @@ def _for(spans: Sequence[Span]) -> str:
 
 
 def _form(form: LoopForm | None) -> str:
-    """How points are iterated over, as a comment."""
+    """Return the iteration order of points, as a comment."""
     if form is None:
         return ""
     if form.order == "matrix":
@@ -142,7 +142,7 @@ def _form(form: LoopForm | None) -> str:
 
 
 def _span(s: Span) -> str:
-    """`i < 7`, or `i in t_i .. t_i + 16 of 0 .. 100` where it may be cut at a border."""
+    """Return `i < 7`, or `i in t_i .. t_i + 16 of 0 .. 100` if it may be clipped."""
     if s.base == Affine() and not (s.clip_low or s.clip_high):
         return f"{s.axis} < {print_dim(s.size)}"
     low, high = print_affine(s.base), print_affine(s.base + s.size)

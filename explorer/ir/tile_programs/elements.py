@@ -1,4 +1,4 @@
-"""What statements compute with: buffers, the elements in them, and scalar expressions of these."""
+"""Operands of statements: buffers, the elements in them, and scalar expressions of these."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from explorer.ir.scalar_functions import dtype_of_result
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import DType
 
-REGISTER = "register"  # the level of a buffer that every thread has for itself
-FARTHEST = "DRAM"  # what CPUs call their last level; a data sheet may have another name
+REGISTER = "register"  # the level of a buffer that is private to a thread
+FARTHEST = "DRAM"  # the name of the last level of CPUs; a data sheet may differ
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Flat memory. `kind`: input, constant, output, scratch (one a worker, or a thread block),
-    packed (a constant laid out for `Contract`), or table (int64 offsets known at compile time).
+    """Flat memory.
 
-    `level`: the name of the device's memory level that it lies in, or `REGISTER`. `streamed`: no
-    cache holds it, so that stores go past them.
+    `kind`: input, constant, output, scratch (one a worker, or a thread block), packed (a constant
+    laid out for `Contract`), or table (int64 offsets known at compile time). `level`: the name of
+    the device's memory level that it lies in, or `REGISTER`. `streamed`: it fits no cache, so that
+    stores bypass them.
     """
 
     name: str
@@ -57,21 +58,21 @@ TileExpr: TypeAlias = Const | IndexValue | Fetch | Do
 
 
 def fetches(expr: TileExpr) -> tuple[Fetch, ...]:
-    """Every element that an expression loads, those inside of data-dependent offsets included."""
-    found: list[Fetch] = []
+    """Return every element that an expression loads, also those in data-dependent offsets."""
+    loads: list[Fetch] = []
     todo: list[TileExpr] = [expr]
     while todo:
         match todo.pop():
             case Do(_, args):
                 todo += reversed(args)
             case Fetch(_, _, dynamic) as fetch:
-                found.append(fetch)
+                loads.append(fetch)
                 todo += [e for e, _, _ in reversed(dynamic)]
-    return tuple(found)
+    return tuple(loads)
 
 
 def dtype_of_tile(expr: TileExpr) -> DType:
-    """The dtype of an expression."""
+    """Return the dtype of an expression."""
     match expr:
         case Const(_, dtype):
             return dtype

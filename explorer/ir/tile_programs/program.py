@@ -1,4 +1,4 @@
-"""One task as a whole: its grid, its statements, its buffers."""
+"""Tile programs as a whole: grid, statements, buffers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from explorer.ir.types import DType
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """One tile variable: the task number is split over these, the last one fastest."""
+    """One tile variable; the task number is split over all of them, the last one fastest."""
 
     variable: str
     axis: str
@@ -22,16 +22,18 @@ class Grid:
 
     @property
     def count(self) -> Dim:
-        """How many tiles there are along the axis."""
+        """The number of tiles along the axis."""
         return ceil_div(self.extent, self.tile)
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """A constant laid out ahead: element `offset + index . strides` of the flat `source`, for every
-    index of [batch..., column, depth...], moved to [batch..., columns / lanes, depth, lanes], zero
-    past the last column. Groups are of neighbours along the depth, [..., depth / group, lanes,
-    group], with zeros to the end of the last group of the last depth axis.
+    """The layout of a constant that is packed ahead of time.
+
+    Element `offset + index . strides` of the flat `source`, for every index of
+    [batch..., column, depth...], moves to [batch..., columns / lanes, depth, lanes], with zeros
+    past the last column. With groups of neighbours along the depth the layout is [..., depth /
+    group, lanes, group], with zeros to the end of the last group of the last depth axis.
     """
 
     name: str
@@ -47,9 +49,9 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class TileProgram:
-    """One task, as a function of the tile variables of `grid`: of a worker, or of a thread block.
+    """One task of a worker or of a thread block, as a function of the tile variables of `grid`.
 
-    `block`: what rewrites for a GPU are to make of it.
+    `block` is the target of the rewrites for a GPU.
     """
 
     grid: tuple[Grid, ...]
@@ -57,12 +59,14 @@ class TileProgram:
     buffers: tuple[Buffer, ...]
     packings: tuple[Packing, ...] = ()
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    updates: bool = False  # whether what it reads may be what it writes
+    updates: bool = False  # True if its operands and results may alias
     block: Block | None = None
 
     def tasks(self, sizes: Sizes) -> int:
-        """How many tasks there are under a binding."""
+        """Return the number of tasks under a binding."""
         total = 1
         for g in self.grid:
-            total *= -(-evaluate_dim(g.extent, sizes) // g.tile)  # in numbers: 100 times as fast
+            total *= -(
+                -evaluate_dim(g.extent, sizes) // g.tile
+            )  # with integers it is 100 times as fast
         return total

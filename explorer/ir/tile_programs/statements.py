@@ -14,8 +14,10 @@ from explorer.ir.types import DType
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`axis` runs over `base .. base + size`, clipped to `0 .. extent` where the flags say that it
-    can be outside; in every task there are `least` points or more.
+    """An axis that runs over `base .. base + size`.
+
+    It is clipped to `0 .. extent` where the flags say that it can be outside; every task has at
+    least `least` points.
     """
 
     axis: str
@@ -29,16 +31,22 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LoopForm:
-    """How the points of a statement are iterated over, `unroll` vectors of `lanes` at a time.
+    """The iteration order of a statement's points, `unroll` vectors of `lanes` at a time.
 
-    `order`, vectors: "along" what is reduced, its lanes reduced at the end, or along a row that is
-    mapped; "across" it, results in registers, or "rows", results in memory; "stacked", results of
-    several rows side by side; "turned", square blocks change their axes in registers; "scan", a
-    prefix within each vector. "blocks": a copy of square blocks of `lanes`, whose axes are swapped,
-    `unroll` blocks beside each other. "sums in memory": one by one, the last spatial axis
-    innermost. "unrolled": one by one, each point a statement of its own, those outside of a clip
-    left out; what is reduced is iterated over around them. "matrix": sums of products of a whole
-    warp, piece by piece on its matrix unit (`explorer.tile.gpu.matrix_units`).
+    `order` is one of:
+
+    - "along": vectors along the reduced axis, whose lanes are reduced at the end, or along a row;
+    - "across": vectors across the reduced axis, results in registers;
+    - "rows": the same, results in memory;
+    - "stacked": results of several rows side by side in a vector;
+    - "turned": square blocks are transposed in registers;
+    - "scan": a prefix within each vector;
+    - "blocks": a copy of square blocks of `lanes` with swapped axes, `unroll` blocks side by side;
+    - "sums in memory": one by one, the last spatial axis innermost;
+    - "unrolled": one by one, each point a statement of its own, without those outside of a clip;
+      the reduction loops are outside of them;
+    - "matrix": sums of products of a whole warp, piece by piece on its matrix unit
+      (`explorer.tile.gpu.matrix_units`).
     """
 
     order: str
@@ -48,9 +56,11 @@ class LoopForm:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The loop's values are dealt out to `count` threads: value number n, counted from the base, to
-    those at place n mod `count`. Of loops inside of each other the places make the thread's number
-    in its block, the last one fastest; threads past the product of the counts do nothing.
+    """A cyclic distribution of a loop's values over `count` threads.
+
+    Value number n, counted from the base, goes to the thread at place n mod `count`. In nested
+    loops the places make the thread's number in its block, the last one fastest. Threads past the
+    product of the counts do nothing.
     """
 
     count: int
@@ -60,8 +70,8 @@ class Threads:
 class For:
     """One iteration of the body for each value of the axis: in order, or by `threads` of a block.
 
-    Threads go in any order from one `Sync` to the next. Loops that are not dealt out are gone
-    through by all threads together; a `Sync` stands in no other.
+    Threads run in any order from one `Sync` to the next. All threads together iterate over loops
+    that are not distributed; only such a loop may contain a `Sync`.
     """
 
     span: Span
@@ -71,7 +81,7 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """No thread of the scope goes on until all are here, and then they see what each has written.
+    """A barrier of all threads of the scope, after which they see each other's writes.
 
     `scope`: "block", or "warp" where a block is one warp.
     """
@@ -81,10 +91,10 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """What `lanes` threads beside each other have in a register becomes, in each of them, the
-    combination of all: by a power of two, pair by pair, within a warp and through no memory.
+    """A reduction over registers of `lanes` neighbouring threads, whose result each of them gets.
 
-    All threads of a block come to it; it is no Sync of what they have in memory.
+    `lanes` is a power of two: values are combined pair by pair, within a warp and through no
+    memory. All threads of a block reach it; it does not synchronise memory.
     """
 
     target: Fetch
@@ -95,7 +105,7 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Every element of a buffer becomes `value`."""
+    """Set every element of a buffer to `value`."""
 
     target: Buffer
     value: float
@@ -103,7 +113,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Copy the part of a region that exists; with `Fill` before it, the rest is padding."""
+    """Copy the part of a region that exists; with `Fill` before it, other elements are padding."""
 
     target: Fetch
     source: Fetch
@@ -112,8 +122,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """`target[n // lanes][k][n % lanes] = source[n, k]`, zero where n is past its end: the panels
-    of a micro-kernel. Neighbours along the depth lie in groups, as in `Packing`.
+    """`target[n // lanes][k][n % lanes] = source[n, k]`, zero where n is past its end.
+
+    These are the panels of a micro-kernel. Neighbours along the depth lie in groups, as in
+    `Packing`.
     """
 
     target: Buffer
@@ -136,8 +148,9 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """`target = combiner over `over` of expr` for every point of the spans; `onto`: of what the
-    target holds and of these.
+    """`target = combiner over `over` of expr` for every point of the spans.
+
+    `onto`: the target's old value is combined in as well.
     """
 
     target: Fetch
@@ -152,8 +165,10 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """`target = combiner of expr over all of `over` up to this point`, for every point of the spans
-    and of `over`; `exclusive`: without the point itself; `backwards`: from the end.
+    """`target = combiner of expr over all of `over` up to this point`.
+
+    It holds for every point of the spans and of `over`. `exclusive`: without the point itself.
+    `backwards`: from the end.
     """
 
     target: Fetch
@@ -169,8 +184,9 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class OnePass:
-    """Maps and reductions in one loop over the same points, each with the same axes: what an
-    earlier part makes is read at the same point only, what is reduced after the loop only.
+    """Maps and reductions in one loop over the same points, each with the same axes.
+
+    The result of an earlier part is read at the same point only, a reduced one after the loop only.
     """
 
     parts: tuple[Map | Reduce, ...]
@@ -179,8 +195,9 @@ class OnePass:
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """A window's axis along which a part of it may lie outside: the index is `first + step * r`,
-    inside of `0 .. extent`.
+    """A window's axis along which a part of the window may lie outside of the data.
+
+    The index is `first + step * r`, inside of `0 .. extent`.
     """
 
     axis: str
@@ -191,9 +208,10 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A reduction over sliding windows, read where the data lies: `target = expr`, in which
-    `reduction.target` stands for what is reduced: `data`, times `weights` where there are some, of
-    those points of each window that lie inside of the borders.
+    """A reduction over sliding windows, read in place.
+
+    It computes `target = expr`, in which `reduction.target` stands for the reduction: of `data`,
+    times `weights` if there are any, over the points of each window that lie inside of the borders.
     """
 
     reduction: Reduce
@@ -205,7 +223,7 @@ class Window:
 
     @property
     def along(self) -> Span:
-        """The axis of results beside each other."""
+        """The axis of neighbouring results."""
         return self.reduction.spans[-2]
 
     @property
@@ -220,15 +238,13 @@ class Window:
 
     @property
     def operands(self) -> tuple[Fetch, ...]:
-        """What the map reads besides the reduction."""
+        """The elements that the map reads besides the reduction."""
         return tuple(dict.fromkeys(f for f in fetches(self.expr) if f != self.reduction.target))
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """`name = index` clamped into `0 .. extent - 1`, for the statements behind it: where a row lies
-    that data says.
-    """
+    """`name = index` clamped to `0 .. extent - 1`, for later statements: a data-dependent row."""
 
     name: str
     index: TileExpr
@@ -237,8 +253,9 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The body once, with the axis at `index`, where the span has that value: what data selects,
-    as a store with a combiner does, whose map reads its own target.
+    """The body once, with the axis at `index`, if the span has that value.
+
+    Data selects the value, as in a store with a combiner, whose map reads its own target.
     """
 
     span: Span
@@ -248,8 +265,9 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """The body depends on the first `level` tile variables alone: of tasks in a row that differ in
-    the others, the first does it for all.
+    """A body that depends on the first `level` tile variables alone.
+
+    Of consecutive tasks that differ in the others only, the first runs it for all.
     """
 
     level: int
@@ -258,8 +276,11 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """`acc[r, c] = sum over s, k of a[a_row(r) + segments[s] + k * a_step] * b[b_start + (s * depth
-    + k) * b_step + c]`; small integers in groups of g: `a[... + e] * b[... + c * g + e]` for e < g.
+    """A register tile of a contraction.
+
+    It is `acc[r, c] = sum over s, k of a[a_row(r) + segments[s] + k * a_step] * b[b_start + (s *
+    depth + k) * b_step + c]`. For small integers in groups of g it is `a[... + e] * b[... + c * g +
+    e]` for e < g.
 
     The accumulators live in registers for the whole sum. Rows past the end repeat the last one:
     nothing is read outside.
@@ -277,9 +298,11 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows that lie a constant step apart in every tensor: those along the last axis for every
-    point of the `outer` ones, or all of them. Where they are no multiple of the register tile's
-    (`exact`), the last tile is moved back until it is full: some rows are computed twice.
+    """Rows at a constant distance in every tensor.
+
+    They are those along the last axis for every point of the `outer` ones, or all rows. Unless they
+    are a multiple of the register tile's (`exact`), the last tile is moved back until it is full:
+    some rows are computed twice.
     """
 
     outer: tuple[Span, ...]
@@ -288,15 +311,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """For each `micro.columns` columns, for each `micro.rows` of the flattened rows: contract, then
-    map the micro-tile.
+    """The register tiles of a contraction, each followed by its epilogue.
 
-    In `epilogue`, `_r` is the row inside the micro-tile and `_j` the first column of the panel.
-    `run` says how rows lie; None: each tile looks them up in `row_table`, and so those of operands
-    that have no one distance from row to row. `operands` are the elements that the epilogue stores,
-    first, and reads, where full tiles do it on registers; none: it goes through the tile in L1.
-    `prefetch` is what comes while a panel is read: the next "panel", the left operand's next
-    "rows", or "" nothing.
+    For each `micro.columns` columns, for each `micro.rows` of the flattened rows: contract, then
+    map the micro-tile. In `epilogue`, `_r` is the row inside the micro-tile and `_j` the first
+    column of the panel.
+
+    `run` is the layout of rows. None: each tile looks its rows up in `row_table`, and so those of
+    operands without a constant distance from row to row. `operands` are the elements that the
+    epilogue stores, first, and reads, where full tiles do it on registers; without any, the
+    epilogue goes through the tile in L1. `prefetch` is what is fetched while a panel is read: the
+    next "panel", the left operand's next "rows", or "" nothing.
     """
 
     rows: tuple[Span, ...]

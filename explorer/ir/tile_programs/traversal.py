@@ -1,6 +1,4 @@
-"""One traversal of tile programs: what a statement has inside, reads, writes and is made of, and
-the same with other variables or other buffers.
-"""
+"""Traversal of tile programs: nested statements, operands and expressions, and substitution."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ Part = Map | Reduce
 
 
 def inside(s: Statement) -> tuple[Statement, ...]:
-    """The statements that one is made of: a loop's body, the parts of one pass, an epilogue."""
+    """Return the direct parts of a statement: a loop's body, the parts of one pass, an epilogue."""
     match s:
         case For(_, body) | At(_, _, body) | Once(_, body):
             return body
@@ -49,14 +47,14 @@ def inside(s: Statement) -> tuple[Statement, ...]:
 
 
 def statements(body: Iterable[Statement]) -> Iterator[Statement]:
-    """Every statement, each before those inside of it."""
+    """Yield every statement, each before those inside of it."""
     for s in body:
         yield s
         yield from statements(inside(s))
 
 
 def parts_of(s: Statement) -> tuple[Part, ...]:
-    """The maps and reductions that a statement is; none of any other."""
+    """Return the maps and reductions of a statement; none for any other kind."""
     match s:
         case Map() | Reduce():
             return (s,)
@@ -65,9 +63,10 @@ def parts_of(s: Statement) -> tuple[Part, ...]:
     return ()
 
 
-def dealt(s: For) -> tuple[tuple[For, ...], tuple[Statement, ...]]:
-    """The loops that are dealt out to threads, each right inside of the one before, and what a
-    thread does in them.
+def distributed_loops(s: For) -> tuple[tuple[For, ...], tuple[Statement, ...]]:
+    """Return the nested loops that are distributed over threads, and the body of one thread.
+
+    Each loop is the only statement of the one before.
     """
     loops = [s]
     while len(s.body) == 1 and isinstance(s.body[0], For) and s.body[0].threads is not None:
@@ -77,17 +76,17 @@ def dealt(s: For) -> tuple[tuple[For, ...], tuple[Statement, ...]]:
 
 
 def threads_of(body: Iterable[Statement]) -> int:
-    """How many threads a block of these statements has, 0 where none is dealt out."""
+    """Return the number of threads of a block of these statements, 0 if no loop is distributed."""
     most = 0
     for s in statements(body):
         if isinstance(s, For) and s.threads is not None:
-            counts = (x.threads.count for x in dealt(s)[0] if x.threads is not None)
+            counts = (x.threads.count for x in distributed_loops(s)[0] if x.threads is not None)
             most = max(most, prod(counts))
     return most
 
 
 def spans(s: Statement) -> tuple[Span, ...]:
-    """The axes that a statement itself iterates over, the outermost first."""
+    """Return the axes that a statement itself iterates over, the outermost first."""
     match s:
         case For(span, _) | At(span, _, _):
             return (span,)
@@ -107,7 +106,7 @@ def spans(s: Statement) -> tuple[Span, ...]:
 
 
 def expressions(s: Statement) -> tuple[TileExpr, ...]:
-    """What a statement itself stores, where it stores it, and what it reads it from."""
+    """Return a statement's own expressions: the element stored to, then those that it reads."""
     match s:
         case Load(target, expr, _) | Map(target, _, expr):
             return (target, expr)
@@ -127,8 +126,9 @@ def expressions(s: Statement) -> tuple[TileExpr, ...]:
 
 
 def loads(s: Statement) -> tuple[Fetch, ...]:
-    """The elements that a statement itself reads, those that say where others lie included; of a
-    contraction the first of each operand.
+    """Return the elements that a statement itself reads, also those in addresses.
+
+    Of a contraction it is the first element of each operand.
     """
     onto = isinstance(s, Reduce) and s.onto
     read = expressions(s)[0 if onto or isinstance(s, Pack | Find | At | Panels | Shuffle) else 1 :]
@@ -136,8 +136,9 @@ def loads(s: Statement) -> tuple[Fetch, ...]:
 
 
 def stored(s: Statement) -> Fetch | None:
-    """The element that a statement itself writes at every point; None where it fills a buffer, or
-    where a statement inside of it does.
+    """Return the element that a statement itself writes at every point.
+
+    Return None where it fills a buffer, or where a statement inside of it does the write.
     """
     match s:
         case Load(target=target) | Map(target=target) | Reduce(target=target):
@@ -148,46 +149,47 @@ def stored(s: Statement) -> Fetch | None:
 
 
 def reads(s: Statement) -> Iterator[Buffer]:
-    """Every mention of a buffer that a statement reads, those inside of it included."""
-    for one in statements((s,)):
-        yield from (f.buffer for f in loads(one))
-        if isinstance(one, Panels):
-            yield from (one.contract.segments, one.row_table)
+    """Yield every mention of a buffer that a statement reads, nested statements included."""
+    for part in statements((s,)):
+        yield from (f.buffer for f in loads(part))
+        if isinstance(part, Panels):
+            yield from (part.contract.segments, part.row_table)
 
 
 def writes(s: Statement) -> Iterator[Buffer]:
-    """Every mention of a buffer that a statement writes, those inside of it included."""
-    for one in statements((s,)):
-        match one:
+    """Yield every mention of a buffer that a statement writes, nested statements included."""
+    for part in statements((s,)):
+        match part:
             case Fill(buffer) | Pack(target=buffer):
                 yield buffer
             case Panels(contract=c, row_table=table):
                 yield from (c.acc, table)
-        element = stored(one)
+        element = stored(part)
         if element is not None:
             yield element.buffer
 
 
 def touched(s: Statement) -> Iterator[Buffer]:
-    """Every mention of a buffer."""
+    """Yield every mention of a buffer."""
     yield from reads(s)
     yield from writes(s)
 
 
 def addresses(s: Statement) -> Iterator[Affine]:
-    """Every affine value of a statement, those inside of it included: where loops begin, where
-    elements lie, indices that are values.
+    """Yield every affine value of a statement, nested statements included.
+
+    These are where loops begin, where elements lie, and indices that are values.
     """
-    for one in statements((s,)):
-        yield from (x.base for x in spans(one))
-        if isinstance(one, Window):
-            yield from (b.first for b in one.borders)
-        for e in expressions(one):
+    for part in statements((s,)):
+        yield from (x.base for x in spans(part))
+        if isinstance(part, Window):
+            yield from (b.first for b in part.borders)
+        for e in expressions(part):
             yield from affines(e)
 
 
 def affines(expr: TileExpr) -> Iterator[Affine]:
-    """Every affine value of an expression: where elements lie, indices that are values."""
+    """Yield every affine value of an expression: where elements lie, indices that are values."""
     match expr:
         case Do(_, args):
             for a in args:
@@ -201,21 +203,21 @@ def affines(expr: TileExpr) -> Iterator[Affine]:
 
 
 def variables(s: Statement) -> frozenset[str]:
-    """The loop and tile variables that a statement depends on."""
+    """Return the loop and tile variables that a statement depends on."""
     return frozenset(name for a in addresses(s) for name, _ in a.terms)
 
 
 def dims(s: Statement) -> Iterator[Dim]:
-    """Every number of a statement that may be an expression over symbols."""
+    """Yield every number of a statement that may be an expression over symbols."""
     for a in addresses(s):
         yield a.const
         yield from (factor for _, factor in a.terms)
-    for one in statements((s,)):
-        for x in spans(one):
+    for part in statements((s,)):
+        for x in spans(part):
             yield from (x.size, x.extent)
-        for e in expressions(one):
+        for e in expressions(part):
             yield from _dims(e)
-        match one:
+        match part:
             case Fill(target) | Pack(target=target):
                 yield target.size
             case Find(extent=extent):
@@ -238,33 +240,33 @@ def _dims(expr: TileExpr) -> Iterator[Dim]:
 
 
 def without_unused(p: TileProgram) -> TileProgram:
-    """The program without the buffers that no statement touches."""
+    """Remove the buffers that no statement touches."""
     used = {b.name for s in p.body for b in touched(s)}
     return replace(p, buffers=tuple(b for b in p.buffers if b.name in used))
 
 
-# The same with something else in it.
+# Substitution.
 
 
 def with_loads(expr: TileExpr, change: Callable[[Fetch], TileExpr]) -> TileExpr:
-    """The expression with every load exchanged, those inside of its address first."""
+    """Replace every load of an expression, those inside of its address first."""
     match expr:
         case Do(op, args):
             return Do(op, tuple(with_loads(a, change) for a in args))
         case Fetch(buffer, offset, dynamic):
-            found = tuple((with_loads(i, change), s, n) for i, s, n in dynamic)
-            return change(Fetch(buffer, offset, found) if found else expr)
+            terms = tuple((with_loads(i, change), s, n) for i, s, n in dynamic)
+            return change(Fetch(buffer, offset, terms) if terms else expr)
     return expr
 
 
 def with_element(f: Fetch, change: Callable[[Fetch], Fetch]) -> Fetch:
-    """An element exchanged, those inside of its address first."""
-    found = tuple((with_loads(i, change), s, n) for i, s, n in f.dynamic)
-    return change(Fetch(f.buffer, f.offset, found) if found else f)
+    """Replace an element, after the loads inside of its address."""
+    terms = tuple((with_loads(i, change), s, n) for i, s, n in f.dynamic)
+    return change(Fetch(f.buffer, f.offset, terms) if terms else f)
 
 
 def with_functions(s: Statement, change: Callable[[Do], TileExpr]) -> Statement:
-    """A statement with every function of what it computes exchanged, those inside first."""
+    """Replace every scalar function of a statement, inner ones first."""
 
     def of(expr: TileExpr) -> TileExpr:
         return change(Do(expr.op, tuple(map(of, expr.args)))) if isinstance(expr, Do) else expr
@@ -286,7 +288,7 @@ def with_functions(s: Statement, change: Callable[[Do], TileExpr]) -> Statement:
 
 
 def substitute(expr: TileExpr, values: Mapping[str, Affine]) -> TileExpr:
-    """An expression with some variables at other values."""
+    """Replace variables of an expression by affine values."""
     match expr:
         case Do(op, args):
             return Do(op, tuple(substitute(a, values) for a in args))
@@ -298,13 +300,13 @@ def substitute(expr: TileExpr, values: Mapping[str, Affine]) -> TileExpr:
 
 
 def moved(f: Fetch, values: Mapping[str, Affine]) -> Fetch:
-    """An element with some variables at other values."""
+    """Replace variables of an element by affine values."""
     dynamic = tuple((substitute(i, values), s, n) for i, s, n in f.dynamic)
     return Fetch(f.buffer, f.offset.substitute(values), dynamic)
 
 
 def renamed(s: Statement, names: Mapping[str, str]) -> Statement:
-    """A statement on buffers of other names. What stays as it was is the same object."""
+    """Rename the buffers of a statement; unchanged parts are the same objects."""
     if not any(b.name in names for b in touched(s)):
         return s
 
@@ -317,7 +319,7 @@ def renamed(s: Statement, names: Mapping[str, str]) -> Statement:
 def with_buffers(
     s: Statement, buffer: Callable[[Buffer], Buffer], element: Callable[[Fetch], Fetch]
 ) -> Statement:
-    """A statement with every buffer that it names whole, and every element, exchanged."""
+    """Replace every buffer that a statement names as a whole, and every element."""
 
     def fetch(f: Fetch) -> Fetch:
         return with_element(f, element)

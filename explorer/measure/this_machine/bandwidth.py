@@ -1,4 +1,4 @@
-"""Bandwidth of every memory level, read and copied, by one unit and by all of them at once."""
+"""Bandwidth of every memory level, read and copied, by one unit and by all units at once."""
 
 from __future__ import annotations
 
@@ -44,8 +44,10 @@ def kernel(first, last, args):
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """GB/s of one level for each unit: bytes read, and bytes read and written again; by one unit,
-    and by each of all units.
+    """Bandwidth of one level in GB/s for each unit.
+
+    `read` counts bytes read, `copy` bytes read and written; by one unit alone, and by each of all
+    units together.
     """
 
     level: str
@@ -56,20 +58,22 @@ class Bandwidth:
 
     @property
     def store_weight(self) -> float:
-        """What a byte stored costs, in bytes read: never less than nothing."""
+        """Cost of a stored byte, in bytes read; at least 0."""
         return max(0.0, 2 * self.read / self.copy - 1)
 
 
 def bandwidths(
     spans: Mapping[str, int], shared: frozenset[str], units: int, read: int, copy: int
 ) -> tuple[Bandwidth, ...]:
-    """Every level, with `spans` bytes that lie in it: those of one unit, or of all where they share
-    it. `read` and `copy` are the addresses of the two kernels.
+    """Measure every level with a span of bytes that fits in it.
+
+    A span is for one unit, or for all units that share the level. `read` and `copy` are the
+    addresses of the two kernels.
     """
     largest = max(spans.values())
     block = np.full(largest // 2 + 64 * units, 1.0, np.float32)  # both halves of a copy
     base = (address_of(block) + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-    found = []
+    measured = []
     for level, span in spans.items():
         rates = []
         for count in (1, units):
@@ -77,12 +81,12 @@ def bandwidths(
             share = min(share, block.nbytes // (2 * count) // 256 * 256)
             rates.append(_rate(read, base, share, count, False))
             rates.append(_rate(copy, base, share, count, True))
-        found.append(Bandwidth(level, *rates))
-    return tuple(found)
+        measured.append(Bandwidth(level, *rates))
+    return tuple(measured)
 
 
 def _rate(kernel: int, base: int, share: int, units: int, copies: bool) -> float:
-    """GB/s for each unit, each in a part of its own; the best of several runs."""
+    """Return GB/s for each unit, each in its own part; the best of several runs."""
     moved = share // 2 if copies else share
     repeats = max(1, BURST_BYTES // share)
     out = np.zeros((units, 32), np.float32)

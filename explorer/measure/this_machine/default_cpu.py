@@ -1,7 +1,7 @@
-"""A machine that was not measured: what the system says of it, and for the rest numbers that cores
-of its kind keep, rather too careful than too good.
+"""Default device of a machine that was not measured.
 
-`ironworks devices --measure` puts measured ones in their place, for later processes.
+It combines what the system reports with conservative numbers for cores of its kind. `ironworks
+devices --measure` replaces these by measured ones for later processes.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ DRAM_GB_PER_S, DRAM_GB_PER_S_OF_ALL = 10.0, 25.0  # of one core, and of a socket
 STORES = (("L1", 0.5), ("L2", 1.0), ("L3", 1.0), ("DRAM", 0.6))
 SHARED = frozenset({"L3", "DRAM"})
 LAUNCH_US, BARRIER_US, TASK_NS = 2.0, 0.2, 10.0
-KEPT = "kept by cores of this kind; this machine was not measured"
+TYPICAL_SOURCE = "kept by cores of this kind; this machine was not measured"
 PIPELINE_SOURCE = "cores since Skylake and Zen 3: Fog, Instruction tables, 2025"
 STARTS_SOURCE = "of the processor: Fog, Instruction tables, 2025"
 SOURCES = (
-    ("launch_us", KEPT),
-    ("barrier_us", KEPT),
-    ("task_ns", KEPT),
-    ("alone_gb_per_s", KEPT),
+    ("launch_us", TYPICAL_SOURCE),
+    ("barrier_us", TYPICAL_SOURCE),
+    ("task_ns", TYPICAL_SOURCE),
+    ("alone_gb_per_s", TYPICAL_SOURCE),
     ("fma_per_cycle", STARTS_SOURCE),
     ("clock_ghz", "the operating system or the processor's name, else 3 GHz"),
     ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
     ("ways", "the operating system, /sys/devices/system/cpu"),
     ("pipeline_cycles", PIPELINE_SOURCE),
-    ("costs", f"cycles {KEPT}"),
-    ("python", KEPT),
+    ("costs", f"cycles {TYPICAL_SOURCE}"),
+    ("python", TYPICAL_SOURCE),
 )
 
 
 def default_cpu() -> Device:
-    """The device of this process as far as it is known without running anything."""
+    """Return the device of this process as far as it is known without running anything."""
     clock, sizes, ways, units = clock_ghz(), cache_bytes(), cache_ways(), cores()
     vector = 4 * lanes()
     alone = {

@@ -1,6 +1,4 @@
-"""The constants of the micro performance model, fitted to probe kernels: what a model cannot know
-of a machine is measured once (Roller, section 3.3).
-"""
+"""Fit of the micro performance model's constants to probe kernels (Roller, section 3.3)."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ Time = Callable[[PreparedKernel], float]  # microseconds of a run, the best of a
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A kernel with symbols, so that it is compiled once, and the bindings that it is timed at."""
+    """A kernel with symbols, so that it is compiled once, and the bindings to time it at."""
 
     name: str
     kernel: Kernel
@@ -45,7 +43,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one probe counted and took, in cycles of the device."""
+    """Counts of one probe and its measured time, in cycles of the device."""
 
     name: str
     counts: Counts
@@ -54,9 +52,10 @@ class Observation:
 
 
 def probes(lanes: int, registers: int) -> tuple[Probe, ...]:
-    """Kernels with operands in L1 or nearly so, each at bindings that tell constants apart. The
-    sums of their register tiles fit in `registers`: spilled ones would be taken for costs of
-    tiles that have none.
+    """Return kernels with operands in or near L1, at bindings that separate the constants.
+
+    The sums of their register tiles fit in `registers`: spills would be attributed to tiles without
+    any.
     """
     rows = max(n for n in (4, 6, 8) if Micro(n, 2, lanes).registers <= registers)
     large, small = Micro(rows, 2, lanes), Micro(4, 1, lanes)
@@ -110,17 +109,21 @@ def probes(lanes: int, registers: int) -> tuple[Probe, ...]:
 
 
 def _mkn(m: int, k: int, n: int) -> Sizes:
+    """Return a binding of m, k and n."""
     return ("m", m), ("k", k), ("n", n)
 
 
 def _mn(m: int, n: int) -> Sizes:
+    """Return a binding of m and n."""
     return ("m", m), ("n", n)
 
 
-def observe(device: Device, given: Sequence[Probe], time: Time | None = None) -> list[Observation]:
-    """Every probe at each of its bindings, timed on one unit."""
-    found = []
-    for probe in given:
+def observe(
+    device: Device, kernels: Sequence[Probe], time: Time | None = None
+) -> list[Observation]:
+    """Time every probe at each of its bindings on one unit."""
+    observations = []
+    for probe in kernels:
         estimate = Estimate(probe.kernel, probe.tiling, device, once=True)
         for binding in probe.bindings:
             sizes = dict(binding)
@@ -132,34 +135,37 @@ def observe(device: Device, given: Sequence[Probe], time: Time | None = None) ->
             label = f"{probe.name} {' '.join(f'{k}={n}' for k, n in binding)}"
             cycles = max(0.0, best * 1e3 - device.task_ns) * device.clock_ghz
             spread = median(times) / best - 1 if best else 0.0
-            found.append(Observation(label, estimate.counts(sizes), cycles, round(spread, 3)))
-    return found
+            observations.append(
+                Observation(label, estimate.counts(sizes), cycles, round(spread, 3))
+            )
+    return observations
 
 
 def _burst(ready: PreparedKernel) -> float:
+    """Return the best time of a burst of runs."""
     return ready.best_us(BURST_US)
 
 
 def fitted(device: Device, seen: Sequence[Observation], start: Costs = Costs()) -> Costs:
-    """The costs that explain what was seen with the least relative error, none below zero.
+    """Return the non-negative costs that explain observations with the least relative error.
 
-    Least squares on relative errors, with each constant drawn to where it started in proportion to
-    itself; what would be negative is zero. The residual of each probe stays in `fits`.
+    Least squares on relative errors, with a prior that draws each constant to its start in
+    proportion to its size. The residual of each probe is stored in `fits`.
     """
     first = np.array(start.values)
     scale = np.array([1.0 / max(1.0, o.cycles) for o in seen])
     rows = np.array([o.counts.each for o in seen]).reshape(len(seen), len(NAMES))
-    rest = np.array([o.cycles - o.counts.multiply - o.counts.waits for o in seen])
+    remaining = np.array([o.cycles - o.counts.multiply - o.counts.waits for o in seen])
     prior = np.diag(PRIOR_WEIGHT / np.maximum(first, 1e-3))
     matrix = np.vstack([rows * scale[:, None], prior])
-    wanted = np.concatenate([rest * scale, np.full(len(NAMES), PRIOR_WEIGHT)])
+    wanted = np.concatenate([remaining * scale, np.full(len(NAMES), PRIOR_WEIGHT)])
     values = _not_negative(matrix, wanted)
-    made = start.with_values([round(float(v), 3) for v in values])
-    return replace(made, fits=tuple(_residuals(device, seen, made)))
+    costs = start.with_values([round(float(v), 3) for v in values])
+    return replace(costs, fits=tuple(_residuals(device, seen, costs)))
 
 
 def _not_negative(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Least squares without negative values, by descent along one coordinate after the other."""
+    """Solve non-negative least squares by coordinate descent."""
     values = np.zeros(matrix.shape[1])
     left = wanted.copy()
     sizes = (matrix**2).sum(0)
@@ -175,6 +181,7 @@ def _not_negative(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def _residuals(device: Device, seen: Sequence[Observation], costs: Costs) -> list[Fit]:
+    """Return measured and modelled time of each probe."""
     per_us = device.clock_ghz * 1e3
     return [
         Fit(
@@ -188,5 +195,6 @@ def _residuals(device: Device, seen: Sequence[Observation], costs: Costs) -> lis
 
 
 def _modelled(counts: Counts, costs: Costs) -> float:
+    """Return the modelled cycles."""
     every = tuple(range(len(NAMES)))
     return counts.multiply + counts.waits + counts.cycles(costs.values, every)

@@ -1,9 +1,8 @@
-"""`python -m explorer.measure.this_machine.in_background`: this machine is measured while nobody
-uses it.
+"""Background measurement of this machine: `python -m explorer.measure.this_machine.in_background`.
 
-Whoever starts it goes on at once with default figures; processes that begin later have measured
-ones. It waits until the machine is idle, keeps a measurement that nothing disturbed, and ends; it
-also ends with whoever started it.
+The process that starts it goes on with default figures; later processes have measured ones. It
+waits until the machine is idle, stores a measurement that nothing disturbed, and ends; it also ends
+with its parent.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ LOOKS = 240  # two hours: after that it is left to the user
 
 
 def measured_undisturbed() -> tuple[Device, Disturbance]:
-    """A fresh measurement, kept for later processes where the machine was quiet during it."""
+    """Measure now, and store the result for later processes if nothing disturbed it."""
     watch = Watch()
     watch.begin()
-    found = measure()
+    device = measure()
     bore = watch.end()
     if not bore.disturbed:
-        remember(found)
-    return found, bore
+        remember(device)
+    return device, bore
 
 
 def when_idle(
@@ -37,7 +36,7 @@ def when_idle(
     sleep: Callable[[float], object] = time.sleep,
     looks: int = LOOKS,
 ) -> bool:
-    """Whether this machine is measured now, by us or by somebody else."""
+    """Wait until the machine is idle and measure it; return True if it is measured in the end."""
     starter = os.getppid()
     for _ in range(looks):
         sleep(LOOK_S)

@@ -1,6 +1,4 @@
-"""One compiled kernel alone, on prepared operands with constants laid out ahead: several runs a
-launch, on one thread or more.
-"""
+"""One compiled kernel alone on prepared operands, several runs a launch, on one or more threads."""
 
 from __future__ import annotations
 
@@ -34,21 +32,22 @@ GUARD_BYTES = 64
 
 
 class Operands:
-    """The arrays of one kernel under one binding, the same ones for every tiling that is tried.
+    """Arrays of one kernel under one binding, shared by all tilings that are tried.
 
-    `inputs` are arrays by name; what is not given is made by chance: floats between 0.1 and 1,
-    integers from 1 to 4. Every array begins on a cache line.
+    `inputs` are arrays by name; missing ones are random: floats between 0.1 and 1, integers from 1
+    to 4. Every array is aligned to a cache line.
     """
 
     def __init__(
         self, kernel: Kernel, sizes: Sizes, inputs: Mapping[str, np.ndarray] | None = None
     ) -> None:
-        given = inputs or {}
+        """Create the arrays."""
+        named_inputs = inputs or {}
         random = np.random.default_rng(0)
         self.kernel, self.sizes = kernel, sizes
         self.arrays = {
-            name: in_place(np.asarray(given[name], numpy_dtype(kernel.dtype(name))))
-            if name in given
+            name: in_place(np.asarray(named_inputs[name], numpy_dtype(kernel.dtype(name))))
+            if name in named_inputs
             else _by_chance(random, evaluate_shape(kernel.shape(name), sizes), kernel.dtype(name))
             for name in kernel.inputs
         }
@@ -60,21 +59,22 @@ class Operands:
         self._packed: dict[Packing, np.ndarray] = {}
 
     def packed(self, packing: Packing, name: str) -> np.ndarray:
-        """A constant as a micro-kernel wants it."""
+        """Return a constant in the layout of a micro-kernel."""
         if packing not in self._packed:
             self._packed[packing] = pack_constant(packing, self.arrays[name])
         return self._packed[packing]
 
 
 class PreparedKernel:
-    """A compiled kernel with all that it works on, ready to run on a number of threads.
+    """A compiled kernel with its arguments, ready to run on some threads.
 
-    Each thread runs an equal share of the tasks, those beside each other.
+    Each thread runs an equal contiguous share of the tasks.
     """
 
     def __init__(self, code: KernelCode, operands: Operands, threads: int = 1) -> None:
+        """Allocate arguments and scratch, and find how many runs fit in a launch."""
         if threads < 1:
-            raise BadOption(f"a kernel runs on 1 thread or more, found {threads}", found=threads)
+            raise BadOption(f"a kernel runs on 1 thread or more, found {threads}", actual=threads)
         self.code, self.operands, self.threads = code, operands, threads
         self._keep: list[np.ndarray] = []
         self.blocks = [self._block() for _ in range(threads)]
@@ -83,19 +83,20 @@ class PreparedKernel:
 
     @property
     def output(self) -> np.ndarray:
-        """What the last run wrote, of one output; all tilings of the same operands write here."""
+        """The output of the last run; all tilings of the same operands share it."""
         return self.operands.outputs[self.operands.kernel.output]
 
     def launch(self, runs: int | None = None) -> None:
-        """Run the kernel that many times, `self.runs` by default, without Python in between."""
+        """Run the kernel `runs` times, or `self.runs`, without returning to Python in between."""
         count = self.runs if runs is None else runs
         if count not in self._launches:
-            self._launches[count] = self._made(count)
+            self._launches[count] = self._assembled(count)
         self._launches[count].run(teams())
 
     def best_us(self, budget_us: float = 3000.0, clock: Clock = perf_counter_ns) -> float:
-        """Microseconds of a run, the best of as many launches as the budget has room for, and of 3
-        at least: some of them are not disturbed, whatever else the machine does.
+        """Return microseconds of the best run within a time budget, of at least 3 launches.
+
+        Some launches are undisturbed, whatever else the machine does.
         """
         best, begin = float("inf"), clock()
         done = 0
@@ -107,43 +108,45 @@ class PreparedKernel:
         return best
 
     def measure(self, seconds: float = 0.05, clock: Clock = perf_counter_ns) -> Measurement:
-        """The median time of a run with its interval."""
-        found = measure(self.launch, seconds, clock)
-        low, high = found.low_us / self.runs, found.high_us / self.runs
+        """Return the median time of a run with its interval."""
+        measured = measure(self.launch, seconds, clock)
+        low, high = measured.low_us / self.runs, measured.high_us / self.runs
         return Measurement(
-            found.median_us / self.runs, low, high, found.n * self.runs, found.machine
+            measured.median_us / self.runs, low, high, measured.n * self.runs, measured.machine
         )
 
     def _fitting(self) -> int:
-        """How many runs fit into a launch."""
+        """Return how many runs fit into a launch."""
         self.launch(1)
         begin = perf_counter_ns()
         self.launch(1)
         us = max(0.05, (perf_counter_ns() - begin) / 1e3)
         return max(1, min(MOST_RUNS, int(LAUNCH_US / us)))
 
-    def _made(self, runs: int) -> Launch:
+    def _assembled(self, runs: int) -> Launch:
+        """Assemble a launch of so many runs."""
         tasks = self.code.tasks(self.operands.sizes)
         rows = [self._rows(unit, tasks, runs) for unit in range(self.threads)]
-        made = Launch([rows_of(r) for r in rows], 1, 0)
+        launch = Launch([rows_of(r) for r in rows], 1, 0)
         for unit, block in enumerate(self.blocks):
-            made.code[unit, 0] = (self.code.address, address_of(block))
-        return made
+            launch.code[unit, 0] = (self.code.address, address_of(block))
+        return launch
 
     def _rows(self, unit: int, tasks: int, runs: int) -> list[Row]:
-        """A share of the tasks; all threads meet after each run."""
+        """Return one thread's instructions: for each run its share of the tasks, then a barrier."""
         first, last = tasks * unit // self.threads, tasks * (unit + 1) // self.threads
-        one: list[Row] = [(isa.RUN, 0, first, last, 0)] if first < last else []
+        of_one_run: list[Row] = [(isa.RUN, 0, first, last, 0)] if first < last else []
         if self.threads > 1:
-            one.append((isa.BARRIER, 0, 0, 0, 0))
-        return [*one * runs, (isa.END, 0, 0, 0, 0)]
+            of_one_run.append((isa.BARRIER, 0, 0, 0, 0))
+        return [*of_one_run * runs, (isa.END, 0, 0, 0, 0)]
 
     def _block(self) -> np.ndarray:
-        """The argument block of one thread, with scratch of its own."""
+        """Return the argument block of one thread, with its own scratch."""
         words = [self._word(a) for a in self.code.arguments]
         return np.array(words or [0], np.int64)
 
     def _word(self, a: Argument) -> int:
+        """Return the word that passes an argument."""
         operands = self.operands
         match a.kind:
             case "tensor" if a.name in operands.outputs:
@@ -173,20 +176,21 @@ def prepare(
     threads: int = 1,
     env: ShapeEnv = ShapeEnv(),
 ) -> PreparedKernel:
-    """The kernel compiled under a tiling, for a device that this machine can run the code of, from
-    the cache where it is there, on these operands.
+    """Compile a kernel under a tiling, or take it from the cache, and bind it to operands.
+
+    This machine must be able to run the device's code.
     """
     code = build_kernel(kernel, tiling, env, device)
     return PreparedKernel(code, operands, threads)
 
 
 def _by_chance(random: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """An array on a cache line; nothing in it is zero, denormal or not a number."""
-    made = aligned_array(shape, numpy_dtype(dtype))
+    """Return a random aligned array without zeros, denormals or NaN."""
+    array = aligned_array(shape, numpy_dtype(dtype))
     count = prod(shape)
     if is_float(dtype):
         values: np.ndarray = random.random(count, np.float32) * np.float32(0.9) + np.float32(0.1)
     else:
         values = random.integers(1, 2 if dtype == "bool" else 5, count)
-    np.copyto(made, values.reshape(shape).astype(made.dtype))
-    return made
+    np.copyto(array, values.reshape(shape).astype(array.dtype))
+    return array

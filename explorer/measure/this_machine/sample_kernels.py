@@ -1,7 +1,6 @@
-"""Kernels of every class of operator, as data: what this machine is measured with, and what
-predictions are held against.
+"""Sample kernels of every class of operator, to measure a machine and to test predictions.
 
-Images have their channels last, as the layout pass leaves them; weights and biases are constants.
+Images are channels-last, as the layout pass leaves them; weights and biases are constants.
 """
 
 from __future__ import annotations
@@ -33,24 +32,25 @@ def _kernel(
     inputs: tuple[str, ...],
     constants: Sequence[str] = (),
 ) -> Kernel:
+    """Return a normalised kernel with one output `y`."""
     tensors = tuple(TensorSpec(n, s) for n, s in shapes.items())
     return normalise(Kernel(name, tensors, tuple(computes), inputs, ("y",), frozenset(constants)))
 
 
 def product(m: Dim, k: Dim, n: Dim, constant: bool = True) -> Kernel:
-    """`y[m, n] = max(sum over k of x[m, k] * w[k, n] + b[n], 0)`."""
+    """Return `y[m, n] = max(sum over k of x[m, k] * w[k, n] + b[n], 0)`."""
     i, j, r = Axis("i", m), Axis("j", n), Axis("k", k)
     summed = Compute("t", (i, j), Apply("mul", (at("x", (i, r)), at("w", (r, j)))), (r,), "sum")
     e = axes("e", (m, n))
     out = Compute("y", e, apply("max", Apply("add", (at("t", e), at("b", e[1:]))), 0.0))
     shapes: dict[str, tuple[Dim, ...]]
     shapes = {"x": (m, k), "w": (k, n), "b": (n,), "t": (m, n), "y": (m, n)}
-    held = ("w", "b") if constant else ("b",)
-    return _kernel("product", shapes, (summed, out), ("x", "w", "b"), held)
+    constants = ("w", "b") if constant else ("b",)
+    return _kernel("product", shapes, (summed, out), ("x", "w", "b"), constants)
 
 
 def batched_product(b: int, m: int, k: int, n: int, turned: bool = False) -> Kernel:
-    """`y[b, m, n] = sum over k of q[b, m, k] * v[b, k, n]`; `turned`: of `v[b, n, k]`."""
+    """Return `y[b, m, n] = sum over k of q[b, m, k] * v[b, k, n]`; `turned`: of `v[b, n, k]`."""
     o, i, j, r = Axis("b", b), Axis("i", m), Axis("j", n), Axis("k", k)
     right = (o, j, r) if turned else (o, r, j)
     value = Apply("mul", (at("q", (o, i, r)), at("v", right)))
@@ -62,8 +62,10 @@ def batched_product(b: int, m: int, k: int, n: int, turned: bool = False) -> Ker
 def convolution(
     pixels: int, inner: int, outer: int, size: int, stride: int = 1, groups: int = 1
 ) -> Kernel:
-    """A square convolution over a square image with its bias and a ReLU; `groups` is 1, or `inner`
-    and `outer`: depthwise, whose weights have their channels last too.
+    """Return a square convolution over a square image with bias and ReLU.
+
+    `groups` is 1, or equal to `inner` and `outer`: a depthwise convolution, whose weights are
+    channels-last too.
     """
     pad, deep = size // 2, groups > 1
     out = (pixels + 2 * pad - size) // stride + 1
@@ -88,7 +90,7 @@ def convolution(
 
 
 def pooling(pixels: int, channels: int, size: int, stride: int, combiner: str = "max") -> Kernel:
-    """The greatest value, or the sum, of square windows."""
+    """Return the maximum or the sum of square windows."""
     pad = size // 2 if combiner == "max" else 0
     out = (pixels + 2 * pad - size) // stride + 1
     y, x = (var(p) * stride + var(f"k{p}") - pad for p in "hw")
@@ -101,7 +103,7 @@ def pooling(pixels: int, channels: int, size: int, stride: int, combiner: str = 
 
 
 def softmax(rows: Dim, columns: Dim) -> Kernel:
-    """Of each row: its greatest value, the exponentials, their sum, the quotients."""
+    """Return a row-wise softmax: maximum, exponentials, their sum, quotients."""
     lead, r = axes("s", (rows,)), Axis("r", columns)
     every = (*lead, r)
     exponential = Apply("exp", (Apply("sub", (at("x", every), at("top", lead))),))
@@ -116,7 +118,7 @@ def softmax(rows: Dim, columns: Dim) -> Kernel:
 
 
 def layer_norm(rows: Dim, columns: int) -> Kernel:
-    """Rows of mean 0 and variance 1, scaled and shifted."""
+    """Return a row-wise normalisation to mean 0 and variance 1, scaled and shifted."""
     lead, r = axes("s", (rows,)), Axis("r", columns)
     every = (*lead, r)
     centred = Apply("sub", (at("x", every), apply("mul", at("mean", lead), 1 / columns)))
@@ -137,17 +139,17 @@ def layer_norm(rows: Dim, columns: int) -> Kernel:
 
 
 def reduction(rows: int, columns: int, axis: int, combiner: str = "sum") -> Kernel:
-    """A matrix summed along its rows (axis 1) or its columns (axis 0)."""
+    """Return a matrix summed along its rows (axis 1) or its columns (axis 0)."""
     both = (Axis("i", rows), Axis("j", columns))
-    kept, gone = (both[:1], both[1:]) if axis else (both[1:], both[:1])
-    compute = Compute("y", kept, at("x", both), gone, combiner)
+    outer, reduced = (both[:1], both[1:]) if axis else (both[1:], both[:1])
+    compute = Compute("y", outer, at("x", both), reduced, combiner)
     shapes: dict[str, tuple[Dim, ...]]
     shapes = {"x": (rows, columns), "y": (rows if axis else columns,)}
     return _kernel("reduction", shapes, (compute,), ("x",))
 
 
 def elementwise(shape: tuple[Dim, ...], *functions: str) -> Kernel:
-    """A chain of functions of one operand, or of two: "add" and the like take a second tensor."""
+    """Return a chain of functions of one operand, or of two, as "add", with a second tensor."""
     a = axes("a", shape)
     value: Expr = at("x", a)
     for name in functions:
@@ -158,7 +160,7 @@ def elementwise(shape: tuple[Dim, ...], *functions: str) -> Kernel:
 
 
 def transpose(shape: tuple[int, ...], order: tuple[int, ...]) -> Kernel:
-    """The same elements with the dims in another order in memory."""
+    """Return a permutation of dims in memory."""
     out = tuple(shape[d] for d in order)
     a = axes("a", out)
     index = tuple(var(a[order.index(d)].name) for d in range(len(shape)))
@@ -167,7 +169,7 @@ def transpose(shape: tuple[int, ...], order: tuple[int, ...]) -> Kernel:
 
 
 def transpose_of(rows: Dim, columns: Dim) -> Kernel:
-    """A matrix turned: `y[i, j] = x[j, i]`."""
+    """Return a matrix transpose: `y[i, j] = x[j, i]`."""
     a = axes("a", (rows, columns))
     shapes: dict[str, tuple[Dim, ...]] = {"x": (columns, rows), "y": (rows, columns)}
     read = Read("x", (var("a1"), var("a0")))

@@ -1,7 +1,7 @@
-"""This machine as a `Device`: measured where its user asked for that once, else by default.
+"""This machine as a `Device`: measured if the user asked for that once, else by default.
 
-What a process began with it keeps: a measurement counts in later ones, so that no decision changes
-in the middle of a session, and the device is in the key of all that is decided for it.
+A process keeps the figures that it began with; a measurement counts in later ones. So no decision
+changes within a session, and the device is in the key of every decision.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from explorer.measure.this_machine.default_cpu import (
 if TYPE_CHECKING:
     from explorer.codegen.cpu.object.object_code import MachineCode
     from explorer.measure.this_machine.bandwidth import Bandwidth
-    from explorer.runtime.workers.overheads import Overheads
+    from explorer.runtime.workers.overheads import RuntimeOverheads
 
 Native = Callable[[int, int, int], object]
 
@@ -68,40 +68,41 @@ def kernel(first, last, args):
 
 @cache
 def this_cpu() -> Device:
-    """The device of this process: as it was measured before, else what is known without that."""
+    """Return the device of this process: the stored measurement, else the default."""
     return remembered() or default_cpu()
 
 
 @cache
 def measured_cpu() -> Device:
-    """The same measured, now where it was not before: for tools that hold the model against the
-    clock. It takes some seconds.
+    """Return the measured device, measuring now if needed, which takes some seconds.
+
+    It is for tools that compare the model with the clock.
     """
-    known = remembered()
-    if known is None:
-        known = measure()
-        remember(known)
-    return known
+    device = remembered()
+    if device is None:
+        device = measure()
+        remember(device)
+    return device
 
 
 def remembered() -> Device | None:
-    """This machine as it was measured before, None where it was not; nothing is compiled."""
-    known = store.get(_key())
-    return None if known is None else from_json(known.decode())
+    """Return the stored measurement of this machine, or None; nothing is compiled."""
+    stored = store.get(_key())
+    return None if stored is None else from_json(stored.decode())
 
 
 def remember(device: Device) -> None:
-    """Keep a measurement for the user's later processes."""
+    """Store a measurement for the user's later processes."""
     store.put(_key(), json.dumps(asdict(device)).encode(), "measurement")
 
 
 def _key() -> str:
-    """What a measurement depends on: the processor, its cores and its caches."""
+    """Return the key of a measurement: the processor, its cores and its caches."""
     return store.content_key(VERSION, target().text, str(cores()), json.dumps(cache_bytes()))
 
 
 def from_json(text: str) -> Device:
-    """A device from what `json.dumps(asdict(device))` wrote."""
+    """Return a device from the result of `json.dumps(asdict(device))`."""
     fields = json.loads(text)
     fields["levels"] = tuple(MemoryLevel(**level) for level in fields["levels"])
     fields["sources"] = tuple(tuple(pair) for pair in fields["sources"])
@@ -113,8 +114,10 @@ def from_json(text: str) -> Device:
 
 
 def measure() -> Device:
-    """A fresh measurement: peak products, bandwidth of every level by one core and by all, what the
-    runtime costs, and the constants of the model, fitted to probe kernels.
+    """Measure this machine.
+
+    The result has the peak of products, the bandwidth of every level by one core and by all, the
+    runtime's overheads, and the model's constants, fitted to probe kernels.
     """
     sizes, ways = cache_bytes(), cache_ways()
     dram = min(max(4 * sizes["L3"], 64 << 20), 192 << 20)
@@ -154,6 +157,7 @@ def measure() -> Device:
 
 
 def _bandwidths(spans: dict[str, int]) -> tuple[Bandwidth, ...]:
+    """Measure the memory levels."""
     from explorer.measure.this_machine.bandwidth import COPY, READ, bandwidths  # loads the workers
 
     read, copy = code_of(READ), code_of(COPY)
@@ -161,20 +165,21 @@ def _bandwidths(spans: dict[str, int]) -> tuple[Bandwidth, ...]:
 
 
 def _fitted(device: Device) -> Costs:
+    """Fit the costs of kernels."""
     from explorer.measure.this_machine.fit import fitted, observe, probes  # loads the generator
 
     return fitted(device, observe(device, probes(device.lanes, device.registers)), device.costs)
 
 
-def overheads() -> Overheads:
-    """What the runtime costs here, measured."""
+def overheads() -> RuntimeOverheads:
+    """Measure the runtime's overheads."""
     from explorer.runtime.workers.overheads import overheads as measured  # loads the workers
 
     return measured()
 
 
 def code_of(body: str, *header: str) -> MachineCode:
-    """The machine code of a kernel's text."""
+    """Compile a kernel's text to machine code."""
     from explorer.codegen.cpu.object.object_code import compile_cfunc
     from explorer.codegen.cpu.print import DECORATOR, HEADER  # slow to load, and seldom needed
 
@@ -183,20 +188,21 @@ def code_of(body: str, *header: str) -> MachineCode:
 
 
 def native_function(body: str, *header: str) -> Native:
-    """A kernel's text as a function of the first task, the one after the last, and an address."""
+    """Compile a kernel's text to a function of the first task, the end, and an address."""
     signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     code = code_of(body, *header)
-    found: Any = signature(code.address)
-    found.code = code  # for as long as the function lives
-    return found
+    function: Any = signature(code.address)
+    function.code = code  # for as long as the function lives
+    return function
 
 
 def _aligned(block: np.ndarray) -> int:
+    """Return the first aligned address in an array."""
     return (int(block.ctypes.data) + 63) // 64 * 64
 
 
 def _best_seconds(function: Native, args: np.ndarray, repeats: int, runs: int) -> float:
-    """The best of many short runs: some are not disturbed, whatever else the machine does."""
+    """Return the best of many short runs: some are undisturbed."""
     function(0, 1, args.ctypes.data)
     times = []
     for _ in range(runs):
@@ -207,7 +213,7 @@ def _best_seconds(function: Native, args: np.ndarray, repeats: int, runs: int) -
 
 
 def _peak_gflops() -> float:
-    """Products of a register tile with both operands in L1."""
+    """Measure products of a register tile with both operands in L1."""
     width = lanes()
     rows, vectors = (14, 2) if width == 16 or not is_x86() else (6, 2)
     header = f"contract = micro_kernel({rows}, {vectors}, {width}, 1, 0, 0)"

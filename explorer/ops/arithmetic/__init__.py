@@ -1,1 +1,1 @@
-"""Operators that go element by element."""
+"""Elementwise operators."""

@@ -1,4 +1,4 @@
-"""The activations that recurrent operators may name, in kernels and in NumPy alike."""
+"""Activations of recurrent operators, for kernels and for NumPy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ F = Callable[..., Any]  # a scalar function by name: of expressions, or of array
 
 
 def of_expressions(dtype: DType) -> F:
-    """Scalar functions of kernel expressions; numbers are of `dtype`."""
+    """Return scalar functions of kernel expressions; numbers are of `dtype`."""
     return lambda op, *args: call(op, *args, dtype=dtype)
 
 
 def of_arrays(dtype: DType) -> F:
-    """The same functions of arrays."""
+    """Return the same functions of arrays."""
     return lambda op, *args: SCALAR_FUNCTIONS[op].numpy(
         *(np.asarray(a, dtype) if isinstance(a, (int, float)) else a for a in args)
     )
@@ -36,7 +36,7 @@ class Activation:
     beta: float
 
     def __call__(self, f: F, x: Any) -> Any:
-        """The function at x."""
+        """Apply the function to x."""
         a, b = self.alpha, self.beta
         match self.name:
             case "relu":
@@ -82,11 +82,11 @@ _BETA = {"affine", "scaledtanh", "hardsigmoid"}
 def activations(
     names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]
 ) -> tuple[Activation, ...]:
-    """The functions; those that take a parameter are given the next one of the list.
+    """Return the functions; those with a parameter take the next one of the list.
 
-    Raises KeyError where a name is not known.
+    Raises KeyError for an unknown name.
     """
-    alphas, betas, found = list(alphas), list(betas), []
+    alphas, betas, result = list(alphas), list(betas), []
     for name in names:
         plain = name.lower()
         alpha, beta = DEFAULTS[plain]
@@ -94,5 +94,5 @@ def activations(
             alpha = alphas.pop(0)
         if plain in _BETA and betas:
             beta = betas.pop(0)
-        found.append(Activation(plain, float(alpha), float(beta)))
-    return tuple(found)
+        result.append(Activation(plain, float(alpha), float(beta)))
+    return tuple(result)

@@ -1,4 +1,4 @@
-"""Operators of several arguments, element by element, with broadcasting."""
+"""Elementwise operators of several arguments, with broadcasting."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from explorer.ops.arithmetic.dim_arithmetic import (
     negate,
     quotient,
     remainder,
-    rest,
     times,
     total,
+    truncated_remainder,
 )
 from explorer.ops.arithmetic.elementwise import call, snake_case
 from explorer.ops.lowering import Lowering, Number
@@ -44,7 +44,7 @@ Combine = Callable[[Site, list[Expr], DType], Expr]
 
 
 def _types(result: DType | None, of: int = 0) -> Callable[[Site], tuple[Tensor, ...]]:
-    """Broadcast all shapes; the dtype is `result`, or that of one argument."""
+    """Return a shape rule that broadcasts; the dtype is `result`, or that of one argument."""
 
     def deduce(site: Site) -> tuple[Tensor, ...]:
         dtypes = {site.dtype(i) for i in range(of, len(site.args))}
@@ -65,8 +65,9 @@ def broadcasting(
     *,
     in_parts: bool = False,
 ) -> OperatorRecord:
-    """The record of an operator whose result at an element depends on its arguments there;
-    `in_parts` says that many arguments are taken from the left.
+    """Return the record of a broadcasting elementwise operator.
+
+    `in_parts` splits a call with many arguments, from the left.
     """
 
     def lower(low: Lowering, result: Var, args: Sequence[Var]) -> None:
@@ -83,32 +84,34 @@ def broadcasting(
         )
 
     def lower_whole(low: Lowering) -> None:
-        if len(low.site.given) > MOST_OPERANDS:
+        if len(low.site.present_args) > MOST_OPERANDS:
             low.site.unsupported(f"more than {MOST_OPERANDS} arguments in one expression")
-        lower(low, low.result, low.site.given)
+        lower(low, low.result, low.site.present_args)
 
     return OperatorRecord(
         name,
         "elementwise",
         _types(dtype),
         lambda attrs, args: reference(attrs, args),
-        _in_parts(lower) if in_parts else lower_whole,
+        _lower_in_parts(lower) if in_parts else lower_whole,
         fold_each(fold) if fold else None,
         run_time=broadcast_rule(name),
     )
 
 
-MOST_OPERANDS = 32  # of one kernel: its expressions nest as deep
+MOST_OPERANDS = 32  # of one kernel: its expression nests as deep
 
 
-def _in_parts(lower: Callable[[Lowering, Var, Sequence[Var]], None]) -> Callable[[Lowering], None]:
-    """From the left, at most so many at a time.
+def _lower_in_parts(
+    lower: Callable[[Lowering, Var, Sequence[Var]], None],
+) -> Callable[[Lowering], None]:
+    """Lower an operator from the left, a limited number of arguments at a time.
 
     y = a + b + c + ...   ->   t = a + b + ...; y = t + c + ...
     """
 
     def each(low: Lowering) -> None:
-        args: tuple[Var, ...] = low.site.given
+        args: tuple[Var, ...] = low.site.present_args
         for n in count(1):
             if len(args) <= MOST_OPERANDS:
                 return lower(low, low.result, args)
@@ -126,7 +129,7 @@ def binary(
     fold: FoldEach | None = None,
     dtype: DType | None = None,
 ) -> OperatorRecord:
-    """`op(a, b)`; more than two arguments are taken from the left."""
+    """Return the record of `op(a, b)`; more than two arguments are folded from the left."""
     return broadcasting(
         name,
         lambda site, xs, t: reduce(lambda a, b: call(op, a, b), xs),
@@ -137,7 +140,7 @@ def binary(
     )
 
 
-# Operators that are not one function.
+# Operators of more than one scalar function.
 
 
 def _mean(site: Site, xs: list[Expr], t: DType) -> Expr:
@@ -158,7 +161,7 @@ def _modulo(site: Site, xs: list[Expr], t: DType) -> Expr:
 
 
 def power(x: Expr, exponent: Number | None, by: Expr, dtype: DType) -> Expr:
-    """`x ** exponent`, without a call of `pow` where products and roots give it."""
+    """Return `x ** exponent`, by products and roots instead of `pow` if they give it."""
     if is_float(dtype):
         root = call("sqrt", x)
         match exponent:
@@ -178,7 +181,7 @@ def power(x: Expr, exponent: Number | None, by: Expr, dtype: DType) -> Expr:
 
 
 def _lower_power(low: Lowering) -> None:
-    nest, (x, y), site = low.nest("pow"), low.site.given, low.site
+    nest, (x, y), site = low.nest("pow"), low.site.present_args, low.site
 
     def body(axes: Any) -> Expr:
         base, by = nest.along(x, "a", axes), nest.along(y, "b", axes)
@@ -205,7 +208,7 @@ def _slope(site: Site, xs: list[Expr], t: DType) -> Expr:
 
 
 def _fold_modulo(site: Site) -> tuple[Array | None, ...]:
-    return fold_each(rest if site.integer("fmod") else remainder)(site)
+    return fold_each(truncated_remainder if site.integer("fmod") else remainder)(site)
 
 
 def _modulo_reference(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -222,7 +225,7 @@ def _where_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _lower_where(low: Lowering) -> None:
-    nest, args = low.nest("where"), low.site.given
+    nest, args = low.nest("where"), low.site.present_args
     nest.map(
         "y",
         low.result,

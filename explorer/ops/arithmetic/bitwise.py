@@ -1,4 +1,4 @@
-"""Bits of whole numbers: and, or, exclusive or, not, and shifts."""
+"""Bitwise operators of integers: and, or, exclusive or, not, and shifts."""
 
 from __future__ import annotations
 

@@ -10,9 +10,11 @@ from explorer.ops.site import Site
 
 
 class Unprovable(Exception):
-    """What the annotations do not decide. `pair` are two extents that only have to be equal, where
-    there is a `rank` only if what reads the result takes it to have so many dims; `filled` is the
-    shape that the elements of the first argument have to fill.
+    """The signal that annotations do not decide a question.
+
+    `pair` are two extents that must be equal. Its `rank` is set if only a reader that relies on so
+    many dims needs that. `filled` is the shape that the elements of the first argument have to
+    fill.
     """
 
     def __init__(
@@ -22,26 +24,29 @@ class Unprovable(Exception):
         filled: Shape | None = None,
         rank: int | None = None,
     ) -> None:
+        """Hold what is missing."""
         super().__init__(problem)
         self.pair, self.filled, self.rank = pair, filled, rank
 
 
 class ImpliedBound(Exception):
-    """The model means something only from `low` up to `high`: `Min(seq, 512)` must be `seq`."""
+    """The signal that a model is valid only from `low` to `high`: `Min(seq, 512)` must be `seq`."""
 
     def __init__(self, name: str, high: int, low: int = 0) -> None:
+        """Hold the symbol and its bounds."""
         super().__init__(f"{low} <= {name} <= {high}")
         self.name, self.high, self.low = name, high, low
 
 
 def broadcast(site: Site, shapes: Iterable[Shape]) -> Shape:
-    """The shape that all shapes broadcast to; ShapeError names the two extents that cannot.
+    """Return the shape that all shapes broadcast to.
 
-    It is the attribute `extents` where the host finds it.
+    It is the attribute `extents` if the host computes it. Raises ShapeError with the two extents
+    that do not broadcast.
     """
-    found = site.dims("extents")
-    if found is not None:
-        return found
+    extents = site.dims("extents")
+    if extents is not None:
+        return extents
     result: Shape = ()
     for shape in shapes:
         if shape == result:
@@ -62,11 +67,13 @@ def _together(site: Site, a: Dim, b: Dim) -> Dim:
     try:
         if agree(a, b, site.env):
             return a
-    except Unprovable as either:  # one of them may be 1
+    except Unprovable as either:  # either may be 1
         raise Unprovable(str(either)) from None
-    if any(_may_be_one(dim, site.env) for dim in (a, b)):  # and has to, as they are never equal
+    if any(_may_be_one(dim, site.env) for dim in (a, b)):  # and must be, since they are never equal
         raise Unprovable(f"{a} and {b}")
-    shapes = " and ".join(f"[{', '.join(map(str, site.shape(i)))}]" for i in range(len(site.given)))
+    shapes = " and ".join(
+        f"[{', '.join(map(str, site.shape(i)))}]" for i in range(len(site.present_args))
+    )
     a_text, b_text = (_text(d, site.env) for d in (a, b))
     return site.fail(f"extents {a_text} and {b_text} do not broadcast; the shapes are {shapes}")
 
@@ -77,49 +84,50 @@ def _may_be_one(dim: Dim, env: ShapeEnv) -> bool:
 
 
 def _text(dim: Dim, env: ShapeEnv) -> str:
-    """The extent, with its bounds where it is no number."""
+    """Return the extent, with its bounds if it is no number."""
     low, high = env.bounds(dim)
     return str(dim) if isinstance(dim, int) else f"{dim} ({low} .. {high or 'any'})"
 
 
 def agree(a: Dim, b: Dim, env: ShapeEnv) -> bool:
-    """Whether two extents are equal for every binding, or for none.
+    """Return True if two extents are equal for every binding, False if for none.
 
-    Raises ImpliedBound where a bound would prove it, and Unprovable where nothing is known.
+    Raises ImpliedBound if a bound would prove it, and Unprovable if nothing is known.
     """
     if _is_any_of(a, b) or _is_any_of(b, a):
         return True
     equal = env.equal(a, b)
     if equal is None:
-        for cut, whole in ((a, b), (b, a)):
-            _imply(cut, whole)
+        for cut, full in ((a, b), (b, a)):
+            _imply(cut, full)
         raise Unprovable(f"{a} and {b}", (a, b))
     return equal
 
 
 def _is_any_of(extent: Dim, count: Dim) -> bool:
-    """Return True if the count is `Max(0, extent)`: an extent that a tensor has is not negative."""
+    """Return True if the count is `Max(0, extent)`; the extent of a tensor is not negative."""
     return is_symbolic(count) and isinstance(count, sympy.Max) and set(count.args) == {0, extent}
 
 
-def demand_shape(site: Site, i: int, wanted: Shape, name: str) -> None:
-    """ShapeError unless an argument has the shape that others make it have."""
-    found = site.shape(i)
-    if len(found) == len(wanted) and all(
-        a == b or agree(a, b, site.env) for a, b in zip(found, wanted, strict=True)
+def demand_shape(site: Site, i: int, required: Shape, name: str) -> None:
+    """Raise ShapeError unless an argument has the shape that others require."""
+    actual = site.shape(i)
+    if len(actual) == len(required) and all(
+        a == b or agree(a, b, site.env) for a, b in zip(actual, required, strict=True)
     ):
         return
-    site.fail(f"{name} has shape {list(found)}, and must have {list(wanted)}")
+    site.fail(f"{name} has shape {list(actual)}, and must have {list(required)}")
 
 
-def demand_within(site: Site, i: int, whole: Shape, free: int, name: str) -> None:
-    """ShapeError unless an argument has the rank of `whole`, and is nowhere longer than that but
-    along `free`; Unprovable where a run decides it.
+def demand_within(site: Site, i: int, full: Shape, free: int, name: str) -> None:
+    """Raise ShapeError unless an argument fits into `full` along all dims but `free`.
+
+    Its rank is that of `full`. Raises Unprovable if a run decides it.
     """
-    found = site.shape(i)
-    if len(found) != len(whole):
-        site.fail(f"{name} has rank {len(found)}, and must have {len(whole)}")
-    for d, (part, all_) in enumerate(zip(found, whole, strict=True)):
+    actual = site.shape(i)
+    if len(actual) != len(full):
+        site.fail(f"{name} has rank {len(actual)}, and must have {len(full)}")
+    for d, (part, all_) in enumerate(zip(actual, full, strict=True)):
         if d == free or part == all_ or _is_cut(part, all_):
             continue
         low, high = site.env.bounds(all_ - part)
@@ -132,21 +140,21 @@ def demand_within(site: Site, i: int, whole: Shape, free: int, name: str) -> Non
             raise Unprovable(problem, (all_, simplify(sympy.Max(part, all_))))
 
 
-def demand_as_many(site: Site, count: int, whole: Dim) -> None:
-    """ShapeError unless an extent is at least `count`; Unprovable where a run decides it."""
-    if _is_cut(count, whole):
+def demand_as_many(site: Site, count: int, extent: Dim) -> None:
+    """Raise ShapeError unless an extent is at least `count`; Unprovable if a run decides it."""
+    if _is_cut(count, extent):
         return
-    low, high = site.env.bounds(whole)
+    low, high = site.env.bounds(extent)
     if high is not None and high < count:
-        site.fail(f"there are no {count} of {whole} elements")
+        site.fail(f"there are no {count} of {extent} elements")
     if low < count:
-        raise Unprovable(f"{count} of {whole}", (whole, simplify(sympy.Max(count, whole))))
+        raise Unprovable(f"{count} of {extent}", (extent, simplify(sympy.Max(count, extent))))
 
 
-def _is_cut(part: Dim, whole: Dim) -> bool:
+def _is_cut(part: Dim, full: Dim) -> bool:
     """Return True if one extent is `Min(whole, ..)`, or the other one `Max(part, ..)`."""
-    shorter = is_symbolic(part) and isinstance(part, sympy.Min) and _among(whole, part)
-    return shorter or (is_symbolic(whole) and isinstance(whole, sympy.Max) and _among(part, whole))
+    shorter = is_symbolic(part) and isinstance(part, sympy.Min) and _among(full, part)
+    return shorter or (is_symbolic(full) and isinstance(full, sympy.Max) and _among(part, full))
 
 
 def _among(dim: Dim, choice: sympy.Expr) -> bool:
@@ -156,15 +164,15 @@ def _among(dim: Dim, choice: sympy.Expr) -> bool:
     )
 
 
-def _imply(cut: Dim, whole: Dim) -> None:
-    """`Min(n, 512)` where `n` is wanted: raise what must hold of the symbol in n."""
-    if isinstance(whole, int) or not isinstance(cut, sympy.Min) or whole not in cut.args:
+def _imply(cut: Dim, full: Dim) -> None:
+    """Raise ImpliedBound for the symbol in n where `Min(n, 512)` must be `n`."""
+    if isinstance(full, int) or not isinstance(cut, sympy.Min) or full not in cut.args:
         return
     limits = [int(a) for a in cut.args if a.is_Integer]
-    names = list(whole.free_symbols)
+    names = list(full.free_symbols)
     if len(limits) != len(cut.args) - 1 or len(names) != 1:
         return
-    slope = whole.diff(names[0])
+    slope = full.diff(names[0])
     if slope.is_Integer and slope > 0:
-        rest = int(whole.subs(names[0], 0))
-        raise ImpliedBound(names[0].name, (min(limits) - rest) // int(slope))
+        offset = int(full.subs(names[0], 0))
+        raise ImpliedBound(names[0].name, (min(limits) - offset) // int(slope))

@@ -1,4 +1,4 @@
-"""Conversions between element types: to the nearest, saturating where ONNX says so."""
+"""Conversions between element types: to nearest, saturating where ONNX says so."""
 
 from __future__ import annotations
 
@@ -32,12 +32,16 @@ from explorer.ops.site import Array, Site
 
 SCALE = "float8_e8m0fnu"
 MANTISSA, EXPONENT, LEAST = 0x7FFFFF, 0xFF, 0x400000  # of float32; the bits of 2 ** -127
-MOST_FOLDED = 1 << 31  # a float that is no extent, chosen; NaN is none
-ROUND_UP = {"up": MANTISSA, "nearest": LEAST, "down": 0}  # what carries into the exponent
+MOST_FOLDED = 1 << 31  # larger floats are not folded; chosen
+ROUND_UP = {
+    "up": MANTISSA,
+    "nearest": LEAST,
+    "down": 0,
+}  # the addend that carries into the exponent
 
 
 def converted(x: Expr, source: DType, target: DType, *, saturate: bool, mode: str = "up") -> Expr:
-    """The scalar expression `x` as an element of another dtype."""
+    """Return the scalar expression `x` converted to another dtype."""
     if target in EIGHT_BIT_FLOATS and saturate:
         top = EIGHT_BIT_FLOATS[target]
         real = computed(source) if is_float(source) else "float32"
@@ -49,7 +53,7 @@ def converted(x: Expr, source: DType, target: DType, *, saturate: bool, mode: st
 
 
 def _power_of_two(x: Expr, saturate: bool, mode: str) -> Expr:
-    """The power of two that an eight-bit scale can be: of x's size; infinity becomes NaN."""
+    """Return the power of two of x's magnitude that an eight-bit scale holds; NaN for infinity."""
 
     def f(op: str, *args: Expr | int) -> Apply:
         return call(op, *args, dtype="int32")
@@ -57,19 +61,19 @@ def _power_of_two(x: Expr, saturate: bool, mode: str) -> Expr:
     bits = f("bitand", f("bits_int32", x), 0x7FFFFFFF)
     carry = ROUND_UP[mode]
     up = f("add", bits, carry)
-    if mode == "nearest":  # ties go up, but for the least one
+    if mode == "nearest":  # ties go up, except at the least value
         up = f("where", f("le", bits, LEAST), bits, up)
     exponent = f("shr", up, 23)
     if saturate:
         exponent = f("min", exponent, 254)
     exponent = f("where", f("ge", bits, EXPONENT << 23), 255, exponent)
-    whole = f("where", f("eq", exponent, 0), LEAST, f("shl", exponent, 23))
-    whole = f("where", f("eq", exponent, 255), 0x7FC00000, whole)
-    return call("bits_float32", whole)
+    result = f("where", f("eq", exponent, 0), LEAST, f("shl", exponent, 23))
+    result = f("where", f("eq", exponent, 255), 0x7FC00000, result)
+    return call("bits_float32", result)
 
 
 def convert(x: Array, target: DType, *, saturate: bool = True, mode: str = "up") -> Array:
-    """NumPy's meaning of `converted`; strings are read and written as Python does."""
+    """Convert an array as `converted` does; strings are read and written as in Python."""
     if target == "string":
         return np.asarray(as_computed(x).astype(np.str_)).astype(object)
     if dtype_of(x) == "string":
@@ -89,8 +93,8 @@ def _scale(x: Array, saturate: bool, mode: str) -> Array:
     up = np.where((mode == "nearest") & (bits <= LEAST), bits, bits + np.uint32(ROUND_UP[mode]))
     exponent = np.minimum(up >> 23, 254) if saturate else up >> 23
     exponent = np.where(bits >= EXPONENT << 23, 255, exponent)
-    whole = np.where(exponent == 0, LEAST, exponent << 23)
-    return np.where(exponent == 255, 0x7FC00000, whole).astype(np.uint32).view(np.float32)
+    result = np.where(exponent == 0, LEAST, exponent << 23)
+    return np.where(exponent == 255, 0x7FC00000, result).astype(np.uint32).view(np.float32)
 
 
 # Cast and CastLike.
@@ -132,29 +136,31 @@ def _lower(low: Lowering) -> None:
 
 
 def _fold(site: Site) -> tuple[Array | None, ...]:
-    """Integers and bools as integers; floats, which are a constant's, cut off; numbers as bools."""
-    known, source = site.values[0], site.dtype()
-    if known is not None and _target(site) == "bool":
-        return _truths(site.env, known)
-    if known is None or not is_integer(_target(site)):
+    """Fold integers and bools to integers, constant floats truncated, numbers to bools."""
+    elements, source = site.values[0], site.dtype()
+    if elements is not None and _target(site) == "bool":
+        return _truths(site.env, elements)
+    if elements is None or not is_integer(_target(site)):
         return (None,)
     if is_float(source):
-        fits = all(abs(float(v)) < MOST_FOLDED for v in known.reshape(-1))
-        return (np.vectorize(int, otypes=[object])(known),) if fits else (None,)
+        fits = all(abs(float(v)) < MOST_FOLDED for v in elements.reshape(-1))
+        return (np.vectorize(int, otypes=[object])(elements),) if fits else (None,)
     if not is_integer(source) and source != "bool":
         return (None,)
-    return (np.vectorize(lambda v: int(v) if isinstance(v, bool) else v, otypes=[object])(known),)
+    return (
+        np.vectorize(lambda v: int(v) if isinstance(v, bool) else v, otypes=[object])(elements),
+    )
 
 
-def _truths(env: ShapeEnv, known: Array) -> tuple[Array | None, ...]:
-    """Whether each element is other than 0, where that is known of all."""
-    found = np.empty(known.shape, object)
-    for at in np.ndindex(known.shape):
-        equal = env.equal(known[at], 0) if is_symbolic(known[at]) else known[at] == 0
+def _truths(env: ShapeEnv, elements: Array) -> tuple[Array | None, ...]:
+    """Return for each element whether it is not 0, if that is known of all."""
+    truths = np.empty(elements.shape, object)
+    for at in np.ndindex(elements.shape):
+        equal = env.equal(elements[at], 0) if is_symbolic(elements[at]) else elements[at] == 0
         if equal is None:
             return (None,)
-        found[at] = not equal
-    return (found,)
+        truths[at] = not equal
+    return (truths,)
 
 
 # BitCast.

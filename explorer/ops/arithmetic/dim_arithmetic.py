@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons and extremes of dims: what shapes are computed with."""
+"""Arithmetic, comparisons and extremes of dims, for shape computations."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FoldEach = Callable[[ShapeEnv, list[Dim]], "Dim | bool | None"]
 
 
 def fold_each(each: FoldEach) -> Fold:
-    """The operator on dims, element by element; unknown where one element is."""
+    """Return a fold of an operator on dims, elementwise; unknown if one element is."""
 
     def fold(site: Site) -> tuple[Array | None, ...]:
-        known = [v for v in site.values if v is not None]
-        if len(known) < len(site.args):
+        operands = [v for v in site.values if v is not None]
+        if len(operands) < len(site.args):
             return (None,)
-        arrays = np.broadcast_arrays(*known)
+        arrays = np.broadcast_arrays(*operands)
         out = np.empty(arrays[0].shape, dtype=object)
         for at in np.ndindex(out.shape):
             value = each(site.env, [a[at] for a in arrays])
@@ -36,17 +36,17 @@ def fold_each(each: FoldEach) -> Fold:
 
 
 def total(env: ShapeEnv, v: list[Dim]) -> Dim:
-    """The sum of dims."""
+    """Return the sum of dims."""
     return simplify(sum(v[1:], v[0]))
 
 
 def times(env: ShapeEnv, v: list[Dim]) -> Dim:
-    """The product of two dims."""
+    """Return the product of two dims."""
     return simplify(v[0] * v[1])
 
 
 def quotient(env: ShapeEnv, v: list[Dim]) -> Dim | None:
-    """ONNX divides towards zero, which is down where neither is negative."""
+    """Return the quotient towards zero as in ONNX; a floor if neither operand is negative."""
     a, b = v
     if isinstance(a, int) and isinstance(b, int):
         return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else None
@@ -55,15 +55,15 @@ def quotient(env: ShapeEnv, v: list[Dim]) -> Dim | None:
 
 
 def remainder(env: ShapeEnv, v: list[Dim]) -> Dim | None:
-    """`a % b` of dims, where b is positive."""
+    """Return `a % b` of dims, if b is positive."""
     a, b = v
     if isinstance(a, int) and isinstance(b, int):
         return a % b if b else None
     return simplify(a - floor_div(a, b) * b) if env.bounds(b)[0] > 0 else None
 
 
-def rest(env: ShapeEnv, v: list[Dim]) -> Dim | None:
-    """What division towards zero leaves, with the sign of the dividend."""
+def truncated_remainder(env: ShapeEnv, v: list[Dim]) -> Dim | None:
+    """Return the remainder of division towards zero, with the sign of the dividend."""
     a, b = v
     if isinstance(a, int) and isinstance(b, int):
         return (abs(a) % abs(b)) * (-1 if a < 0 else 1) if b else None
@@ -71,12 +71,12 @@ def rest(env: ShapeEnv, v: list[Dim]) -> Dim | None:
 
 
 def most(env: ShapeEnv, v: Sequence[Dim]) -> Dim:
-    """The greatest of several dims, without a Max where bounds decide."""
+    """Return the greatest of several dims, without a Max if bounds decide."""
     return reduce(lambda a, b: _choose(env, a, b, sympy.Max), v)
 
 
 def least(env: ShapeEnv, v: Sequence[Dim]) -> Dim:
-    """The least of several dims, without a Min where bounds decide."""
+    """Return the least of several dims, without a Min if bounds decide."""
     return reduce(lambda a, b: _choose(env, a, b, sympy.Min), v)
 
 
@@ -93,7 +93,7 @@ def _choose(env: ShapeEnv, a: Dim, b: Dim, kind: Any) -> Dim:
 
 
 def compare(decide: Callable[[int, int | None], bool | None]) -> FoldEach:
-    """A comparison of dims by the bounds of their difference."""
+    """Return a comparison of dims by the bounds of their difference."""
 
     def fold(env: ShapeEnv, v: list[Dim]) -> bool | None:
         return decide(*env.bounds(simplify(v[0] - v[1])))
@@ -102,22 +102,22 @@ def compare(decide: Callable[[int, int | None], bool | None]) -> FoldEach:
 
 
 def is_equal(low: int, high: int | None) -> bool | None:
-    """Whether a difference within these bounds is zero."""
+    """Return True if a difference within these bounds is zero, None if it is open."""
     if low == high == 0:
         return True
     return False if low > 0 or (high is not None and high < 0) else None
 
 
 def is_less(low: int, high: int | None) -> bool | None:
-    """Whether a difference within these bounds is negative."""
+    """Return True if a difference within these bounds is negative, None if it is open."""
     return True if high is not None and high < 0 else (False if low >= 0 else None)
 
 
 def is_at_most(low: int, high: int | None) -> bool | None:
-    """Whether a difference within these bounds is not positive."""
+    """Return True if a difference within these bounds is not positive, None if it is open."""
     return True if high is not None and high <= 0 else (False if low > 0 else None)
 
 
-def negate(found: bool | None) -> bool | None:
-    """The contrary, where it is known."""
-    return None if found is None else not found
+def negate(truth: bool | None) -> bool | None:
+    """Return the negation of a truth value that may be unknown."""
+    return None if truth is None else not truth

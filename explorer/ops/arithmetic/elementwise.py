@@ -1,4 +1,4 @@
-"""Operators of one argument, element by element."""
+"""Elementwise operators of one argument."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SIXTH, CUBIC, INNER = single(1 / 6), single(0.044715), math.sqrt(single(2 / math
 
 
 def call(op: str, *args: Expr | float, dtype: DType = "float32") -> Apply:
-    """A scalar function; numbers become constants of `dtype`."""
+    """Return a scalar function call; numbers become constants of `dtype`."""
     return Apply(op, tuple(a if not isinstance(a, (int, float)) else Const(a, dtype) for a in args))
 
 
 def snake_case(name: str) -> str:
-    """GreaterOrEqual -> greater_or_equal, PRelu -> prelu, IsNaN -> is_nan."""
+    """Convert a name: GreaterOrEqual -> greater_or_equal, PRelu -> prelu, IsNaN -> is_nan."""
     return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower()
 
 
@@ -49,7 +49,7 @@ def unary(
     fold: Fold | None = None,
     to_bool: bool = False,
 ) -> OperatorRecord:
-    """The record of an operator whose result at an element depends on its argument there."""
+    """Return the record of an elementwise operator of one argument."""
 
     def lower(low: Lowering) -> None:
         nest, x = low.nest(snake_case(name)), low.site.arg(0)
@@ -74,7 +74,7 @@ def _simple(name: str, op: str, function: Callable[[Any], Any], **kind: Any) -> 
 
 
 def _f(t: DType) -> F:
-    """Scalar functions with constants of one dtype."""
+    """Return scalar functions with constants of one dtype."""
     return lambda op, *args: call(op, *args, dtype=t)
 
 
@@ -125,8 +125,10 @@ def _softplus(site: Site, x: Expr, t: DType) -> Expr:
 
 
 def _log1p(x: Expr, t: DType) -> Expr:
-    """log(1 + x), not below -1, to the last digits: what 1 + x rounds away is multiplied back
-    (Higham 2002, Accuracy and Stability of Numerical Algorithms, problem 1.5).
+    """Return log(1 + x) for x of at least -1, accurate to the last digits.
+
+    The rounding error of 1 + x is multiplied back (Higham 2002, Accuracy and Stability of Numerical
+    Algorithms, problem 1.5).
     """
     f = _f(t)
     near = f("add", x, 1.0)
@@ -215,8 +217,8 @@ def _is_infinite_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 def _fold_each(function: Callable[[Any], Any]) -> Fold:
     def fold(site: Site) -> tuple[Array | None, ...]:
-        known = site.values[0]
-        return (None if known is None else np.vectorize(function, otypes=[object])(known),)
+        elements = site.values[0]
+        return (None if elements is None else np.vectorize(function, otypes=[object])(elements),)
 
     return fold
 

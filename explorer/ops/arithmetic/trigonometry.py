@@ -1,4 +1,4 @@
-"""Inverse and hyperbolic functions, element by element."""
+"""Inverse and hyperbolic functions, elementwise."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Convolutions, pools, and what else reads windows of images or between their elements."""
+"""Convolutions, pools, and other operators that read windows of images or between elements."""

@@ -1,4 +1,4 @@
-"""AffineGrid: where an affine map takes the elements of an image, -1 .. 1 along each dim.
+"""AffineGrid: an affine map of the elements of an image, -1 .. 1 along each dim.
 
 y[n, h, w, c] = theta[n, c, 0] * x(w) + theta[n, c, 1] * y(h) + theta[n, c, 2]
 """
@@ -34,15 +34,15 @@ def _types(site: Site) -> tuple[Tensor, ...]:
     return (Tensor((size[0], *size[2:], rank), site.dtype()),)
 
 
-def _place(axis: Axis, corners: int, dtype: DType) -> Expr:
-    """Where an element lies: -1 and 1 are the outer elements' centres, or their edges."""
+def _coordinate(axis: Axis, corners: int, dtype: DType) -> Expr:
+    """Return an element's coordinate: -1 and 1 are the outer elements' centres, or their edges."""
     n, number = axis.extent, call(f"cast_{dtype}", IndexValue(var(axis.name)))
     if corners:
         steps: Dim = simplify(n - 1)
         share = call("div", call("mul", number, 2.0, dtype=dtype), Const(steps, dtype))
-        found = call("sub", share, 1.0, dtype=dtype)
+        coordinate = call("sub", share, 1.0, dtype=dtype)
         alone = call("le", Const(n, dtype), Const(1, dtype))
-        return call("where", alone, Const(0, dtype), found)
+        return call("where", alone, Const(0, dtype), coordinate)
     twice = call("add", call("mul", number, 2.0, dtype=dtype), 1.0, dtype=dtype)
     return call("sub", call("div", twice, Const(n, dtype)), 1.0, dtype=dtype)
 
@@ -56,9 +56,9 @@ def _lower(low: Lowering) -> None:
     element = [Read(theta, (var("n"), var("c"), Affine((), k))) for k in range(rank + 1)]
     y: Expr = element[rank]
     for k, axis in enumerate(reversed(axes)):
-        y = call("add", y, call("mul", element[k], _place(axis, corners, site.dtype())))
-    whole = [Axis("n", low.shape[0]), *axes, Axis("c", rank)]
-    nest.compute("y", low.shape, site.dtype(), whole, y)
+        y = call("add", y, call("mul", element[k], _coordinate(axis, corners, site.dtype())))
+    result_axes = [Axis("n", low.shape[0]), *axes, Axis("c", rank)]
+    nest.compute("y", low.shape, site.dtype(), result_axes, y)
     nest.into(low.result)
 
 
@@ -86,7 +86,7 @@ def _names(site: Site) -> tuple[Number, ...]:
 
 def _values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("AffineGrid", attrs, args)
-    theta, size = host.given(0), host.given(1)
+    theta, size = host.required(0), host.required(1)
     if theta[0] != size[0]:
         host.fail(f"there are {theta[0]} maps, and {size[0]} grids are to be made")
     return {f"size{d}": n for d, n in enumerate(size) if d}

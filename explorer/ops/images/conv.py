@@ -1,4 +1,4 @@
-"""Convolution: one contraction over channels and places; padding is the fill of a read."""
+"""Convolution: one contraction over channels and positions; padding is the fill of a read."""
 
 from __future__ import annotations
 
@@ -65,9 +65,10 @@ def _conv_types(site: Site) -> tuple[Tensor, ...]:
 
 
 class _Channels:
-    """The channel axes of a convolution: o, or g and o; c where a group has several."""
+    """The channel axes of a convolution: o, or g and o; c if a group has several."""
 
     def __init__(self, outputs: int, inputs: int, groups: int) -> None:
+        """Compute the axes and the channel indices."""
         each = outputs // groups
         g = [Axis("g", groups)] if groups > 1 else []
         o = [Axis("o", each)] if each > 1 or groups == 1 else []
@@ -82,7 +83,7 @@ class _Channels:
 def _lower_conv(low: Lowering) -> None:
     site, nest, shape = low.site, low.nest("conv"), low.shape
     w, groups = _window(site), site.integer("group", 1)
-    outputs, inputs = _whole(site.shape(1)[:2])
+    outputs, inputs = _static_dims(site.shape(1)[:2])
     channels = _Channels(outputs, inputs, groups)
     places = [var(k.name) for k in w.offsets]
     index = (var("n"), channels.input, *w.index)
@@ -97,7 +98,7 @@ def _lower_conv(low: Lowering) -> None:
     nest.into(low.result)
 
 
-def _whole(dims: Sequence[Dim]) -> tuple[int, ...]:
+def _static_dims(dims: Sequence[Dim]) -> tuple[int, ...]:
     return tuple(d for d in dims if isinstance(d, int))
 
 
@@ -118,13 +119,13 @@ def _conv_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     n, count = x.shape[0], len(win.extents)
     patches = np.moveaxis(patches, 1, 1 + count)  # n [positions] c [places]
     inputs, outputs = w.shape[1], w.shape[0] // groups
-    found = []
+    by_group = []
     for g in range(groups):
         at = (slice(None),) * (1 + count) + (slice(g * inputs, (g + 1) * inputs),)
         rows = patches[at].reshape(n, prod(win.extents), inputs * prod(win.sizes))
         columns = w[g * outputs : (g + 1) * outputs].reshape(outputs, rows.shape[2])
-        found.append(np.swapaxes(rows @ columns.T, 1, 2))
-    y = np.concatenate(found, axis=1).reshape(n, w.shape[0], *win.extents)
+        by_group.append(np.swapaxes(rows @ columns.T, 1, 2))
+    y = np.concatenate(by_group, axis=1).reshape(n, w.shape[0], *win.extents)
     return y if bias is None else y + bias.reshape(-1, *(1,) * count)
 
 
@@ -132,9 +133,10 @@ def _conv_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 class _Transposed:
-    """Sizes of a transposed convolution along its spatial dims."""
+    """The sizes of a transposed convolution along its spatial dims."""
 
     def __init__(self, site: Site, spatial: Sequence[Dim], sizes: Sequence[int]) -> None:
+        """Compute the extents and the padding before each dim from the attributes."""
         count = len(spatial)
         self.sizes = tuple(sizes)
         self.strides = each_positive(site, "strides", count, 1)
@@ -142,41 +144,43 @@ class _Transposed:
         extra = _none_negative(site, "output_padding", count)
         pads: list[Dim] = list(_none_negative(site, "pads", 2 * count))
         spans = [d * (k - 1) + 1 for k, d in zip(sizes, self.dilations, strict=True)]
-        whole = [
+        full_extents = [
             simplify((n - 1) * s + span + e)
             for n, s, span, e in zip(spatial, self.strides, spans, extra, strict=True)
         ]
-        wanted, mode = site.dims("output_shape"), padding_mode(site)
-        if wanted is not None and len(wanted) not in (count, count + 2):
-            site.fail(f"output_shape must be {count} extents and is {wanted}")
-        if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
-            wanted = tuple(simplify(n * s) for n, s in zip(spatial, self.strides, strict=True))
-        if wanted is not None:
-            wanted = wanted[len(wanted) - count :]
+        output_shape, mode = site.dims("output_shape"), padding_mode(site)
+        if output_shape is not None and len(output_shape) not in (count, count + 2):
+            site.fail(f"output_shape must be {count} extents and is {output_shape}")
+        if output_shape is None and mode in ("SAME_UPPER", "SAME_LOWER"):
+            output_shape = tuple(
+                simplify(n * s) for n, s in zip(spatial, self.strides, strict=True)
+            )
+        if output_shape is not None:
+            output_shape = output_shape[len(output_shape) - count :]
             pads = [0] * 2 * count
-            for d, (n, room) in enumerate(zip(wanted, whole, strict=True)):
-                gone = most(site.env, [simplify(room - n), 0])
-                small = floor_div(gone, 2)
-                pads[d] = small if mode == "SAME_UPPER" else simplify(gone - small)
-            self.before, self.extents = tuple(pads[:count]), tuple(wanted)
+            for d, (n, full) in enumerate(zip(output_shape, full_extents, strict=True)):
+                total_padding = most(site.env, [simplify(full - n), 0])
+                small = floor_div(total_padding, 2)
+                pads[d] = small if mode == "SAME_UPPER" else simplify(total_padding - small)
+            self.before, self.extents = tuple(pads[:count]), tuple(output_shape)
             return
         if mode == "VALID":
             pads = [0] * 2 * count
         self.before = tuple(pads[:count])
         self.extents = tuple(
-            simplify(room - pads[d] - pads[d + count]) for d, room in enumerate(whole)
+            simplify(full - pads[d] - pads[d + count]) for d, full in enumerate(full_extents)
         )
 
 
 def _none_negative(site: Site, name: str, count: int) -> tuple[int, ...]:
-    found = site.integers(name, (0,) * count) or ()
-    if len(found) != count or any(v < 0 for v in found):
-        site.fail(f"{name} must be {count} integers, none negative, and is {found}")
-    return found
+    values = site.integers(name, (0,) * count) or ()
+    if len(values) != count or any(v < 0 for v in values):
+        site.fail(f"{name} must be {count} integers, none negative, and is {values}")
+    return values
 
 
 def _transposed(site: Site) -> _Transposed:
-    return _Transposed(site, site.shape(0)[2:], _whole(site.shape(1)[2:]))
+    return _Transposed(site, site.shape(0)[2:], _static_dims(site.shape(1)[2:]))
 
 
 def _transposed_types(site: Site) -> tuple[Tensor, ...]:
@@ -196,16 +200,16 @@ def _transposed_types(site: Site) -> tuple[Tensor, ...]:
 
 def _lower_transposed(low: Lowering) -> None:
     site, nest, t = low.site, low.nest("conv_transpose"), _transposed(low.site)
-    groups, inputs = site.integer("group", 1), _whole(site.shape(1)[:1])[0]
-    channels = _Channels(_whole(site.shape(1)[1:2])[0] * groups, inputs // groups, groups)
-    inner = channels.output - channels.group * (_whole(site.shape(1)[1:2])[0])
+    groups, inputs = site.integer("group", 1), _static_dims(site.shape(1)[:1])[0]
+    channels = _Channels(_static_dims(site.shape(1)[1:2])[0] * groups, inputs // groups, groups)
+    inner = channels.output - channels.group * (_static_dims(site.shape(1)[1:2])[0])
     out = "acc" if site.has(2) else "y"
     if any(s > 1 and not isinstance(p, int) for s, p in zip(t.strides, t.before, strict=True)):
         _sum_taps(low, nest, t, channels, inner)
         return
     if prod(t.strides) > MOST_RESIDUES:
         site.unsupported(f"strides of {t.strides}: each place between two is a loop of its own")
-    for residues in reversed(list(np.ndindex(*t.strides))):  # the one with most places last
+    for residues in reversed(list(np.ndindex(*t.strides))):  # the residue with most positions last
         parts = [_Residue(t, d, r, low.shape[2 + d]) for d, r in enumerate(residues)]
         if any(p.axis.extent == 0 for p in parts) and any(residues):
             continue  # a result shorter than the stride has no position of this residue
@@ -229,8 +233,8 @@ def _lower_transposed(low: Lowering) -> None:
         else:
             zero = Const(0.0, site.dtype())
             nest.compute(out, low.shape, site.dtype(), axes, zero, store=store)
-    whole, at = _places(low, t, channels)
-    _add_bias(nest, low, whole, at, at if groups > 1 else ())
+    result_axes, at = _places(low, t, channels)
+    _add_bias(nest, low, result_axes, at, at if groups > 1 else ())
     nest.into(low.result)
 
 
@@ -240,7 +244,7 @@ MOST_RESIDUES = 256
 def _places(
     low: Lowering, t: _Transposed, channels: _Channels
 ) -> tuple[list[Axis], tuple[Affine, ...]]:
-    """The axes of the result, and the element of the result at each place."""
+    """Return the axes of the result, and the element of the result at each position."""
     over = [Axis(n, e) for n, e in zip("dhw"[3 - len(t.extents) :], t.extents, strict=True)]
     at = (var("n"), channels.output, *(var(a.name) for a in over))
     return [Axis("n", low.shape[0]), *channels.axes, *over], at
@@ -249,7 +253,7 @@ def _places(
 def _sum_taps(
     low: Lowering, nest: Nest, t: _Transposed, channels: _Channels, inner: Affine
 ) -> None:
-    """Sum every tap at every place; only a run knows which taps its padding lets reach a place."""
+    """Sum every tap at every position; only a run knows which taps its padding lets through."""
     site, dtype, spatial = low.site, low.site.dtype(), low.site.shape(0)[2:]
     axes, at = _places(low, t, channels)
     taps = [Axis(f"k{a.name}", k) for a, k in zip(axes[-len(spatial) :], t.sizes, strict=True)]
@@ -277,13 +281,13 @@ def _sum_taps(
 
 
 def _is_finite(low: Lowering, weight: Var) -> bool:
-    """Whether a weight is known and times 0 is 0: then what lies past the border adds nothing."""
-    known = low.array(weight)
-    return known is not None and bool(np.isfinite(as_computed(known)).all())
+    """Return True if a weight is known and finite: then elements past the border add 0."""
+    constant = low.array(weight)
+    return constant is not None and bool(np.isfinite(as_computed(constant)).all())
 
 
 def _where_inside(x: Expr, parts: Sequence[_Residue], extents: Shape, dtype: DType) -> Expr:
-    """The term of a sum, and nothing where it would be of an element past the border."""
+    """Return the term of a sum, and 0 if its element lies past the border."""
     tests = [
         apply(name, IndexValue(p.read), Const(end, "int64"))
         for p, extent in zip(parts, extents, strict=True)
@@ -293,14 +297,17 @@ def _where_inside(x: Expr, parts: Sequence[_Residue], extents: Shape, dtype: DTy
 
 
 class _Residue:
-    """Output positions h = q * stride + residue along one dim, and the taps that reach them. The
-    axis q is one for all residues, so that a tile has neighbours of each; it may end one earlier.
+    """Output positions h = q * stride + residue along one dim, and the taps that reach them.
 
-    Tap k reaches h where `h + before - k * dilation` is a multiple of the stride: every `step`th
+    The axis q is shared by all residues, so that a tile has neighbours of each; it may end one
+    earlier.
+
+    Tap k reaches h if `h + before - k * dilation` is a multiple of the stride: every `step`th
     tap from `first` on, if any.
     """
 
     def __init__(self, t: _Transposed, d: int, residue: int, extent: Dim) -> None:
+        """Compute the axes and the indices of one residue."""
         stride, dilation, name = t.strides[d], t.dilations[d], "dhw"[3 - len(t.extents) :][d]
         start, shared = residue + t.before[d], gcd(dilation, stride)
         step = stride // shared
@@ -320,12 +327,14 @@ def _transposed_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     t = _Transposed(attribute_site("ConvTranspose", attrs), x.shape[2:], w.shape[2:])
     groups, n, each = attrs.get("group", 1), x.shape[0], w.shape[1]
     spatial = x.shape[2:]
-    whole = [
+    full_extents = [
         (m - 1) * s + d * (k - 1) + 1
         for m, s, d, k in zip(spatial, t.strides, t.dilations, t.sizes, strict=True)
     ]
-    room = [max(m, p + int(e)) for m, p, e in zip(whole, t.before, t.extents, strict=True)]
-    y = np.zeros((n, each * groups, *room), x.dtype)
+    padded_extents = [
+        max(m, p + int(e)) for m, p, e in zip(full_extents, t.before, t.extents, strict=True)
+    ]
+    y = np.zeros((n, each * groups, *padded_extents), x.dtype)
     inputs = x.shape[1] // groups
     for g in range(groups):
         rows = slice(g * inputs, (g + 1) * inputs)

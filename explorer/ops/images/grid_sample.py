@@ -1,4 +1,4 @@
-"""GridSample: an image is read where a grid says, between its elements and outside of it."""
+"""GridSample: an image is read at the positions of a grid, between its elements or outside."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def _grid_types(site: Site) -> tuple[Tensor, ...]:
 
 
 class _Grid:
-    """Places in an image given by a grid, and what lies outside of it."""
+    """Positions in an image from a grid, and the padding outside of the image."""
 
     def __init__(self, low: Lowering) -> None:
+        """Read the attributes and add the image to a new kernel."""
         self.low, self.site, self.nest = low, low.site, low.nest("grid_sample")
         site = low.site
         self.spatial, self.dtype = site.shape(0)[2:], site.dtype()
@@ -59,10 +60,10 @@ class _Grid:
         return Const(value, self.dtype)
 
     def places(self) -> list[Expr]:
-        """Where each result reads along each dim, as a tensor of the kernel."""
+        """Compute where each result reads along each dim, as a tensor of the kernel."""
         at = [self.axes[0], *self.axes[2:]]
         shape = tuple(a.extent for a in at)
-        found: list[Expr] = []
+        positions: list[Expr] = []
         index = tuple(var(a.name) for a in at)
         for d, n in enumerate(self.spatial):
             grid = self.nest.load(
@@ -71,24 +72,27 @@ class _Grid:
             if self.site.dtype(1) != self.dtype:
                 grid = call(f"cast_{self.dtype}", grid)
             place = self.place(grid, n)
-            if self.mode != "cubic":  # whose elements are looked for one by one
+            if self.mode != "cubic":  # its elements are moved into the image one by one
                 place = self.outside(place, n)
             self.nest.compute(f"at{d}", shape, self.dtype, at, place)
-            found.append(Read(f"at{d}", index))
-        return found
+            positions.append(Read(f"at{d}", index))
+        return positions
 
     def place(self, grid: Expr, n: Dim) -> Expr:
-        """-1 .. 1 is the whole dim: its outer elements' centres, or their edges."""
+        """Return the position of a grid coordinate.
+
+        -1 .. 1 spans the dim: to its outer elements' centres, or to their edges.
+        """
         up = call("add", grid, self.number(1))
         if self.corners:
-            found = call("mul", call("mul", up, self.number(0.5)), self.number(simplify(n - 1)))
+            position = call("mul", call("mul", up, self.number(0.5)), self.number(simplify(n - 1)))
         else:
             wide = call("sub", call("mul", up, self.number(n)), self.number(1))
-            found = call("mul", wide, self.number(0.5))
-        return call("round", found) if self.mode == "nearest" else found
+            position = call("mul", wide, self.number(0.5))
+        return call("round", position) if self.mode == "nearest" else position
 
     def outside(self, place: Expr, n: Dim) -> Expr:
-        """A place brought into the image, as the padding asks for."""
+        """Move a position into the image, by the padding mode."""
         if self.padding == "border":
             last = self.number(simplify(n - 1))
             return call("min", call("max", place, self.number(0)), last)
@@ -98,10 +102,10 @@ class _Grid:
         if self.corners and n == 1:
             return self.number(0)
         first = self.number(0 if self.corners else -0.5)
-        room = self.number(simplify(n - 1) if self.corners else n)
-        twice = call("mul", room, self.number(2))
-        gone = call("mod", call("sub", place, first), twice)
-        back = call("where", call("le", gone, room), gone, call("sub", twice, gone))
+        width = self.number(simplify(n - 1) if self.corners else n)
+        twice = call("mul", width, self.number(2))
+        offset = call("mod", call("sub", place, first), twice)
+        back = call("where", call("le", offset, width), offset, call("sub", twice, offset))
         back = call("add", back, first)
         if not self.corners or isinstance(n, int):
             return back
@@ -109,28 +113,31 @@ class _Grid:
         return call("where", alone, self.number(0), back)
 
     def pixel(self, at: Sequence[Expr]) -> Expr:
-        """The element at whole numbers; zero outside where the padding is zeros."""
+        """Load the element at an integral position; 0 outside if the padding is zeros."""
         if self.padding == "reflection" or self.mode == "cubic":
             at = [self.outside(p, n) for p, n in zip(at, self.spatial, strict=True)]
         index = tuple(call("cast_int64", p) for p in at)
         element = Read(self.x, (var("n"), var("c"), *index))
         if self.padding != "zeros":
-            return element  # the one beyond the last element of "linear" has no weight
+            return element  # the element past the last one has weight 0 in "linear"
         return call("where", inside(at, self.spatial, self.dtype), element, self.number(0))
 
     def taps(self, place: Expr) -> list[tuple[Expr, Expr]]:
-        """The elements around a place along one dim, with their weights."""
+        """Return the elements around a position along one dim, with their weights."""
         low = call("floor", place)
         share = call("sub", place, low)
         if self.mode == "linear":
-            rest = call("sub", self.number(1), share)
-            return [(low, rest), (call("add", low, self.number(1)), share)]
+            complement = call("sub", self.number(1), share)
+            return [(low, complement), (call("add", low, self.number(1)), share)]
         weights = cubic_weights(share, CUBIC, self.dtype)
         return [(call("add", low, self.number(i - 1)), w) for i, w in enumerate(weights)]
 
 
 def cubic_weights(share: Expr, a: float, dtype: DType) -> list[Expr]:
-    """The weights of the four elements around a place (Keys 1981), `share` after the second."""
+    """Return the weights of the four elements around a position (Keys 1981).
+
+    `share` is the distance from the second element.
+    """
 
     def f(op: str, x: Expr, y: Expr | float) -> Expr:
         return call(op, x, y, dtype=dtype)
@@ -143,8 +150,13 @@ def cubic_weights(share: Expr, a: float, dtype: DType) -> list[Expr]:
         inner = f("add", f("mul", f("sub", f("mul", x, a), 5 * a), x), 8 * a)
         return f("sub", f("mul", inner, x), 4 * a)
 
-    rest = call("sub", Const(1.0, dtype), share)
-    return [far(f("add", share, 1.0)), near(share), near(rest), far(f("add", rest, 1.0))]
+    complement = call("sub", Const(1.0, dtype), share)
+    return [
+        far(f("add", share, 1.0)),
+        near(share),
+        near(complement),
+        far(f("add", complement, 1.0)),
+    ]
 
 
 def _lower_grid(low: Lowering) -> None:
@@ -193,11 +205,11 @@ def _grid_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _reflected(place: Any, n: int, corners: int) -> Any:
-    first, room = (0.0, n - 1.0) if corners else (-0.5, float(n))
-    if room == 0:
+    first, width = (0.0, n - 1.0) if corners else (-0.5, float(n))
+    if width == 0:
         return np.zeros_like(place)
-    gone = np.mod(place - first, 2 * room)
-    return np.where(gone <= room, gone, 2 * room - gone) + first
+    offset = np.mod(place - first, 2 * width)
+    return np.where(offset <= width, offset, 2 * width - offset) + first
 
 
 def _cubic(share: Any, a: float = CUBIC) -> list[Any]:

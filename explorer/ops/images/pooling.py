@@ -35,8 +35,8 @@ def _window(site: Site) -> Windows:
 
 
 def _types(site: Site) -> tuple[Tensor, ...]:
-    found = Tensor((*site.shape()[:2], *_window(site).extents), site.dtype())
-    return (found, Tensor(found.shape, "int64"))[: site.results]
+    result_type = Tensor((*site.shape()[:2], *_window(site).extents), site.dtype())
+    return (result_type, Tensor(result_type.shape, "int64"))[: site.results]
 
 
 def _lead(low: Lowering) -> list[Axis]:
@@ -56,15 +56,16 @@ def _lower_max(low: Lowering) -> None:
 
 
 def _element(low: Lowering, nest: Nest, w: Windows) -> Read:
-    """An element of a window; around the tensor is what is less than all."""
+    """Load an element of a window; the fill around the tensor is less than all elements."""
     x = nest.tensor(low.site.arg(0), "x")
     nothing = float(identity("max", low.site.dtype())) if w.pads else None
     return Read(x, (var("n"), var("c"), *w.index), nothing)
 
 
 def _lower_places(low: Lowering, w: Windows, axes: list[Axis]) -> None:
-    """Where the first maximum of each window lies in the flattened tensor; the first element of the
-    channel where a window holds none.
+    """Compute the position of the first maximum of each window in the flattened tensor.
+
+    If a window holds no element, it is the first element of the channel.
     """
     site, nest, shape = low.site, low.nest("max_pool_places"), low.site.shape()
     element = _element(low, nest, w)
@@ -77,7 +78,7 @@ def _lower_places(low: Lowering, w: Windows, axes: list[Axis]) -> None:
     hit: Expr = call("eq", element, top)
     if is_float(site.dtype()):  # NaN is the largest, and equals nothing
         hit = call("or", hit, call("isnan", element))
-    if w.pads:  # what surrounds the tensor may equal the largest, but is nowhere in it
+    if w.pads:  # padding may equal the largest element, but has no position
         for index, extent in places:
             hit = call("and", hit, call("ge", IndexValue(index), Const(0, "int64")))
             hit = call("and", hit, call("lt", IndexValue(index), Const(extent, "int64")))
@@ -93,20 +94,24 @@ def _lower_places(low: Lowering, w: Windows, axes: list[Axis]) -> None:
 
 
 def _by_columns(number: Expr, shape: Shape) -> Expr:
-    """The place of an element counted with the first dim fastest, of that with the last fastest."""
-    found: Expr = Const(0, "int64")
+    """Convert a position from row-major to column-major order."""
+    column_major: Expr = Const(0, "int64")
     for d, extent in reversed(list(enumerate(shape))):
         place = call("floordiv", number, Const(product(shape[d + 1 :]), "int64"))
         place = call("mod", place, Const(extent, "int64"))
-        found = call("add", found, call("mul", place, Const(product(shape[:d]), "int64")))
-    return found
+        column_major = call(
+            "add", column_major, call("mul", place, Const(product(shape[:d]), "int64"))
+        )
+    return column_major
 
 
 def _max_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, site = args[0], attribute_site("MaxPool", attrs)
     w = windows(site, x.shape[2:], attrs["kernel_shape"])
-    found = views(x, w, identity("max", x.dtype.name))
-    rows = found.reshape(*found.shape[: -len(w.extents)], prod(found.shape[-len(w.extents) :]))
+    window_views = views(x, w, identity("max", x.dtype.name))
+    rows = window_views.reshape(
+        *window_views.shape[: -len(w.extents)], prod(window_views.shape[-len(w.extents) :])
+    )
     spatial = np.arange(int(np.prod(x.shape[2:])))
     spatial = spatial.reshape(x.shape[2:], order="F" if attrs.get("storage_order") else "C")
     lead = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(w.extents))
@@ -132,51 +137,51 @@ def _lower_average(low: Lowering) -> None:
 
 
 def _mean(nest: Nest, low: Lowering, w: Windows, total: Expr) -> Expr:
-    """The sum over a window divided by how many elements it holds, which edges make fewer."""
+    """Divide the sum over a window by its number of elements, which is smaller at edges."""
     site, dtype = low.site, low.site.dtype()
     if not w.pads or (site.integer("count_include_pad") and not site.integer("ceil_mode")):
         return call("mul", total, 1 / int(np.prod(w.sizes)), dtype=dtype)
     spatial = site.shape()[2:]
     if all(isinstance(n, int) for n in (*spatial, *w.extents)):
-        known = [int(str(n)) for n in spatial]
-        count = _counts(known, w, bool(site.integer("count_include_pad")))
+        extents = [int(str(n)) for n in spatial]
+        count = _counts(extents, w, bool(site.integer("count_include_pad")))
         weights = low.constant((1 / count).astype(dtype), "weights")
         return call("mul", total, nest.load(weights, "weights", [var(a.name) for a in w.axes]))
     return call("div", total, call(f"cast_{dtype}", _count_expr(site, w)))
 
 
 def _counts(spatial: Sequence[int], w: Windows, with_padding: bool) -> np.ndarray:
-    """How many elements each window holds: [*output positions]."""
+    """Return the number of elements in each window: [*output positions]."""
     check_room(8 * prod(map(int, w.extents)), "how many elements each window holds")
     rows = [_counts_along(n, w, d, with_padding) for d, n in enumerate(spatial)]
     return np.asarray(reduce(np.multiply.outer, rows))
 
 
 def _counts_along(n: int, w: Windows, d: int, with_padding: bool) -> np.ndarray:
-    """How many elements windows hold along one dim."""
+    """Return the number of elements in the windows along one dim."""
     start = np.arange(int(w.extents[d])) * w.strides[d] - int(w.before[d])
     places = start[:, None] + np.arange(w.sizes[d]) * w.dilations[d]
     low, high = 0, n
-    if with_padding:  # the padding asked for counts; what ceil_mode adds after it does not
-        low, high = -int(w.before[d]), n + int(w.asked[d])
-    found: np.ndarray = ((places >= low) & (places < high)).sum(1)
-    return found
+    if with_padding:  # requested padding counts; the padding of ceil_mode does not
+        low, high = -int(w.before[d]), n + int(w.requested_after[d])
+    counts: np.ndarray = ((places >= low) & (places < high)).sum(1)
+    return counts
 
 
 def _count_expr(site: Site, w: Windows) -> Expr:
-    """How many elements a window holds, as an expression of its position."""
+    """Return the number of elements in a window, as an expression of its position."""
     total: Expr = Const(1, "int64")
     padded = bool(site.integer("count_include_pad"))
     for d, (axis, n) in enumerate(zip(w.axes, site.shape()[2:], strict=True)):
         start: Affine = var(axis.name) * w.strides[d] - w.before[d]
-        low, high = (-w.before[d], n + w.asked[d]) if padded else (0, n)
+        low, high = (-w.before[d], n + w.requested_after[d]) if padded else (0, n)
         first, last = (_places_before(start, simplify(end), w, d) for end in (low, high))
         total = call("mul", total, call("sub", last, first))
     return total
 
 
 def _places_before(start: Affine, end: Dim, w: Windows, d: int) -> Expr:
-    """How many places of a window from `start` on lie before `end`."""
+    """Return how many positions of a window from `start` on lie before `end`."""
     step = w.dilations[d]
     count: Expr = IndexValue(start * -1 + simplify(end + step - 1))
     if step > 1:
@@ -222,7 +227,7 @@ def _lower_global(combiner: str) -> Any:
 
 
 def scaled(total: Expr, count: Any, dtype: str) -> Expr:
-    """A sum divided by how many there were."""
+    """Divide a sum by the number of its elements."""
     if isinstance(count, int) and count:
         return call("mul", total, 1 / count, dtype=dtype)
     return call("div", total, Const(count, dtype))
@@ -236,7 +241,7 @@ def _positions(x: np.ndarray) -> tuple[int, ...]:
 
 
 def _norm(nest: Nest, low: Lowering, x: Expr, p: int, axes: Any, over: Any, store: Any) -> None:
-    """`(sum over over of |x| ** p) ** (1 / p)`."""
+    """Compute `(sum over over of |x| ** p) ** (1 / p)`."""
     dtype = low.site.dtype()
     size = call("abs", x)
     powers = power(size, p, Const(p, dtype), dtype)
@@ -251,7 +256,7 @@ def _norm(nest: Nest, low: Lowering, x: Expr, p: int, axes: Any, over: Any, stor
 
 
 def _norm_of(site: Site) -> int:
-    """The `p` of an Lp norm."""
+    """Return the `p` of an Lp norm."""
     p = site.integer("p", 2)
     return p if p > 0 else site.fail(f"p must be positive, and is {p}", expected="a positive p")
 

@@ -1,4 +1,4 @@
-"""A tensor whose dims, one after the other, are read at places with weights that are tables.
+"""Resampling dim by dim, at positions and with weights that are tables.
 
 t[i, j] = sum over k: x[at0[i, k], j] * weight0[i, k];  y[i, j] = sum over k: t[i, at1[j, k]] * ...
 """
@@ -25,17 +25,20 @@ Attrs = Mapping[str, Any]
 
 
 def crops(site: Site) -> bool:
-    """Whether only a part is read, and what lies outside of the source has a value of its own."""
+    """Return True for a crop, where positions outside of the source have a value of their own."""
     return site.text("coordinate_transformation_mode", "") == "tf_crop_and_resize"
 
 
 def weights_dtype(dtype: DType) -> DType:
-    """What weights of elements of a dtype are kept in."""
+    """Return the dtype of weights for elements of a dtype."""
     return "float64" if dtype == "float64" else "float32"
 
 
 def dim_by_dim(low: Lowering, tables: Mapping[int, tuple[Var, ...]]) -> None:
-    """`tables` holds for each dim its places and, unless it is just read there, their weights."""
+    """Resample one dim after the other.
+
+    `tables` holds for each dim its positions and, unless elements are only copied, their weights.
+    """
     site, nest, dtype = low.site, low.nest("resize"), low.site.dtype()
     shape, source = list(site.shape()), nest.tensor(site.arg(0), "x")
     cropped = crops(site)
@@ -68,7 +71,7 @@ def _rows(table: Var) -> Shape:
 
 
 def resampled(attrs: Attrs, x: Array, tables: Mapping[int, tuple[Array, ...]], dtype: Any) -> Array:
-    """The meaning of `dim_by_dim`."""
+    """Evaluate `dim_by_dim` in NumPy."""
     outside = np.zeros((1,) * x.ndim, bool)
     for d, (places, *weights) in tables.items():
         along = [-1 if i == d else 1 for i in range(x.ndim)]
@@ -82,7 +85,7 @@ def resampled(attrs: Attrs, x: Array, tables: Mapping[int, tuple[Array, ...]], d
 
 
 def _resample_tables(site: Site) -> dict[int, tuple[int, ...]]:
-    """For each resampled dim the positions of its tables among the arguments."""
+    """Return for each resampled dim the positions of its tables among the arguments."""
     each = 1 if sampling(site.attrs).mode == "nearest" else 2
     dims = site.integers("dims") or ()
     return {d: tuple(range(1 + n * each, 1 + (n + 1) * each)) for n, d in enumerate(dims)}

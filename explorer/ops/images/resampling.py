@@ -1,4 +1,4 @@
-"""Where a resized dim reads its source: for each new place the old places and their weights."""
+"""Positions and weights of a resized dim: for each new element the old ones that it reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from explorer.budget import check_room
 from explorer.ops.site import Array
 
 MODES = ("nearest", "linear", "cubic")
-WAYS = (
+COORDINATE_MODES = (
     "half_pixel",
     "half_pixel_symmetric",
     "pytorch_half_pixel",
@@ -24,10 +24,10 @@ WAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a Resize reads, by its attributes' names in ONNX."""
+    """How a Resize reads, by its attributes in ONNX."""
 
     mode: str = "nearest"
-    way: str = "half_pixel"
+    coordinate_mode: str = "half_pixel"
     nearest: str = "round_prefer_floor"
     slope: float = -0.75
     antialias: bool = False
@@ -35,7 +35,7 @@ class Sampling:
 
 
 def sampling(attrs: Mapping[str, Any]) -> Sampling:
-    """The attributes of a Resize; ONNX's defaults where they are not given."""
+    """Return the attributes of a Resize, with ONNX's defaults."""
     return Sampling(
         str(attrs.get("mode", "nearest")),
         str(attrs.get("coordinate_transformation_mode", "half_pixel")),
@@ -48,7 +48,7 @@ def sampling(attrs: Mapping[str, Any]) -> Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What becomes of one dim; `begin .. end` is the part that is read, as shares of the dim."""
+    """The resizing of one dim; `begin .. end` is the part that is read, as shares of the dim."""
 
     old: int
     new: int
@@ -58,7 +58,7 @@ class Stretch:
 
     @property
     def is_identity(self) -> bool:
-        """Whether every place is read where it is."""
+        """Return True if every element is read at its own position."""
         return self.old == self.new and self.scale == 1.0 and (self.begin, self.end) == (0.0, 1.0)
 
 
@@ -69,12 +69,14 @@ def stretches(
     scales: Sequence[float] | None,
     sizes: Sequence[int] | None,
 ) -> tuple[Stretch, ...]:
-    """One for each dim; ValueError where the numbers do not fit the shape."""
+    """Return the resizing of each dim; raise ValueError if the numbers do not fit the shape."""
     rank = len(shape)
     axes = [a % rank for a in attrs.get("axes") or range(rank)]
-    given = sizes if sizes else scales
-    if given is None or len(given) != len(axes):
-        raise ValueError(f"{0 if given is None else len(given)} sizes or scales for {len(axes)}")
+    requested = sizes if sizes else scales
+    if requested is None or len(requested) != len(axes):
+        raise ValueError(
+            f"{0 if requested is None else len(requested)} sizes or scales for {len(axes)}"
+        )
     parts: list[tuple[float, float]] = [(0.0, 1.0)] * rank
     crops = attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     if roi is not None and len(roi) and crops:
@@ -82,10 +84,10 @@ def stretches(
             raise ValueError(f"a region of {len(roi)} numbers for {len(axes)} axes")
         for i, d in enumerate(axes):
             parts[d] = float(roi[i]), float(roi[i + len(axes)])
-    found = [Stretch(n, n, 1.0, *parts[d]) for d, n in enumerate(shape)]
+    result = [Stretch(n, n, 1.0, *parts[d]) for d, n in enumerate(shape)]
     for d, new, scale in _extents(attrs, axes, shape, scales, sizes):
-        found[d] = Stretch(shape[d], new, scale, *parts[d])
-    return tuple(found)
+        result[d] = Stretch(shape[d], new, scale, *parts[d])
+    return tuple(result)
 
 
 def _extents(
@@ -96,11 +98,11 @@ def _extents(
     sizes: Sequence[int] | None,
 ) -> list[tuple[int, int, float]]:
     if not sizes:
-        kept = [(d, float(s)) for d, s in zip(axes, scales or (), strict=True)]
-        if not all(0 < s < np.inf for _, s in kept):
+        scaled_axes = [(d, float(s)) for d, s in zip(axes, scales or (), strict=True)]
+        if not all(0 < s < np.inf for _, s in scaled_axes):
             raise ValueError(f"a scale that is not positive and finite, of {list(scales or ())}")
         # a product in float32, as onnx's shape inference and onnxruntime make it: 10 by 0.7 is 7
-        return [(d, int(np.float32(shape[d]) * np.float32(s)), s) for d, s in kept]
+        return [(d, int(np.float32(shape[d]) * np.float32(s)), s) for d, s in scaled_axes]
     if any(n < 0 for n in sizes) or any(shape[d] == 0 < n for d, n in zip(axes, sizes)):
         raise ValueError(f"no {list(sizes)} places can be read in {list(shape)}")
     ratios = [n / shape[d] if shape[d] else 1.0 for d, n in zip(axes, sizes, strict=True)]
@@ -111,12 +113,12 @@ def _extents(
     return [(d, int(scale * shape[d] + 0.5), scale) for d in axes]
 
 
-def positions(way: str, s: Stretch) -> Array:
-    """Where each new place lies in the source, as real numbers."""
+def positions(coordinate_mode: str, s: Stretch) -> Array:
+    """Return the position of each new element in the source, as real numbers."""
     at, width = np.arange(s.new, dtype=np.float64), s.scale * s.old
     if not s.new or not width:
         return at * 0  # nothing is read
-    match way:
+    match coordinate_mode:
         case "asymmetric":
             return np.asarray(at / s.scale)
         case "align_corners":
@@ -125,7 +127,7 @@ def positions(way: str, s: Stretch) -> Array:
             part, last = s.end - s.begin, s.old - 1
             inner = at * 0 + part * last / 2 if s.new == 1 else at * part * last / (s.new - 1)
             return np.asarray(inner + s.begin * last)
-        case "pytorch_half_pixel" if s.new <= 1:  # as the standard says, and not its evaluator
+        case "pytorch_half_pixel" if s.new <= 1:  # by the standard, unlike its evaluator
             return at * 0
         case "half_pixel_symmetric":
             return np.asarray(s.old / 2 * (1 - s.new / width) + (at + 0.5) / s.scale - 0.5)
@@ -134,7 +136,7 @@ def positions(way: str, s: Stretch) -> Array:
 
 
 def reach(how: Sampling, s: Stretch) -> int:
-    """How many old places a new one reads."""
+    """Return how many old elements a new one reads."""
     if how.mode == "nearest" or s.is_identity or not s.new:
         return 1
     half = 1 if how.mode == "linear" else 2
@@ -143,24 +145,24 @@ def reach(how: Sampling, s: Stretch) -> int:
 
 
 def table(how: Sampling, s: Stretch) -> tuple[Array, Array]:
-    """Old places [new, reach] and weights of the same shape; a place of -1 is outside of all."""
+    """Return old positions [new, reach] and their weights; a position of -1 is outside."""
     count = reach(how, s)
     check_room(24 * s.new * count, f"a table of {count} places for each of {s.new} new ones")
     if s.is_identity:
         return np.arange(s.new)[:, None], np.ones((s.new, 1))
-    at = positions(how.way, s)
+    at = positions(how.coordinate_mode, s)
     if how.mode == "nearest":
         places, weights = nearest(how.nearest, at)[:, None], np.ones((s.new, 1))
     else:
         places, weights = _window(how, s, at, count)
     clipped = np.clip(places, 0, max(0, s.old - 1))
-    if how.way == "tf_crop_and_resize":
+    if how.coordinate_mode == "tf_crop_and_resize":
         clipped[(at < 0) | (at > s.old - 1)] = -1
     return clipped.astype(np.int64), weights
 
 
 def nearest(mode: str, at: Array) -> Array:
-    """The place that a position is rounded to."""
+    """Round positions to elements."""
     match mode:
         case "floor":
             return np.asarray(np.floor(at))
@@ -173,12 +175,12 @@ def nearest(mode: str, at: Array) -> Array:
 
 
 def _window(how: Sampling, s: Stretch, at: Array, count: int) -> tuple[Array, Array]:
-    """The places around each position, and what the kernel gives each of them."""
+    """Return the elements around each position, and their kernel weights."""
     low = np.floor(at)
-    whole = at == low
-    ratio = np.where(whole, 1.0, at - low)
+    is_integral = at == low
+    ratio = np.where(is_integral, 1.0, at - low)
     first = 1 - count // 2
-    places = (low + first - whole)[:, None] + np.arange(count)
+    places = (low + first - is_integral)[:, None] + np.arange(count)
     shrink = min(s.scale, 1.0) if how.antialias else 1.0
     away = np.abs((np.arange(count) + first - ratio[:, None]) * shrink)
     weights = np.clip(1 - away, 0, 1) if how.mode == "linear" else _cubic(away, how.slope)
@@ -191,7 +193,7 @@ def _window(how: Sampling, s: Stretch, at: Array, count: int) -> tuple[Array, Ar
 
 
 def _cubic(x: Array, a: float) -> Array:
-    """Keys' kernel (1981) at distance x."""
+    """Evaluate Keys' kernel (1981) at distance x."""
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((x - 5) * x + 8) * a * x - 4 * a
     return np.where(x <= 1, near, np.where(x < 2, far, 0.0))

@@ -1,8 +1,9 @@
-"""Resize: one dim after the other reads its source at places with weights, which are tables.
+"""Resize: dim by dim at positions and with weights from tables.
 
-t[i, j] = sum over k: x[at0[i, k], j] * weight0[i, k];  y[i, j] = sum over k: t[i, at1[j, k]] * ...
+    t[i, j] = sum over k: x[at0[i, k], j] * weight0[i, k]
+    y[i, j] = sum over k: t[i, at1[j, k]] * weight1[j, k]
 
-The tables are constants, or what the host computes where sizes or scales are values of the run.
+The tables are constants, or computed by the host if sizes or scales are values of the run.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.images.resample import RESAMPLE, crops, dim_by_dim, resampled, weights_dtype
 from explorer.ops.images.resampling import (
+    COORDINATE_MODES,
     MODES,
-    WAYS,
     Sampling,
     Stretch,
     reach,
@@ -36,8 +37,8 @@ from explorer.ops.run_time.site import Host, symbolic
 from explorer.ops.site import Array, Site
 
 Attrs = Mapping[str, Any]
-Plan = tuple[Stretch | None, ...]  # for each dim, None where it stays as it is
-EXACT = 1 << 24  # extents are products in float32, which holds whole numbers up to here
+Plan = tuple[Stretch | None, ...]  # for each dim, None if it does not change
+EXACT = 1 << 24  # extents are products in float32, which is exact up to here
 
 
 def _axes(site: Site) -> tuple[int, ...]:
@@ -47,7 +48,7 @@ def _axes(site: Site) -> tuple[int, ...]:
 
 
 def _changed(site: Site, scales: Any, sizes: Any) -> tuple[int, ...]:
-    """The dims that may not stay as they are; `scales` and `sizes` as far as they are known."""
+    """Return the dims that may change; `scales` and `sizes` as far as they are known."""
     axes, shape = _axes(site), site.shape()
     if crops(site) or site.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         return axes
@@ -60,9 +61,15 @@ def _changed(site: Site, scales: Any, sizes: Any) -> tuple[int, ...]:
 
 def _check(site: Site) -> None:
     how = sampling(site.attrs)
-    whole = not site.dtype().startswith(("float", "bfloat"))
-    if how.mode not in MODES or how.way not in WAYS or (whole and how.mode != "nearest"):
-        site.unsupported(f"{how.mode!r} with {how.way!r} of {site.dtype()} has no kernel rule")
+    is_integral = not site.dtype().startswith(("float", "bfloat"))
+    if (
+        how.mode not in MODES
+        or how.coordinate_mode not in COORDINATE_MODES
+        or (is_integral and how.mode != "nearest")
+    ):
+        site.unsupported(
+            f"{how.mode!r} with {how.coordinate_mode!r} of {site.dtype()} has no kernel rule"
+        )
 
 
 # Extents and scales that are known.
@@ -75,40 +82,44 @@ def _plan(site: Site) -> Plan:
     if not all(isinstance(s, int | float) for s in scales or ()):
         site.unsupported(f"scales {scales}, which only a run knows")
     changed = _changed(site, scales, sizes)
-    known = [_known(site, n) if d in changed else 1 for d, n in enumerate(shape)]
-    wanted = sizes and [_known(site, n) if d in changed else 1 for d, n in zip(axes, sizes)]
+    extents = [_static_extent(site, n) if d in changed else 1 for d, n in enumerate(shape)]
+    new_sizes = sizes and [
+        _static_extent(site, n) if d in changed else 1 for d, n in zip(axes, sizes)
+    ]
     roi: Any = site.dims("roi")
     try:
-        found = stretches(site.attrs, known, roi, None if wanted else scales, wanted)
+        result = stretches(site.attrs, extents, roi, None if new_sizes else scales, new_sizes)
     except ValueError as error:
         site.fail(str(error))
-    return tuple(s if d in changed else None for d, s in enumerate(found))
+    return tuple(s if d in changed else None for d, s in enumerate(result))
 
 
-def _known(site: Site, n: Dim) -> int:
+def _static_extent(site: Site, n: Dim) -> int:
     return n if isinstance(n, int) else site.unsupported(f"an extent of {n} is resized")
 
 
 def _repeats(site: Site) -> dict[int, int] | None:
-    """How often each dim that changes is repeated, where all that happens is that each place is
-    read so many times in a row, as of the nearest one under whole scales.
+    """Return how often each changed dim is repeated, if repetition is all that happens.
+
+    So it is for the nearest element under integral scales.
     """
     how, scales, shape, axes = sampling(site.attrs), site.dims("scales"), site.shape(), _axes(site)
     if how.mode != "nearest" or crops(site) or site.dims("sizes") or not scales:
         return None
     if len(scales) != len(axes) or site.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         return None
-    found = {d: s for d, s in zip(axes, scales, strict=True) if s != 1}
-    if not all(isinstance(s, int | float) and s >= 1 and s == int(s) for s in found.values()):
+    changed = {d: s for d, s in zip(axes, scales, strict=True) if s != 1}
+    if not all(isinstance(s, int | float) and s >= 1 and s == int(s) for s in changed.values()):
         return None
-    whole = {d: int(s) for d, s in found.items()}
-    few = all(not isinstance(shape[d], int) or shape[d] * n < EXACT for d, n in whole.items())
-    return whole if few and all(_is_repeated(how, n) for n in whole.values()) else None
+    integral = {d: int(s) for d, s in changed.items()}
+    few = all(not isinstance(shape[d], int) or shape[d] * n < EXACT for d, n in integral.items())
+    return integral if few and all(_is_repeated(how, n) for n in integral.values()) else None
 
 
 def _is_repeated(how: Sampling, times: int) -> bool:
-    """Whether places `times` apart read neighbours, and those between the first of them: what holds
-    of one place that is at no border holds of all.
+    """Return True if each element is read `times` times in a row.
+
+    It is enough to check one element that is not at the border.
     """
     places, _ = table(how, Stretch(3, 3 * times, times))
     return bool((places[:, 0] == np.arange(3 * times) // times).all())
@@ -137,17 +148,19 @@ def _lower(low: Lowering) -> None:
         tables: dict[int, tuple[Var, ...]] = {}
         for d, s in plan.items():
             places, weights = table(how, s)
-            made = [low.constant(places, f"at{d}")]
+            table_vars = [low.constant(places, f"at{d}")]
             if how.mode != "nearest":
-                made.append(low.constant(weights.astype(weights_dtype(site.dtype())), f"weight{d}"))
-            tables[d] = tuple(made)
+                table_vars.append(
+                    low.constant(weights.astype(weights_dtype(site.dtype())), f"weight{d}")
+                )
+            tables[d] = tuple(table_vars)
         dim_by_dim(low, tables)
     else:
         _corners(low, plan)
 
 
 def _repeated(low: Lowering, repeats: Mapping[int, int]) -> None:
-    """y[2 * i + k] = x[i]"""
+    """Repeat elements: y[2 * i + k] = x[i]."""
     nest, x = low.nest("resize"), low.site.arg(0)
     axes, result = letters(x.tensor.dims), low.result
     within = {d: Axis(f"{axes[d].name}_times", n) for d, n in repeats.items()}
@@ -169,8 +182,8 @@ def _corners(low: Lowering, plan: Mapping[int, Stretch]) -> None:
 
     def body(axes: tuple[Axis, ...]) -> Expr:
         total: Expr | None = None
-        for sides in every(*(range(t[1].shape[1]) for t in tables)):
-            part = _corner(low, nest, axes, tables, sides)
+        for corner in every(*(range(t[1].shape[1]) for t in tables)):
+            part = _corner(low, nest, axes, tables, corner)
             total = part if total is None else call("add", total, part)
         assert total is not None
         return total
@@ -183,17 +196,17 @@ def _corner(
     nest: Nest,
     axes: Sequence[Axis],
     tables: Sequence[tuple[int, Array, Array]],
-    sides: tuple[int, ...],
+    corner: tuple[int, ...],
 ) -> Expr:
-    """One of the source elements around a result, times its weight."""
+    """Return one of the source elements around a result, times its weight."""
     index: list[Affine | Expr] = [entry(a, a.extent) for a in axes]
     weights: list[Expr] = []
-    for (d, places, share), side in zip(tables, sides, strict=True):
-        name, at = f"at{d}{'ab'[side]}", (var(axes[d].name),)
-        index[d] = Read(nest.tensor(low.constant(places[:, side], name), name), at)
+    for (d, places, share), neighbour in zip(tables, corner, strict=True):
+        name, at = f"at{d}{'ab'[neighbour]}", (var(axes[d].name),)
+        index[d] = Read(nest.tensor(low.constant(places[:, neighbour], name), name), at)
         if places.shape[1] > 1:
-            value = share[:, side].astype(low.site.dtype())
-            name = f"weight{d}{'ab'[side]}"
+            value = share[:, neighbour].astype(low.site.dtype())
+            name = f"weight{d}{'ab'[neighbour]}"
             weights.append(Read(nest.tensor(low.constant(value, name), name), at))
     part: Expr = Read(nest.tensor(low.site.arg(0), "x"), tuple(index))
     for weight in weights:
@@ -215,57 +228,57 @@ def _reference(attrs: Attrs, args: Any) -> Any:
 # Sizes or scales that only a run knows: the host computes extents, then tables.
 
 
-def _given(site: Site, i: int) -> Any:
-    """What is known of the elements of an argument."""
-    found = site.values[i] if site.has(i) and i < len(site.values) else None
-    return found if found is not None and found.size else None
+def _known_elements(site: Site, i: int) -> Any:
+    """Return the known elements of an argument, or None."""
+    elements = site.values[i] if site.has(i) and i < len(site.values) else None
+    return elements if elements is not None and elements.size else None
 
 
-def _waiting(site: Site) -> tuple[int, ...]:
-    return _changed(site, _given(site, 2), _given(site, 3))
+def _run_time_dims(site: Site) -> tuple[int, ...]:
+    return _changed(site, _known_elements(site, 2), _known_elements(site, 3))
 
 
-def _wanted(site: Site) -> dict[int, Dim]:
-    """The extents that are known although a run has to find the tables."""
-    sizes = _given(site, 3)
+def _known_extents(site: Site) -> dict[int, Dim]:
+    """Return the extents that are known although a run computes the tables."""
+    sizes = _known_elements(site, 3)
     stretch = site.text("keep_aspect_ratio_policy", "stretch") == "stretch"
     return dict(zip(_axes(site), sizes, strict=False)) if sizes is not None and stretch else {}
 
 
 def _names(site: Site) -> tuple[Number, ...]:
     _check(site)
-    known = _wanted(site)
-    extents = (Number(f"extent{d}") for d in _waiting(site) if d not in known)
-    return (*extents, *(Number(f"reach{d}") for d in _waiting(site)))
+    known_extents = _known_extents(site)
+    extents = (Number(f"extent{d}") for d in _run_time_dims(site) if d not in known_extents)
+    return (*extents, *(Number(f"reach{d}") for d in _run_time_dims(site)))
 
 
 def _stretches(attrs: Attrs, args: Sequence[Any]) -> tuple[Stretch, ...]:
     host = Host("Resize", attrs, args)
     roi, scales, sizes = (
-        None if given is None else np.reshape(given, -1).tolist()
+        None if argument is None else np.reshape(argument, -1).tolist()
         for i, name in ((1, "roi"), (2, "scales"), (3, "sizes"))
-        for given in [attrs.get(name) if i >= len(args) or args[i] is None else args[i]]
+        for argument in [attrs.get(name) if i >= len(args) or args[i] is None else args[i]]
     )
     try:
-        return stretches(attrs, host.given(0), roi, scales, sizes)
+        return stretches(attrs, host.required(0), roi, scales, sizes)
     except ValueError as error:
         host.fail(str(error))
 
 
 def _values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
-    found, how = _stretches(attrs, args), sampling(attrs)
-    extents = {f"extent{d}": s.new for d, s in enumerate(found)}
-    return extents | {f"reach{d}": reach(how, s) for d, s in enumerate(found)}
+    resized, how = _stretches(attrs, args), sampling(attrs)
+    extents = {f"extent{d}": s.new for d, s in enumerate(resized)}
+    return extents | {f"reach{d}": reach(how, s) for d, s in enumerate(resized)}
 
 
 def _tables(site: Site, symbols: Mapping[str, Dim]) -> Mapping[str, Tensor]:
-    found: dict[str, Tensor] = {}
+    types: dict[str, Tensor] = {}
     for d, n in _new_extents(site, symbols).items():
         shape = (n, symbols[f"reach{d}"])
-        found[f"at{d}"] = Tensor(shape, "int64")
+        types[f"at{d}"] = Tensor(shape, "int64")
         if sampling(site.attrs).mode != "nearest":
-            found[f"weight{d}"] = Tensor(shape, weights_dtype(site.dtype()))
-    return found
+            types[f"weight{d}"] = Tensor(shape, weights_dtype(site.dtype()))
+    return types
 
 
 def _table(name: str, attrs: Attrs, args: Sequence[Any]) -> Array:
@@ -274,12 +287,15 @@ def _table(name: str, attrs: Attrs, args: Sequence[Any]) -> Array:
 
 
 def _new_extents(site: Site, symbols: Mapping[str, Dim]) -> dict[int, Dim]:
-    known = _wanted(site)
-    return {d: known[d] if d in known else symbols[f"extent{d}"] for d in _waiting(site)}
+    known_extents = _known_extents(site)
+    return {
+        d: known_extents[d] if d in known_extents else symbols[f"extent{d}"]
+        for d in _run_time_dims(site)
+    }
 
 
 def _rewritten(site: Site, symbols: Mapping[str, Dim]) -> Site:
-    """A Resample, which is given tables for the dims that are not as they were."""
+    """Return a Resample, with tables for the changed dims."""
     new = _new_extents(site, symbols)
     extents = tuple(new.get(d, n) for d, n in enumerate(site.shape()))
     return symbolic(site, site.arg(0), op="Resample", dims=tuple(new), extents=extents)

@@ -26,12 +26,12 @@ Pixel = Callable[[Sequence[Expr]], Expr]
 
 
 def total(terms: Sequence[Expr]) -> Expr:
-    """The sum of terms, from the left."""
+    """Return the sum of terms, from the left."""
     return reduce(lambda a, b: call("add", a, b), terms)
 
 
 def inside(at: Sequence[Expr], extents: Sequence[Dim], dtype: DType) -> Expr:
-    """Whether a place is one of the elements, along every dim."""
+    """Return whether a position is one of the elements, along every dim."""
     checks = []
     for place, n in zip(at, extents, strict=True):
         checks.append(call("ge", place, Const(0, dtype)))
@@ -40,7 +40,7 @@ def inside(at: Sequence[Expr], extents: Sequence[Dim], dtype: DType) -> Expr:
 
 
 def mixed(taps: Sequence[Sequence[tuple[Expr, Expr]]], pixel: Pixel) -> Expr:
-    """The elements around a place, each times its weights."""
+    """Return the weighted sum of the elements around a position."""
     terms = []
     for corner in every(*taps):
         element = pixel([place for place, _ in corner])
@@ -78,8 +78,8 @@ def _lower_roi(low: Lowering) -> None:
         cut = call("min", call("max", place, Const(0.0, dtype)), Const(simplify(n - 1), dtype))
         low_place = call("floor", cut)
         share = call("sub", cut, low_place)
-        rest = call("sub", Const(1.0, dtype), share)
-        taps.append([(low_place, rest), (call("add", low_place, Const(1.0, dtype)), share)])
+        complement = call("sub", Const(1.0, dtype), share)
+        taps.append([(low_place, complement), (call("add", low_place, Const(1.0, dtype)), share)])
     batch = nest.load(site.arg(2), "batch", (var("r"),))
     x = nest.tensor(site.arg(0), "x")
 
@@ -89,12 +89,12 @@ def _lower_roi(low: Lowering) -> None:
     corners = [call("mul", pixel([a, b]), call("mul", p, q)) for (a, p), (b, q) in every(*taps)]
     op = "add" if mode == "avg" else "max"
     value = reduce(lambda a, b: call(op, a, b), corners)
-    kept = call("where", reduce(lambda a, b: call("and", a, b), checks), value, Const(0.0, dtype))
+    masked = call("where", reduce(lambda a, b: call("and", a, b), checks), value, Const(0.0, dtype))
     axes = [r, c, *out]
     if mode == "max":
-        nest.compute("y", low.shape, dtype, axes, kept, inner, "max")
+        nest.compute("y", low.shape, dtype, axes, masked, inner, "max")
     else:
-        nest.compute("acc", low.shape, dtype, axes, kept, inner, "sum")
+        nest.compute("acc", low.shape, dtype, axes, masked, inner, "sum")
         mean = call(
             "mul", Read("acc", tuple(var(a.name) for a in axes)), 1 / samples**2, dtype=dtype
         )
@@ -103,7 +103,7 @@ def _lower_roi(low: Lowering) -> None:
 
 
 def _roi_place(low: Lowering, nest: Nest, d: int, out: Axis, inner: Axis, half: bool) -> Expr:
-    """Where a sample of a bin of a box lies along one dim of the image."""
+    """Return where a sample of a bin of a box lies along one dim of the image."""
     site, dtype = low.site, low.site.dtype()
 
     def f(op: str, a: Expr, b: Expr | float) -> Expr:
@@ -118,11 +118,11 @@ def _roi_place(low: Lowering, nest: Nest, d: int, out: Axis, inner: Axis, half: 
     if not half:
         size = f("max", size, 1.0)
     count, samples = out.extent, inner.extent
-    one = f("div", size, Const(count, dtype))
+    bin_size = f("div", size, Const(count, dtype))
     cell = call(f"cast_{dtype}", IndexValue(var(out.name)))
     part = f("add", call(f"cast_{dtype}", IndexValue(var(inner.name))), 0.5)
-    within = f("mul", part, f("div", one, Const(samples, dtype)))
-    return f("add", f("add", first, f("mul", cell, one)), within)
+    within = f("mul", part, f("div", bin_size, Const(samples, dtype)))
+    return f("add", f("add", first, f("mul", cell, bin_size)), within)
 
 
 # DeformConv: the image is sampled where the offsets say, then contracted with the weight.
@@ -153,12 +153,12 @@ def _deform_types(site: Site) -> tuple[Tensor, ...]:
         site.fail("group and offset_group must be positive", expected="positive integers")
     count = group * product(window.sizes)
     demand_shape(site, 2, (x[0], len(w[2:]) * count, *window.extents), "the offset")
-    for i, name, wanted in (
+    for i, name, expected in (
         (3, "the bias", (w[0],)),
         (4, "the mask", (x[0], count, *window.extents)),
     ):
         if site.has(i):
-            demand_shape(site, i, wanted, name)
+            demand_shape(site, i, expected, name)
     return (Tensor((x[0], w[0], *window.extents), site.dtype()),)
 
 
@@ -175,7 +175,7 @@ def _lower_deform(low: Lowering) -> None:
 
 
 def _sampled(low: Lowering, w: Windows, channels: int, offsets: int) -> Any:
-    """[n, channel, *places in a window, *positions]: what each weight is multiplied with."""
+    """Sample the elements for each weight: [n, channel, *positions in a window, *positions]."""
     site, nest, dtype = low.site, low.nest("deform_samples"), low.site.dtype()
     each, spatial = channels // offsets, site.shape(0)[2:]
     shape = (low.shape[0], channels, *w.sizes, *w.extents)
@@ -191,8 +191,8 @@ def _sampled(low: Lowering, w: Windows, channels: int, offsets: int) -> Any:
         place = call("add", call(f"cast_{dtype}", IndexValue(index)), shift)
         first = call("floor", place)
         share = call("sub", place, first)
-        rest = call("sub", Const(1.0, dtype), share)
-        taps.append([(first, rest), (call("add", first, Const(1.0, dtype)), share)])
+        complement = call("sub", Const(1.0, dtype), share)
+        taps.append([(first, complement), (call("add", first, Const(1.0, dtype)), share)])
         places.append(place)
     channel = var("g") * each + var("c")
     x = nest.tensor(site.arg(0), "x")
@@ -205,9 +205,9 @@ def _sampled(low: Lowering, w: Windows, channels: int, offsets: int) -> Any:
     if site.has(4):
         value = call("mul", value, nest.load(site.arg(4), "mask", (var("n"), number, *at)))
     store = (var("n"), channel, *(var(a.name) for a in (*w.offsets, *w.axes)))
-    found = low.temporary("samples", shape, dtype)
+    samples = low.temporary("samples", shape, dtype)
     nest.compute("y", shape, dtype, axes, value, store=store)
-    return nest.into(found)
+    return nest.into(samples)
 
 
 def _contracted(
@@ -232,7 +232,7 @@ def _contracted(
 
 
 def _deform(attrs: Mapping[str, Any], args: Sequence[Any]) -> Any:
-    """Own reference: onnx's evaluator divides by the extents less 1."""
+    """Evaluate DeformConv; onnx's own evaluator divides by the extents less 1."""
     x, w, offset, bias, mask = (*args, None, None)[:5]
     kernel, out, rank = w.shape[2:], offset.shape[2:], w.ndim - 2
     groups, parts = attrs.get("group", 1), attrs.get("offset_group", 1)
@@ -263,8 +263,8 @@ def _deform(attrs: Mapping[str, Any], args: Sequence[Any]) -> Any:
         sampled = sampled * mask.reshape(len(x), parts, *kernel, *out, 1)
     sampled = np.moveaxis(sampled, -1, 2).reshape(len(x), groups, -1, prod(kernel), prod(out))
     weight = w.reshape(groups, len(w) // groups, -1, prod(kernel))
-    found = np.einsum("ngckp,gock->ngop", sampled, weight).reshape(len(x), len(w), *out)
-    return found if bias is None else found + bias.reshape(-1, *(1,) * rank)
+    result = np.einsum("ngckp,gock->ngop", sampled, weight).reshape(len(x), len(w), *out)
+    return result if bias is None else result + bias.reshape(-1, *(1,) * rank)
 
 
 RECORDS = (

@@ -1,4 +1,4 @@
-"""Col2Im and MaxUnpool: what windows hold is put back; each place looks for its windows."""
+"""Col2Im and MaxUnpool: each result gathers from the windows that contain it; Det."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ MOST_STEPS = 1 << 24  # results times pooled elements, at the symbols' hints
 
 
 class _Blocks:
-    """The blocks of an image along each dim: how many, how far apart, and the padding before."""
+    """The blocks of an image along each dim: their number, stride, and the padding before."""
 
     def __init__(self, site: Site) -> None:
+        """Compute the number of blocks from the attributes."""
         self.image, self.block = site.dims("image_shape") or (), site.dims("block_shape") or ()
         count = len(self.image)
         self.strides = each_positive(site, "strides", count, 1)
@@ -43,15 +44,15 @@ class _Blocks:
         self.channels = (site.dims("channels") or (floor_div(rows, area),))[0]
         self.counts: list[Dim] = []
         for d, (n, k) in enumerate(zip(self.image, self.block, strict=True)):
-            room = n + self.pads[d] + self.pads[count + d] - self.dilations[d] * (k - 1) - 1
-            self.counts.append(simplify(floor_div(simplify(room), self.strides[d]) + 1))
+            free_extent = n + self.pads[d] + self.pads[count + d] - self.dilations[d] * (k - 1) - 1
+            self.counts.append(simplify(floor_div(simplify(free_extent), self.strides[d]) + 1))
 
 
 def _col_types(site: Site) -> tuple[Tensor, ...]:
     blocks = _Blocks(site)
     count = simplify(product(blocks.counts))
-    known = site.dims("channels") is None  # else the host has looked
-    if known and not agree(site.shape()[2], count, site.env):
+    is_unchecked = site.dims("channels") is None  # else the host has looked
+    if is_unchecked and not agree(site.shape()[2], count, site.env):
         site.fail(f"there are {site.shape()[2]} blocks, and the image has {count}")
     return (Tensor((site.shape()[0], blocks.channels, *blocks.image), site.dtype()),)
 
@@ -63,7 +64,7 @@ def _lower_col(low: Lowering) -> None:
     inner = [Axis(f"k{d}", e) for d, e in enumerate(blocks.block)]
     row: Expr | None = None
     checks: list[Expr] = []
-    whole = var("c")
+    row_index = var("c")
     for d, (place, k) in enumerate(zip(places, inner, strict=True)):
         stride, count = Const(blocks.strides[d], "int64"), Const(blocks.counts[d], "int64")
         start = var(place.name) + blocks.pads[d] - var(k.name) * blocks.dilations[d]
@@ -74,20 +75,20 @@ def _lower_col(low: Lowering) -> None:
             call("lt", number, count),
         ]
         row = number if row is None else call("add", call("mul", row, count), number)
-        whole = whole * k.extent + var(k.name)
+        row_index = row_index * k.extent + var(k.name)
     assert row is not None
-    element = Read(nest.tensor(site.arg(0), "x"), (var("n"), whole, row))
+    element = Read(nest.tensor(site.arg(0), "x"), (var("n"), row_index, row))
     hit = reduce(lambda a, b: call("and", a, b), checks)
     zero = Const(0, site.dtype())
-    kept = call("where", hit, element, zero)
-    nest.compute("y", low.shape, site.dtype(), [n, c, *places], kept, inner, "sum")
+    masked = call("where", hit, element, zero)
+    nest.compute("y", low.shape, site.dtype(), [n, c, *places], masked, inner, "sum")
     nest.into(low.result)
 
 
 def _col_reference(attrs: Mapping[str, Any], args: Any) -> Any:
-    given = {k: v for k, v in attrs.items() if k in ("dilations", "pads", "strides")}
+    own_attrs = {k: v for k, v in attrs.items() if k in ("dilations", "pads", "strides")}
     shapes = (np.array(attrs[n], np.int64) for n in ("image_shape", "block_shape"))
-    return onnx_reference("Col2Im", 18)(given, [args[0], *shapes])
+    return onnx_reference("Col2Im", 18)(own_attrs, [args[0], *shapes])
 
 
 def _col_names(site: Site) -> tuple[Number, ...]:
@@ -100,7 +101,7 @@ def _col_names(site: Site) -> tuple[Number, ...]:
 
 def _col_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("Col2Im", attrs, args)
-    shape, image, block = (host.given(i) for i in range(3))
+    shape, image, block = (host.required(i) for i in range(3))
     area = prod(block)
     if len(image) != len(block) or min(block, default=0) < 1 or shape[1] % area:
         host.fail(f"{shape[1]} rows do not divide into blocks of {block}")
@@ -110,14 +111,14 @@ def _col_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, i
     for d, step, gap in zip(
         range(rank), attrs.get("strides") or ones, attrs.get("dilations") or ones, strict=True
     ):
-        room = image[d] + pads[d] + pads[rank + d] - gap * (block[d] - 1) - 1
-        count *= room // step + 1
+        free_extent = image[d] + pads[d] + pads[rank + d] - gap * (block[d] - 1) - 1
+        count *= free_extent // step + 1
     if shape[2] != count:
         host.fail(f"there are {shape[2]} blocks, and the image has {count}")
-    found = {"channels": shape[1] // area}
+    values = {"channels": shape[1] // area}
     for d in range(len(image)):
-        found |= {f"image{d}": image[d], f"block{d}": block[d]}
-    return found
+        values |= {f"image{d}": image[d], f"block{d}": block[d]}
+    return values
 
 
 def _col_symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
@@ -189,17 +190,17 @@ def _lower_det(low: Lowering) -> None:
     x = nest.tensor(site.arg(0), "x")
 
     def minor(row: int, columns: tuple[int, ...]) -> Expr:
-        found: Expr | None = None
+        determinant: Expr | None = None
         for i, column in enumerate(columns):
             part: Expr = Read(x, (*batch, Affine((), row), Affine((), column)))
-            rest = (*columns[:i], *columns[i + 1 :])
-            part = call("mul", part, minor(row + 1, rest)) if rest else part
-            if found is None:
-                found = part
+            other_columns = (*columns[:i], *columns[i + 1 :])
+            part = call("mul", part, minor(row + 1, other_columns)) if other_columns else part
+            if determinant is None:
+                determinant = part
             else:
-                found = call("sub" if i % 2 else "add", found, part)
-        assert found is not None
-        return found
+                determinant = call("sub" if i % 2 else "add", determinant, part)
+        assert determinant is not None
+        return determinant
 
     nest.compute("y", low.shape, site.dtype(), axes, minor(0, tuple(range(size))))
     nest.into(low.result)

@@ -1,4 +1,4 @@
-"""Sliding windows over the trailing dims: sizes, strides, dilations, pads, and what follows."""
+"""Sliding windows over the trailing dims: sizes, strides, dilations, pads, and extents."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """One window along each spatial dim; `before` and `after` are zeros around the input, of which
-    the model asked for `before` and `asked`: ceil_mode may reach further.
+    """One window along each spatial dim; `before` and `after` are zeros around the input.
+
+    The model asks for `before` and `requested_after`; ceil_mode may reach further.
     """
 
     extents: Shape
@@ -30,7 +31,7 @@ class Windows:
     dilations: tuple[int, ...]
     before: tuple[Dim, ...]
     after: tuple[Dim, ...]
-    asked: tuple[Dim, ...]
+    requested_after: tuple[Dim, ...]
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -40,19 +41,19 @@ class Windows:
 
     @property
     def offsets(self) -> tuple[Axis, ...]:
-        """The places in a window: kh, kw."""
+        """The positions in a window: kh, kw."""
         names = spatial_names(self.extents)
         return tuple(Axis(f"k{n}", e) for n, e in zip(names, self.sizes, strict=True))
 
     @property
     def index(self) -> tuple[Affine, ...]:
-        """Where the window at an output position reads: h * stride + kh * dilation - pad."""
+        """The index that a window reads: h * stride + kh * dilation - pad."""
         parts = zip(self.axes, self.offsets, self.strides, self.dilations, self.before, strict=True)
         return tuple(var(a.name) * s + var(k.name) * d - p for a, k, s, d, p in parts)
 
     @property
     def pads(self) -> bool:
-        """Whether windows reach outside."""
+        """Return True if windows reach outside."""
         return any(p != 0 for p in (*self.before, *self.after))
 
 
@@ -60,12 +61,12 @@ PADDING_MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
 def spatial_names(shape: Sequence[Any]) -> Sequence[str]:
-    """What the axes of some spatial dims are called: h, w."""
+    """Return the names of the axes of spatial dims: h, w."""
     return SPATIAL.get(len(shape), tuple(f"s{d}" for d in range(len(shape))))
 
 
 def windows(site: Site, spatial: Shape, sizes: Sequence[int]) -> Windows:
-    """The windows of a convolution or a pool over extents `spatial`."""
+    """Return the windows of a convolution or a pool over extents `spatial`."""
     count = len(spatial)
     strides = each_positive(site, "strides", count, 1)
     dilations = each_positive(site, "dilations", count, 1)
@@ -76,13 +77,13 @@ def windows(site: Site, spatial: Shape, sizes: Sequence[int]) -> Windows:
     up, same = bool(site.integer("ceil_mode")), padding_mode(site).startswith("SAME")
     extents, reach = [], []
     for n, span, s, p, q in zip(spatial, spans, strides, before, after, strict=True):
-        room = simplify(n + p + q - span)
-        steps = _ceil_steps(site, n, span, s, (p, q)) if up else floor_div(room, s)
+        free_extent = simplify(n + p + q - span)
+        steps = _ceil_steps(site, n, span, s, (p, q)) if up else floor_div(free_extent, s)
         extent = ceil_div(n, s) if same else simplify(steps + 1)
         if isinstance(extent, int) and extent <= 0 and not (same and n == 0):
             site.fail(f"a window of {span} does not fit into {n} and its padding")
         extents.append(extent)
-        reach.append(simplify(q + (extent - 1) * s - room) if up else q)
+        reach.append(simplify(q + (extent - 1) * s - free_extent) if up else q)
     around = (tuple(before), tuple(reach), tuple(after))
     return Windows(tuple(extents), tuple(sizes), strides, dilations, *around)
 
@@ -97,12 +98,12 @@ def _ceil_steps(site: Site, n: Dim, span: int, stride: int, pads: tuple[Dim, Dim
 
 
 def each_positive(site: Site, name: str, count: int, default: int) -> tuple[int, ...]:
-    """An attribute of one positive integer for each spatial dim."""
-    found = site.integers(name, (default,) * count)
-    assert found is not None
-    if len(found) != count or any(v < 1 for v in found):
-        site.fail(f"{name} must be {count} positive integers and is {found}")
-    return found
+    """Return an attribute of one positive integer for each spatial dim."""
+    values = site.integers(name, (default,) * count)
+    assert values is not None
+    if len(values) != count or any(v < 1 for v in values):
+        site.fail(f"{name} must be {count} positive integers and is {values}")
+    return values
 
 
 def _pads(
@@ -119,7 +120,7 @@ def _pads(
 
 
 def pads_of(site: Site, count: int) -> tuple[int, ...]:
-    """The attribute `pads`, before and after each spatial dim."""
+    """Return the attribute `pads`, before and after each spatial dim."""
     pads = site.integers("pads", (0,) * 2 * count)
     assert pads is not None
     if len(pads) != 2 * count or any(p < 0 for p in pads):
@@ -128,7 +129,7 @@ def pads_of(site: Site, count: int) -> tuple[int, ...]:
 
 
 def padding_mode(site: Site) -> str:
-    """How windows are padded, one of ONNX's four."""
+    """Return the padding mode, one of ONNX's four."""
     mode = site.text("auto_pad", "NOTSET")
     if mode not in PADDING_MODES:
         site.fail(f"auto_pad must be one of {', '.join(PADDING_MODES)} and is {mode!r}")
@@ -136,7 +137,7 @@ def padding_mode(site: Site) -> str:
 
 
 def _same(site: Site, n: Dim, span: int, stride: int) -> Dim:
-    """Return the padding that gives ceil(n / stride) windows."""
+    """Return the padding that makes ceil(n / stride) windows."""
     total = simplify((ceil_div(n, stride) - 1) * stride + span - n)
     return total if stride <= span and n != 0 else most(site.env, [total, 0])
 
@@ -145,29 +146,29 @@ def _same(site: Site, n: Dim, span: int, stride: int) -> Dim:
 
 
 def attribute_site(op: str, attrs: Mapping[str, Any]) -> Site:
-    """A site that has attributes only, for the references."""
+    """Return a site that has attributes only, for the references."""
     return Site(op, op, (), attrs)
 
 
 def padded(x: np.ndarray, w: Windows, fill: Any) -> np.ndarray:
-    """The array with what its windows read outside of it."""
+    """Return the array with the padding that its windows read."""
     lead: list[tuple[Any, Any]] = [(0, 0)] * (x.ndim - len(w.extents))
     around = [(int(p), max(int(q), 0)) for p, q in zip(w.before, w.after, strict=True)]
     return np.pad(x, lead + around, constant_values=fill)
 
 
 def views(x: np.ndarray, w: Windows, fill: Any) -> np.ndarray:
-    """The windows of an array: [..., *output positions, *places in a window]."""
+    """Return the windows of an array: [..., *output positions, *positions in a window]."""
     count = len(w.extents)
     if 0 in w.extents:
         return np.empty((*x.shape[: x.ndim - count], *map(int, w.extents), *w.sizes), x.dtype)
     x = padded(x, w, fill)
     first = x.ndim - count
     spans = [d * (k - 1) + 1 for k, d in zip(w.sizes, w.dilations, strict=True)]
-    found = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(first, x.ndim)))
+    window_views = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(first, x.ndim)))
     lead = (slice(None),) * first
     steps = tuple(
         slice(0, (int(e) - 1) * s + 1, s) for e, s in zip(w.extents, w.strides, strict=True)
     )
     inner = tuple(slice(None, None, d) for d in w.dilations)
-    return found[(*lead, *steps, *inner)]
+    return window_views[(*lead, *steps, *inner)]

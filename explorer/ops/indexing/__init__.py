@@ -1,1 +1,1 @@
-"""Operators whose places are data."""
+"""Operators whose indices are data."""

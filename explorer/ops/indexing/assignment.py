@@ -1,4 +1,4 @@
-"""SetSlice, x[.., i : i + n, ..] = y: a block of a tensor is other values, the rest what it was."""
+"""SetSlice, x[.., i : i + n, ..] = y: assignment to a block of a tensor."""
 
 from __future__ import annotations
 
@@ -42,15 +42,16 @@ def _types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _axes(site: Site) -> tuple[int, ...]:
-    found = site.axes(len(site.shape(0))) or ()
-    if not found or len(set(found)) != len(found):
-        site.fail(f"the axes {list(found)} must be different ones, and one at least")
-    return found
+    axes = site.axes(len(site.shape(0))) or ()
+    if not axes or len(set(axes)) != len(axes):
+        site.fail(f"the axes {list(axes)} must be different ones, and one at least")
+    return axes
 
 
 def _lower(low: Lowering) -> None:
-    """Each element asks whether it lies in the block; where the result may lie in the memory of x,
-    only the block is written (`ir.patterns.patch`).
+    """Select for each element whether it lies in the block.
+
+    If the result may lie in the memory of x, only the block is written (`ir.patterns.patch`).
     """
     site, nest, shape = low.site, low.nest("set_slice"), low.shape
     axes, update = _axes(site), site.shape(1)
@@ -74,7 +75,7 @@ def _lower(low: Lowering) -> None:
 
 
 def _start(place: Expr, extent: Dim) -> Expr:
-    """Where a block begins, from the end of the dim if it is negative."""
+    """Return where a block begins; a negative start counts from the end of the dim."""
     if not isinstance(place, Const):
         return from_end(place, extent, "int64")
     return place if place.number >= 0 else Const(extent + int(place.number), "int64")

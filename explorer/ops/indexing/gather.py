@@ -1,4 +1,4 @@
-"""Reads at places that are data: an index of a load is itself an expression."""
+"""Reads at data-dependent positions: an index of a load is itself an expression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
-from explorer.ir.shapes.dims import Dim, product, whole
+from explorer.ir.shapes.dims import Dim, concrete_dim, product
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import demand_shape, demand_within
 from explorer.ops.arithmetic.elementwise import call
@@ -22,15 +22,15 @@ from explorer.ops.site import Site, Values
 
 
 def from_end(place: Expr, extent: Dim, dtype: str) -> Expr:
-    """An index that counts from the end of `extent` if it is negative."""
+    """Return an index that counts from the end of `extent` if it is negative."""
     wrapped = call("add", place, Const(extent, dtype))
     return call("where", call("lt", place, 0, dtype=dtype), wrapped, place)
 
 
 def _index(low: Lowering, nest: Nest, value: Var, at: tuple[Affine, ...], extent: Dim) -> Expr:
-    """An element of a tensor of indices into a dim of `extent`."""
-    place, known = nest.load(value, "index", at), low.array(value)
-    if known is not None and known.size and known.min() >= 0:
+    """Load an index into a dim of `extent`."""
+    place, constant = nest.load(value, "index", at), low.array(value)
+    if constant is not None and constant.size and constant.min() >= 0:
         return place
     return from_end(place, extent, value.tensor.element)
 
@@ -38,14 +38,15 @@ def _index(low: Lowering, nest: Nest, value: Var, at: tuple[Affine, ...], extent
 # Gather: slices along one axis.
 
 
-def check_places(site: Site, extent: Dim, column: int | None = None) -> None:
-    """ShapeError where an index that is known, of all or of a column of rows of indices, names an
-    element that there is not.
+def check_indices(site: Site, extent: Dim, column: int | None = None) -> None:
+    """Raise ShapeError if a known index is out of range.
+
+    `column` selects one column of rows of indices.
     """
-    known = site.values[1] if len(site.values) > 1 else None
-    if known is None or not isinstance(extent, int):
+    indices = site.values[1] if len(site.values) > 1 else None
+    if indices is None or not isinstance(extent, int):
         return
-    for place in (known if column is None else known[..., column]).reshape(-1):
+    for place in (indices if column is None else indices[..., column]).reshape(-1):
         if isinstance(place, int) and not -extent <= place < extent:
             site.fail(f"the index {place} names none of {extent} elements")
 
@@ -53,16 +54,16 @@ def check_places(site: Site, extent: Dim, column: int | None = None) -> None:
 def _gather_types(site: Site) -> tuple[Tensor, ...]:
     x, index = site.shape(0), site.shape(1)
     axis = site.axis(len(x), 0)
-    check_places(site, x[axis])
+    check_indices(site, x[axis])
     return (Tensor((*x[:axis], *index, *x[axis + 1 :]), site.dtype()),)
 
 
 def _lower_gather(low: Lowering) -> None:
     site, x, index = low.site, low.site.shape(0), low.site.shape(1)
-    axis, one = site.axis(len(site.shape(0)), 0), low.scalar(site.arg(1))
-    if one is not None and -low.least(x[axis]) <= one < low.least(x[axis]):
+    axis, index_value = site.axis(len(site.shape(0)), 0), low.scalar(site.arg(1))
+    if index_value is not None and -low.least(x[axis]) <= index_value < low.least(x[axis]):
         start: list[Dim] = [0] * len(x)
-        start[axis] = int(one) if one >= 0 else x[axis] + int(one)
+        start[axis] = int(index_value) if index_value >= 0 else x[axis] + int(index_value)
         _one_slice(low, axis, start)
         return
     nest = low.nest("gather")
@@ -71,24 +72,24 @@ def _lower_gather(low: Lowering) -> None:
         inner = axes[axis : axis + len(index)]
         at = tuple(entry(a, n) for a, n in zip(inner, index, strict=True))
         place = _index(low, nest, site.arg(1), at, x[axis])
-        rest = [*axes[:axis], None, *axes[axis + len(index) :]]
-        whole = tuple(place if a is None else entry(a, a.extent) for a in rest)
-        return Read(nest.tensor(site.arg(0), "x"), whole)
+        result_axes = [*axes[:axis], None, *axes[axis + len(index) :]]
+        full_index = tuple(place if a is None else entry(a, a.extent) for a in result_axes)
+        return Read(nest.tensor(site.arg(0), "x"), full_index)
 
     nest.map("y", low.result, body)
 
 
 def _one_slice(low: Lowering, axis: int, start: list[Dim]) -> None:
-    """Gather at one place that is known: a slice of extent 1 under the result's shape."""
+    """Gather at one known index: a slice of extent 1 in the result's shape."""
     x = low.site.shape(0)
-    kept = tuple(1 if d == axis else n for d, n in enumerate(x))
-    if all(n == 1 for n in x[:axis]):  # in one piece
+    slice_shape = tuple(1 if d == axis else n for d, n in enumerate(x))
+    if all(n == 1 for n in x[:axis]):  # contiguous
         offset = product((start[axis], *x[axis + 1 :]))
         low.view(low.result, low.site.arg(0), offset)
-    elif kept == low.shape:
+    elif slice_shape == low.shape:
         lower_slice(low, low.result, start, (1,) * len(x))
     else:
-        part = low.temporary("slice", kept, low.site.dtype())
+        part = low.temporary("slice", slice_shape, low.site.dtype())
         lower_slice(low, part, start, (1,) * len(x))
         low.view(low.result, part)
 
@@ -111,7 +112,7 @@ def _elements_types(site: Site) -> tuple[Tensor, ...]:
     x = site.shape(0)
     axis = site.axis(len(x), 0)
     demand_within(site, 1, x, axis, "the tensor of indices")
-    check_places(site, x[axis])
+    check_indices(site, x[axis])
     return (Tensor(site.shape(1), site.dtype()),)
 
 
@@ -122,8 +123,8 @@ def _lower_elements(low: Lowering) -> None:
     def body(axes: tuple[Axis, ...]) -> Expr:
         at = tuple(entry(a, a.extent) for a in axes)
         place = _index(low, nest, site.arg(1), at, x[axis])
-        whole = tuple(place if d == axis else p for d, p in enumerate(at))
-        return Read(nest.tensor(site.arg(0), "x"), whole)
+        full_index = tuple(place if d == axis else p for d, p in enumerate(at))
+        return Read(nest.tensor(site.arg(0), "x"), full_index)
 
     nest.map("y", low.result, body)
 
@@ -154,7 +155,7 @@ def _nd_types(site: Site) -> tuple[Tensor, ...]:
 
 def _lower_nd(low: Lowering) -> None:
     site, nest, x, index = low.site, low.nest("gather_nd"), low.site.shape(0), low.site.shape(1)
-    batch, depth = site.integer("batch_dims"), whole(index[-1])
+    batch, depth = site.integer("batch_dims"), concrete_dim(index[-1])
 
     def body(axes: tuple[Axis, ...]) -> Expr:
         rows = tuple(entry(a, n) for a, n in zip(axes, index[:-1], strict=False))
@@ -162,8 +163,8 @@ def _lower_nd(low: Lowering) -> None:
             _index(low, nest, site.arg(1), (*rows, Affine((), d)), x[batch + d])
             for d in range(depth)
         ]
-        rest = (entry(a, a.extent) for a in axes[len(index) - 1 :])
-        return Read(nest.tensor(site.arg(0), "x"), (*rows[:batch], *places, *rest))
+        trailing = (entry(a, a.extent) for a in axes[len(index) - 1 :])
+        return Read(nest.tensor(site.arg(0), "x"), (*rows[:batch], *places, *trailing))
 
     nest.map("y", low.result, body)
 
@@ -178,11 +179,11 @@ def _nd(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _depth(site: Site) -> Dim:
-    """How many classes there are; ONNX lets a float say it."""
-    given: Any = site.dims("depth") or ()
-    if len(given) != 1 or (isinstance(given[0], float) and not given[0].is_integer()):
-        site.fail(f"depth must be one whole number, and is {given}", expected="one whole number")
-    return int(given[0]) if isinstance(given[0], float) else given[0]
+    """Return the number of classes; ONNX allows a float for it."""
+    dims: Any = site.dims("depth") or ()
+    if len(dims) != 1 or (isinstance(dims[0], float) and not dims[0].is_integer()):
+        site.fail(f"depth must be one whole number, and is {dims}", expected="one whole number")
+    return int(dims[0]) if isinstance(dims[0], float) else dims[0]
 
 
 def _one_hot_types(site: Site) -> tuple[Tensor, ...]:

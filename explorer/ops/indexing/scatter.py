@@ -1,5 +1,6 @@
-"""Writes at places that are data: each result reduces the updates that land on it, a store with a
-combiner.
+"""Writes at data-dependent positions: each result reduces the updates that hit it.
+
+A scatter is a store with a combiner.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import computed
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, variables
 from explorer.ir.patterns.scatter import scattered
-from explorer.ir.shapes.dims import Dim, Shape, product, whole
+from explorer.ir.shapes.dims import Dim, Shape, concrete_dim, product
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import demand_shape, demand_within
 from explorer.ops.arithmetic.elementwise import call
-from explorer.ops.indexing.gather import check_places, from_end
+from explorer.ops.indexing.gather import check_indices, from_end
 from explorer.ops.lowering import Lowering, letters
 from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Array, Site
 
-Places: TypeAlias = Sequence[tuple[Axis, Expr]]  # where an update goes, by axis of the results
-BY_STEP = {c.step: c for c in COMBINERS.values()}  # ONNX names a reduction by what it does
+Places: TypeAlias = Sequence[tuple[Axis, Expr]]  # the position of an update, by axis of the results
+BY_STEP = {c.step: c for c in COMBINERS.values()}  # ONNX names a reduction by its step
 
 
 def _same(site: Site) -> tuple[Tensor, ...]:
@@ -33,9 +34,10 @@ def _same(site: Site) -> tuple[Tensor, ...]:
 
 
 class _Scatter:
-    """A scatter being lowered: the places that updates go to, and how they are combined."""
+    """A scatter being lowered: the positions of updates, and how they are combined."""
 
     def __init__(self, low: Lowering, name: str, over: Sequence[Axis]) -> None:
+        """Check the reduction, and start the kernel."""
         self.low, self.site, self.nest = low, low.site, low.nest(name)
         self.over, self.axes = tuple(over), letters(low.shape)
         self.dtype, self.how = low.site.dtype(), low.site.text("reduction", "none")
@@ -44,32 +46,32 @@ class _Scatter:
         self.x = Read(self.nest.tensor(low.site.arg(0), "x"), tuple(var(a.name) for a in self.axes))
 
     def place(self, value: Var, at: Sequence[Affine], extent: Dim) -> Expr:
-        """The place that an element of a tensor of indices names."""
+        """Return the position that an element of a tensor of indices names."""
         dtype = value.tensor.element
-        known = self.low.array(value)
-        found = self.nest.load(value, "index", at)
-        if known is None or not known.size or known.min() < 0:
-            found = from_end(found, extent, dtype)
-        return found if dtype == "int64" else call("cast_int64", found)
+        constant = self.low.array(value)
+        index = self.nest.load(value, "index", at)
+        if constant is None or not constant.size or constant.min() < 0:
+            index = from_end(index, extent, dtype)
+        return index if dtype == "int64" else call("cast_int64", index)
 
     def last(self, places: Places, order: Affine, update: Callable[[Expr], Expr]) -> None:
-        """The last update that hits a result takes its place; `update(n)` is the nth."""
+        """Replace a result by the last update that hits it; `update(n)` is the nth."""
         used = {a.name for a, _ in places}.union(*(variables(e) for _, e in places))
         axes = tuple(a for a in self.axes if a.name in used)
-        found = scattered(IndexValue(order), places, "max", "int64")
+        last_update = scattered(IndexValue(order), places, "max", "int64")
         shape = tuple(a.extent for a in axes)
-        self.nest.compute("last", shape, "int64", axes, found, self.over, "max")
+        self.nest.compute("last", shape, "int64", axes, last_update, self.over, "max")
         place = Read("last", tuple(var(a.name) for a in axes))
         y = call("where", call("ge", place, 0, dtype="int64"), update(place), self.x)
         self.nest.compute("y", self.low.shape, self.dtype, self.axes, y)
         self.nest.into(self.low.result)
 
     def combined(self, places: Places, update: Expr) -> None:
-        """All updates that hit a result are combined, in order, and then with it."""
+        """Combine all updates that hit a result, in order, and then the result with them."""
         combiner, shape, dtype = BY_STEP[self.how].name, self.low.shape, computed(self.dtype)
         wide = update if dtype == self.dtype else call(f"cast_{dtype}", update)
-        found = scattered(wide, places, combiner, dtype)
-        self.nest.compute("all", shape, dtype, self.axes, found, self.over, combiner)
+        reduced = scattered(wide, places, combiner, dtype)
+        self.nest.compute("all", shape, dtype, self.axes, reduced, self.over, combiner)
         total = Read("all", tuple(var(a.name) for a in self.axes))
         x = self.x if dtype == self.dtype else call(f"cast_{dtype}", self.x)
         y = call(self.how, x, total)
@@ -84,13 +86,16 @@ class _Scatter:
 def _elements_types(site: Site) -> tuple[Tensor, ...]:
     x = site.shape(0)
     demand_within(site, 1, x, site.axis(len(x)), "the tensor of indices")
-    check_places(site, x[site.axis(len(x))])
+    check_indices(site, x[site.axis(len(x))])
     demand_shape(site, 2, site.shape(1), "the tensor of updates")
     return (site.tensor(0),)
 
 
 def _lower_elements(low: Lowering) -> None:
-    """Dims in which there are fewer updates than results are iterated over like the axis itself."""
+    """Lower ScatterElements.
+
+    Dims with fewer updates than results are iterated over like the axis itself.
+    """
     site, shape, rows = low.site, low.site.shape(0), low.site.shape(1)
     axis = site.axis(len(shape))
     short = {d: Axis(f"r{d}", m) for d, (n, m) in enumerate(zip(shape, rows)) if n != m}
@@ -138,27 +143,27 @@ def _nd_types(site: Site) -> tuple[Tensor, ...]:
         site.fail(f"rows of {depth} indices do not fit into a tensor of rank {len(x)}")
     demand_shape(site, 2, (*rows[:-1], *x[depth:]), "the tensor of updates")
     for d, extent in enumerate(x[:depth]):
-        check_places(site, extent, d)
+        check_indices(site, extent, d)
     return (site.tensor(0),)
 
 
 def _lower_nd(low: Lowering) -> None:
     site, shape, index = low.site, low.site.shape(0), low.site.shape(1)
-    rows, depth = index[:-1], whole(index[-1])
+    rows, depth = index[:-1], concrete_dim(index[-1])
     s = _Scatter(low, "scatter_nd", [Axis(f"r{d}", n) for d, n in enumerate(rows or (1,))])
     at = tuple(var(a.name) for a, _ in zip(s.over, rows))
     places = [
         (s.axes[d], s.place(site.arg(1), (*at, Affine((), d)), shape[d])) for d in range(depth)
     ]
     updates = s.nest.tensor(site.arg(2), "updates")
-    rest = tuple(var(a.name) for a in s.axes[depth:])
+    trailing = tuple(var(a.name) for a in s.axes[depth:])
     if s.how != "none":
-        s.combined(places, Read(updates, (*at, *rest)))
+        s.combined(places, Read(updates, (*at, *trailing)))
     else:
         s.last(
             places,
             _row_number(at, rows),
-            lambda n: Read(updates, (*_unravelled(n, rows), *rest)),
+            lambda n: Read(updates, (*_unravelled(n, rows), *trailing)),
         )
 
 
@@ -170,13 +175,13 @@ def _row_number(at: Sequence[Affine], rows: Shape) -> Affine:
 
 
 def _unravelled(number: Expr, rows: Shape) -> tuple[Expr, ...]:
-    """The index of a row from its number."""
-    found = []
+    """Return the index of a row from its number."""
+    index = []
     for d in range(len(rows)):
         inner = product(rows[d + 1 :])
         place = number if inner == 1 else call("floordiv", number, Const(inner, "int64"))
-        found.append(place if d == 0 else call("mod", place, Const(rows[d], "int64")))
-    return tuple(found)
+        index.append(place if d == 0 else call("mod", place, Const(rows[d], "int64")))
+    return tuple(index)
 
 
 def _nd(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -188,7 +193,7 @@ def _nd(attrs: Mapping[str, Any], args: Any) -> Any:
     return y
 
 
-# TensorScatter: rows of a cache from a place on, which each batch names.
+# TensorScatter: rows of a cache, from a position given for each batch.
 
 
 def _cache_types(site: Site) -> tuple[Tensor, ...]:

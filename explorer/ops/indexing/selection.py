@@ -1,4 +1,4 @@
-"""Operators that choose: the greatest elements, rows in another order, a diagonal."""
+"""Operators that select: the greatest elements, rows in another order, a diagonal."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def _top_types(site: Site) -> tuple[Tensor, ...]:
             site.fail(f"k is {count}")
         demand_as_many(site, count, shape[axis])
     shape[axis] = count
-    found = tuple(shape)
-    return (Tensor(found, site.dtype()), Tensor(found, "int64"))[: site.results]
+    shape_of_top = tuple(shape)
+    return (Tensor(shape_of_top, site.dtype()), Tensor(shape_of_top, "int64"))[: site.results]
 
 
 def _lower_top(low: Lowering) -> None:
     site, shape = low.site, low.site.shape()
     axis = site.axis(len(shape), -1)
     _affordable(site, axis)
-    wanted = shape_of(low.result)
-    places = low.temporary("places", wanted, "int64")
+    result_shape = shape_of(low.result)
+    places = low.temporary("places", result_shape, "int64")
     if len(low.results) > 1:
         places = low.results[1]
     _places(low, places, axis)
@@ -67,13 +67,13 @@ def _top_names(site: Site) -> tuple[Number, ...]:
     axis = site.axis(len(site.shape()), -1)
     _affordable(site, axis)
     values = site.values[1] if len(site.values) > 1 else None
-    known = None if values is None or values.size != 1 else values.reshape(-1)[0]
-    return (Number("k", 0, site.env.at_most(site.shape()[axis]), known),)
+    count = None if values is None or values.size != 1 else values.reshape(-1)[0]
+    return (Number("k", 0, site.env.at_most(site.shape()[axis]), count),)
 
 
 def _top_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("TopK", attrs, args)
-    shape, k = host.given(0), host.one(1)
+    shape, k = host.required(0), host.single(1)
     extent = shape[host.axis(attrs.get("axis", -1), len(shape))]
     if not 0 <= k <= extent:
         host.fail(f"there are no {k} of {extent} elements")
@@ -101,20 +101,22 @@ def _places(low: Lowering, places: Any, axis: int) -> None:
         same = call("or", same, nans)
     earlier = call("lt", IndexValue(var("o")), IndexValue(here[axis]))
     first = call("or", before, call("and", same, earlier))
-    one, none = Const(1, "int64"), Const(0, "int64")
-    count = call("where", first, one, none)
+    unit, zero = Const(1, "int64"), Const(0, "int64")
+    count = call("where", first, unit, zero)
     nest.compute("rank", shape, "int64", axes, count, [other], "sum")
-    wanted = shape_of(places)
-    results = tuple(Axis("r", n) if d == axis else a for d, (a, n) in enumerate(zip(axes, wanted)))
+    result_shape = shape_of(places)
+    results = tuple(
+        Axis("r", n) if d == axis else a for d, (a, n) in enumerate(zip(axes, result_shape))
+    )
     rank = Read("rank", here)
     hit = call("eq", rank, IndexValue(var("r")))
-    place = call("where", hit, IndexValue(here[axis]), none)
-    nest.compute("y", wanted, "int64", results, place, [axes[axis]], "sum")
+    place = call("where", hit, IndexValue(here[axis]), zero)
+    nest.compute("y", result_shape, "int64", results, place, [axes[axis]], "sum")
     nest.into(places)
 
 
 def _before(a: Expr, b: Expr, site: Site) -> Expr:
-    """Whether an element comes before another; NaN is the greatest."""
+    """Return whether an element comes before another; NaN is the greatest."""
     if not site.integer("largest", 1):
         a, b = b, a
     greater = call("gt", a, b)
@@ -134,7 +136,7 @@ def _top(attrs: Mapping[str, Any], args: Any) -> Any:
     return np.take_along_axis(x, order, axis), order.astype(np.int64)
 
 
-# Hardmax: one where the first greatest element is.
+# Hardmax: one at the first greatest element.
 
 
 def _same(site: Site) -> tuple[Tensor, ...]:
@@ -150,19 +152,19 @@ def _rows(site: Site) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, .
 
 def _lower_hardmax(low: Lowering) -> None:
     site, nest, dtype = low.site, low.nest("hardmax"), low.site.dtype()
-    axes, kept, over = _rows(site)
-    rows = tuple(a.extent for a in kept)
+    axes, outer, over = _rows(site)
+    rows = tuple(a.extent for a in outer)
     x = Read(nest.tensor(site.arg(0), "x"), tuple(var(a.name) for a in axes))
-    top = Read("top", tuple(var(a.name) for a in kept))
+    top = Read("top", tuple(var(a.name) for a in outer))
     number = IndexValue(_number(over))
-    nest.compute("top", rows, dtype, kept, x, over, "max")
+    nest.compute("top", rows, dtype, outer, x, over, "max")
     far = Const((1 << 62), "int64")
     first: Expr = call("eq", x, top)
-    if is_float(dtype):  # NaN is the largest, and equals nothing
+    if is_float(dtype):  # NaN is the largest, and equals no element
         first = call("or", first, call("isnan", x))
     place = call("where", first, number, far)
-    nest.compute("place", rows, "int64", kept, place, over, "min")
-    hit = call("eq", number, Read("place", tuple(var(a.name) for a in kept)))
+    nest.compute("place", rows, "int64", outer, place, over, "min")
+    hit = call("eq", number, Read("place", tuple(var(a.name) for a in outer)))
     y = call("where", hit, Const(1, dtype), Const(0, dtype))
     nest.compute("y", low.shape, dtype, axes, y)
     nest.into(low.result)
@@ -201,19 +203,19 @@ def _eye_types(site: Site) -> tuple[Tensor, ...]:
 def _lower_eye(low: Lowering) -> None:
     nest, shift = low.nest("eye_like"), low.site.integer("k")
     dtype = low.site.text("dtype", low.site.dtype())
-    one, zero = (Const(bool(v) if dtype == "bool" else v, dtype) for v in (1, 0))
+    unit, zero = (Const(bool(v) if dtype == "bool" else v, dtype) for v in (1, 0))
 
     def body(axes: tuple[Axis, ...]) -> Expr:
         gap = IndexValue(var(axes[1].name) - var(axes[0].name) - shift)
-        return call("where", call("eq", gap, 0, dtype="int64"), one, zero)
+        return call("where", call("eq", gap, 0, dtype="int64"), unit, zero)
 
     nest.map("y", low.result, body)
 
 
 def _eye(attrs: Mapping[str, Any], args: Any) -> Any:
     x = args[0]
-    found = np.eye(int(x.shape[0]), int(x.shape[1]), int(attrs.get("k", 0)))
-    return found.astype(numpy_dtype(attrs.get("dtype", x.dtype.name)))
+    matrix = np.eye(int(x.shape[0]), int(x.shape[1]), int(attrs.get("k", 0)))
+    return matrix.astype(numpy_dtype(attrs.get("dtype", x.dtype.name)))
 
 
 def _reverse_types(site: Site) -> tuple[Tensor, ...]:

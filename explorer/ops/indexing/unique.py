@@ -1,4 +1,4 @@
-"""Unique as ONNX means it, of which the onnx package's evaluator sorts what must not be sorted."""
+"""Unique with ONNX's order; the onnx package's evaluator sorts even if it must not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 
 
 def unique(attrs: Mapping[str, Any], args: Sequence[Any]) -> tuple[np.ndarray, ...]:
-    """Return the distinct elements or rows, where each stands first, the place of each element
-    among them, and their counts; in the order of the first places unless `sorted`.
+    """Return distinct elements or rows, their first positions, each element's position, and counts.
+
+    They are in the order of the first positions unless `sorted`.
     """
     x, axis = args[0], attrs.get("axis")
     values, first, places, counts = np.unique(x, True, True, True, axis=axis)

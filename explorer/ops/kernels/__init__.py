@@ -1,1 +1,1 @@
-"""What loop-level kernels mean, in NumPy, and when they are well formed."""
+"""Semantics of loop-level kernels in NumPy, and their well-formedness."""

@@ -12,7 +12,7 @@ from explorer.ops.kernels.strided import Array, Box
 
 
 def is_contraction(expr: Expr, axes: Box, over: Box) -> bool:
-    """Whether a sum over `over` is of a product, one of whose operands lacks an output axis."""
+    """Return True for a sum of products in which one operand lacks an output axis."""
     if not (isinstance(expr, Apply) and expr.op == "mul"):
         return False
     a, b = (variables(x) for x in expr.args)
@@ -21,8 +21,9 @@ def is_contraction(expr: Expr, axes: Box, over: Box) -> bool:
 
 
 def contract(a: Array, b: Array, axes: Box, over: Box) -> Array:
-    """`sum over over of a * b` by `axes`; a and b, and what is given back, broadcast; either may be
-    one number.
+    """Return `sum over over of a * b` by `axes`.
+
+    a, b and the result broadcast; a and b may also be single numbers.
     """
     dims, split = range(len(axes) + len(over)), len(axes)
     a, b = (np.reshape(x, np.shape(x) or (1,) * len(dims)) for x in (a, b))
@@ -38,16 +39,16 @@ def contract(a: Array, b: Array, axes: Box, over: Box) -> Array:
     rows = [d for d in dims if d < split and d in in_a - in_b]
     columns = [d for d in dims if d < split and d in in_b - in_a]
     left, right = _matrix(a, batch, rows, depth), _matrix(b, batch, columns, depth).swapaxes(-1, -2)
-    found: Array = np.matmul(left, right)
+    result: Array = np.matmul(left, right)
     order = (*batch, *rows, *columns)
-    found = found.reshape([(axes[d].size) for d in order])
-    rest = [d for d in range(split) if d not in order]
-    found = found.reshape(found.shape + (1,) * len(rest))
-    return found.transpose(np.argsort((*order, *rest)))
+    result = result.reshape([(axes[d].size) for d in order])
+    missing = [d for d in range(split) if d not in order]
+    result = result.reshape(result.shape + (1,) * len(missing))
+    return result.transpose(np.argsort((*order, *missing)))
 
 
 def _spread(a: Array, b: Array, dims: Sequence[int]) -> tuple[Array, Array]:
-    """Both with the extents that one of them has at these dims."""
+    """Broadcast both operands against each other at these dims."""
     shapes = (list(a.shape), list(b.shape))
     for d in dims:
         for shape in shapes:
@@ -60,15 +61,15 @@ def _sum_away(x: Array, dims: Sequence[int]) -> Array:
 
 
 def _matrix(x: Array, batch: Sequence[int], free: Sequence[int], depth: Sequence[int]) -> Array:
-    """`x[batch, free, depth]`, each group one dim; if copied, along its densest dim."""
+    """Return `x[batch, free, depth]`, each group one dim; if copied, along its densest dim."""
     sizes = [prod(x.shape[d] for d in group) for group in (batch, free, depth)]
-    gone = [d for d in range(x.ndim) if d not in (*batch, *free, *depth)]
+    absent = [d for d in range(x.ndim) if d not in (*batch, *free, *depth)]
     densest = min((*free, *depth), key=lambda d: abs(x.strides[d]), default=-1)
     if densest in free:
         return (
-            x.transpose(*gone, *batch, *depth, *free)
+            x.transpose(*absent, *batch, *depth, *free)
             .reshape(sizes[0], sizes[2], sizes[1])
             .swapaxes(1, 2)
         )
-    matrix: Array = x.transpose(*gone, *batch, *free, *depth).reshape(sizes)
+    matrix: Array = x.transpose(*absent, *batch, *free, *depth).reshape(sizes)
     return matrix

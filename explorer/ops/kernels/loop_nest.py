@@ -1,4 +1,4 @@
-"""The meaning of a loop-level kernel, in NumPy: computes in order, over boxes that fit a cache."""
+"""Semantics of a loop-level kernel in NumPy: computes in order, over boxes that fit a cache."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from explorer.ops.kernels.contract import contract, is_contraction
 from explorer.ops.kernels.scalar import call, identity, number
 from explorer.ops.kernels.strided import Array, Box, Span, bind, gather, points, read, window
 
-MAP_ELEMENTS = 1 << 19  # of one temporary: 2 MB of float32
+MAP_ELEMENTS = 1 << 19  # in a temporary: 2 MB of float32
 REDUCE_ELEMENTS = 1 << 22
 CONTRACT_ELEMENTS = 1 << 22  # 16 MB of float32
 
 
 def evaluate_kernel(kernel: Kernel, arrays: Sequence[Array], sizes: Sizes) -> Array:
-    """The one output of a kernel."""
-    (found,) = evaluate_outputs(kernel, arrays, sizes)
-    return found
+    """Return the only output of a kernel."""
+    (output,) = evaluate_outputs(kernel, arrays, sizes)
+    return output
 
 
 def evaluate_outputs(kernel: Kernel, arrays: Sequence[Array], sizes: Sizes) -> tuple[Array, ...]:
-    """What a kernel computes from its inputs, in order, under a binding of the symbols."""
+    """Evaluate a kernel on its inputs, under a binding of the symbols."""
     values = dict(zip(kernel.inputs, arrays, strict=True))
     with np.errstate(all="ignore"):
         for compute in kernel.computes:
@@ -61,7 +61,7 @@ def evaluate_outputs(kernel: Kernel, arrays: Sequence[Array], sizes: Sizes) -> t
 
 
 def _blank(kernel: Kernel, compute: Compute, sizes: Sizes) -> Array:
-    """An array for a compute's tensor; NaN where it could be left unwritten."""
+    """Allocate a compute's tensor; NaN where it could be left unwritten."""
     spec = kernel.spec(compute.out)
     shape, dtype = evaluate_shape(spec.shape, sizes), numpy_dtype(spec.dtype)
     check_room(prod(shape) * dtype.itemsize, f"{compute.out!r}, {dtype}{list(shape)},", compute.out)
@@ -76,42 +76,42 @@ def _spans(axes: Sequence[Axis], sizes: Sizes) -> Box:
 
 
 def _run(compute: Compute, values: dict[str, Array], sizes: Sizes) -> None:
-    out, whole, over = (
+    out, box, over = (
         values[compute.out],
         _spans(compute.axes, sizes),
         _spans(compute.reduce, sizes),
     )
-    if any(s.size == 0 for s in whole):
+    if any(s.size == 0 for s in box):
         return
-    way = _way(compute, _Nest(values, sizes), whole, over, dtype_of(out))
-    for part in _parts(whole, way):
+    plan = _plan_parts(compute, _Nest(values, sizes), box, over, dtype_of(out))
+    for part in _parts(box, plan):
         index = [bind(i, part, sizes) for i in compute.target]
-        window(out, index, part, writeable=True)[...] = way.value(part)
+        window(out, index, part, writeable=True)[...] = plan.value(part)
 
 
 def _varies(to: Scatter) -> bool:
-    """Whether an element depends on the place that it goes to."""
+    """Return True if an element depends on the position that it is scattered to."""
     return bool(variables(to.update) & {a.name for a, _ in to.places})
 
 
 def _scatter(compute: Compute, to: Scatter, values: dict[str, Array], sizes: Sizes) -> None:
-    """Each element in order to its place, as a reduction of one element a result would have it."""
+    """Scatter elements in order, each result as a reduction of the elements that hit it."""
     out, nest = values[compute.out], _Nest(values, sizes)
-    whole = _spans(compute.axes, sizes)
-    index = [bind(i, whole, sizes) for i in compute.target]
+    result_box = _spans(compute.axes, sizes)
+    index = [bind(i, result_box, sizes) for i in compute.target]
     combiner = compute.combiner or "sum"
-    results = np.full([s.size for s in whole], identity(combiner, dtype_of(out)))
+    results = np.full([s.size for s in result_box], identity(combiner, dtype_of(out)))
     if results.size:
         over = frozenset(a.name for a in to.over)
-        way = _Way(lambda part: None, _elements, MAP_ELEMENTS, over)
-        box = _spans((*to.over, *to.apart, *to.rows), sizes)
-        for part in _parts(box, way) if _elements(box) else ():
+        plan = _PartPlan(lambda part: None, _elements, MAP_ELEMENTS, over)
+        scattered_box = _spans((*to.over, *to.apart, *to.rows), sizes)
+        for part in _parts(scattered_box, plan) if _elements(scattered_box) else ():
             _combine(results, compute, to, nest, part)
-        window(out, index, whole, writeable=True)[...] = results
+        window(out, index, result_box, writeable=True)[...] = results
 
 
 def _combine(results: Array, compute: Compute, to: Scatter, nest: _Nest, part: Box) -> None:
-    """One part of the elements, in order."""
+    """Combine one part of the elements into the results, in order."""
     shape = [s.size for s in part]
     places = {a.name: np.broadcast_to(nest.value(e, part), shape) for a, e in to.places}
     hit = np.ones(shape, np.bool_)
@@ -127,8 +127,8 @@ def _combine(results: Array, compute: Compute, to: Scatter, nest: _Nest, part: B
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """How to compute a part of a box, how heavy a part may be, and which axes are cut for that."""
+class _PartPlan:
+    """How to compute a part of a box, its limit on weight, and the axes to split."""
 
     value: Callable[[Box], Value]
     weight: Callable[[Box], int]
@@ -136,24 +136,26 @@ class _Way:
     cut: frozenset[str]
 
 
-def _way(compute: Compute, nest: _Nest, whole: Box, over: Box, dtype: str) -> _Way:
+def _plan_parts(compute: Compute, nest: _Nest, box: Box, over: Box, dtype: str) -> _PartPlan:
     expr, combiner, points_each = compute.expr, compute.combiner, prod(s.size for s in over)
-    every_axis = frozenset(s.name for s in whole)
+    every_axis = frozenset(s.name for s in box)
     if combiner is None:
-        return _Way(lambda part: nest.value(expr, part), _elements, MAP_ELEMENTS, every_axis)
+        return _PartPlan(lambda part: nest.value(expr, part), _elements, MAP_ELEMENTS, every_axis)
     if points_each == 0:
-        return _Way(lambda part: identity(combiner, dtype), _elements, _elements(whole), every_axis)
-    if combiner == "sum" and isinstance(expr, Apply) and is_contraction(expr, whole, over):
-        return _contraction(expr, nest, whole, over)
+        return _PartPlan(
+            lambda part: identity(combiner, dtype), _elements, _elements(box), every_axis
+        )
+    if combiner == "sum" and isinstance(expr, Apply) and is_contraction(expr, box, over):
+        return _contraction(expr, nest, box, over)
     combine = COMBINERS[combiner].numpy
-    if points_each <= 128 and _elements(whole) >= 32 * points_each:
-        return _Way(
+    if points_each <= 128 and _elements(box) >= 32 * points_each:
+        return _PartPlan(
             lambda part: nest.reduction(expr, part, over, combine),
             _elements,
             MAP_ELEMENTS,
             every_axis,
         )
-    return _Way(
+    return _PartPlan(
         lambda part: nest.reduce(expr, part, over, combine, dtype),
         lambda part: _elements(part) * points_each,
         REDUCE_ELEMENTS,
@@ -161,10 +163,10 @@ def _way(compute: Compute, nest: _Nest, whole: Box, over: Box, dtype: str) -> _W
     )
 
 
-def _contraction(expr: Apply, nest: _Nest, whole: Box, over: Box) -> _Way:
+def _contraction(expr: Apply, nest: _Nest, box: Box, over: Box) -> _PartPlan:
     a, b = expr.args
-    largest = max(expr.args, key=lambda x: nest.touched(x, whole + over))
-    return _Way(
+    largest = max(expr.args, key=lambda x: nest.touched(x, box + over))
+    return _PartPlan(
         lambda part: contract(nest.value(a, part + over), nest.value(b, part + over), part, over),
         lambda part: nest.touched(largest, part + over),
         CONTRACT_ELEMENTS,
@@ -176,17 +178,17 @@ def _elements(box: Box) -> int:
     return prod(s.size for s in box)
 
 
-def _parts(box: Box, way: _Way) -> Iterator[Box]:
-    """The box, halved along its first long span until each part is light enough."""
-    long = [d for d, s in enumerate(box) if s.size > 1 and s.name in way.cut]
-    if not long or way.weight(box) <= way.limit:
+def _parts(box: Box, plan: _PartPlan) -> Iterator[Box]:
+    """Yield the box, halved along its first long span until each part is light enough."""
+    long = [d for d, s in enumerate(box) if s.size > 1 and s.name in plan.cut]
+    if not long or plan.weight(box) <= plan.limit:
         yield box
         return
     at = long[0]
     span, half = box[at], box[at].size // 2
     for first, last in ((0, half), (half, span.size)):
         yield from _parts(
-            (*box[:at], Span(span.name, span.start + first, last - first), *box[at + 1 :]), way
+            (*box[:at], Span(span.name, span.start + first, last - first), *box[at + 1 :]), plan
         )
 
 
@@ -194,10 +196,11 @@ class _Nest:
     """The tensors and symbols that expressions are evaluated in."""
 
     def __init__(self, tensors: dict[str, Array], sizes: Sizes) -> None:
+        """Hold the tensors and the sizes."""
         self.tensors, self.sizes = tensors, sizes
 
     def value(self, expr: Expr, box: Box) -> Value:
-        """The expression at every point of a box: an array that broadcasts to it."""
+        """Evaluate an expression at every point of a box, as an array that broadcasts to it."""
         match expr:
             case Const(value, dtype):
                 return number(value, dtype, self.sizes)
@@ -211,10 +214,10 @@ class _Nest:
     def _read(self, expr: Read, box: Box) -> Array:
         array, affine = self.tensors[expr.tensor], [i for i in expr.index if isinstance(i, Affine)]
         if len(affine) == len(expr.index):
-            found = read(array, [bind(i, box, self.sizes) for i in affine], expr.fill, box)
+            elements = read(array, [bind(i, box, self.sizes) for i in affine], expr.fill, box)
         else:
-            found = gather(array, [self._points(i, box) for i in expr.index], expr.fill)
-        return np.asarray(as_computed(found))
+            elements = gather(array, [self._points(i, box) for i in expr.index], expr.fill)
+        return np.asarray(as_computed(elements))
 
     def _points(self, index: Affine | Expr, box: Box) -> Array:
         if isinstance(index, Affine):
@@ -222,12 +225,12 @@ class _Nest:
         return np.asarray(self.value(index, box))
 
     def touched(self, expr: Expr, box: Box) -> int:
-        """The elements of a box that an expression tells apart."""
+        """Return how many elements of a box an expression distinguishes."""
         names = variables(expr)
         return prod(s.size for s in box if s.name in names)
 
     def reduction(self, expr: Expr, part: Box, over: Box, combine: np.ufunc) -> Value:
-        """A reduction one point of `over` at a time: each step is a long vector."""
+        """Reduce one point of `over` at a time: each step is a long vector."""
         total: Value = None
         for at in every(*(range(s.size) for s in over)):
             point = tuple(Span(s.name, i, 1) for s, i in zip(over, at, strict=True))
@@ -237,10 +240,10 @@ class _Nest:
         return total
 
     def reduce(self, expr: Expr, part: Box, over: Box, combine: np.ufunc, dtype: str) -> Value:
-        """A reduction over the whole box at once."""
+        """Reduce over the whole box at once."""
         value = np.asarray(self.value(expr, part + over))
         value = value.reshape(value.shape or (1,) * len(part + over))
-        kept = tuple(value.shape[: len(part)])
-        value = np.broadcast_to(value, kept + tuple(s.size for s in over))
+        outer = tuple(value.shape[: len(part)])
+        value = np.broadcast_to(value, outer + tuple(s.size for s in over))
         axes = tuple(range(len(part), len(part + over)))
         return combine.reduce(value, axis=axes, dtype=numpy_dtype(computed(dtype)))

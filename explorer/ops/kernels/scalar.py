@@ -1,6 +1,4 @@
-"""Expressions of kernels as NumPy means them: functions, conversions, numbers, reductions of
-nothing.
-"""
+"""Scalar expressions of kernels in NumPy: functions, conversions, numbers, identities."""
 
 from __future__ import annotations
 
@@ -23,13 +21,13 @@ from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
 
 
 def cast(x: Value, dtype: str) -> Value:
-    """Elements as another dtype, in the type in which kernels compute with it.
+    """Convert elements to another dtype, in the type in which kernels compute with it.
 
-    A float that is no element of an integer dtype wraps, as far as 32 bits hold it.
+    A float outside of an integer dtype wraps, as far as 32 bits hold it.
     """
     x = np.asarray(x)
-    whole = np.issubdtype(x.dtype, np.floating) and is_integer(dtype)
-    if whole and dtype not in ("int64", "uint64"):
+    float_to_integer = np.issubdtype(x.dtype, np.floating) and is_integer(dtype)
+    if float_to_integer and dtype not in ("int64", "uint64"):
         x = x.astype(np.int64 if dtype == "uint32" else np.int32)
     if x.dtype == np.float64 and dtype in NARROW_FLOATS - {"float16"}:
         x = x.astype(np.float32)
@@ -37,12 +35,12 @@ def cast(x: Value, dtype: str) -> Value:
 
 
 def same_bits(x: Value, dtype: str) -> Value:
-    """The same bytes as another dtype."""
+    """Reinterpret the bytes as another dtype."""
     return as_computed(np.ascontiguousarray(x).view(numpy_dtype(dtype)).reshape(np.shape(x)))
 
 
 def call(op: str, args: list[Value]) -> Value:
-    """A function of `SCALAR_FUNCTIONS`, or a conversion, on arrays."""
+    """Apply a function of `SCALAR_FUNCTIONS`, or a conversion, to arrays."""
     if op.startswith("cast_"):
         return cast(args[0], op.removeprefix("cast_"))
     if op.startswith("bits_"):
@@ -51,7 +49,7 @@ def call(op: str, args: list[Value]) -> Value:
 
 
 def number(value: float | int | bool | Dim, dtype: str, sizes: Sizes) -> Value:
-    """A constant of a kernel; a dim has its value under the binding."""
+    """Return a constant of a kernel; a dim has its value under the binding."""
     plain = value if isinstance(value, (bool, int, float)) else evaluate_dim(value, sizes)
     if is_integer(dtype):
         low, high = integer_limits(dtype)
@@ -60,11 +58,11 @@ def number(value: float | int | bool | Dim, dtype: str, sizes: Sizes) -> Value:
 
 
 def identity(combiner: str, dtype: str) -> Value:
-    """What a reduction over nothing gives."""
+    """Return the result of a reduction over nothing."""
     return numpy_dtype(computed(dtype)).type(COMBINERS[combiner].identity(dtype))
 
 
 def start_value(combiner: str, dtype: DType) -> Const:
-    """What a combiner begins with."""
+    """Return the initial value of a combiner."""
     value = COMBINERS[combiner].identity(dtype)
     return Const(value, computed(dtype) if is_float(dtype) else dtype)

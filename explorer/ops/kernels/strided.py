@@ -41,10 +41,10 @@ class Index:
 
 
 def bind(index: Affine, box: Box, sizes: Sizes) -> Index:
-    """The numbers of an affine index under a binding of the symbols."""
+    """Evaluate an affine index under a binding of the symbols."""
     at = {name: evaluate_dim(c, sizes) for name, c in index.terms}
     origin, below, above, steps = evaluate_dim(index.const, sizes), 0, 0, list[int]()
-    for span in box:  # one loop: a kernel of small tensors is mostly this
+    for span in box:  # one loop: it dominates kernels of small tensors
         step = at.pop(span.name, 0)
         end = step * (span.size - 1)
         origin += step * span.start
@@ -55,7 +55,7 @@ def bind(index: Affine, box: Box, sizes: Sizes) -> Index:
 
 
 def window(array: Array, index: Sequence[Index], box: Box, *, writeable: bool = False) -> Array:
-    """`array[index]` for every point of the box; what does not occur has extent 1."""
+    """Return `array[index]` for every point of the box; unused spans have extent 1."""
     strides = [
         sum(i.steps[d] * s for i, s in zip(index, array.strides, strict=True))
         for d in range(len(box))
@@ -64,7 +64,7 @@ def window(array: Array, index: Sequence[Index], box: Box, *, writeable: bool = 
     for i, n in zip(index, array.shape, strict=True):
         assert i.low >= 0 and i.high < n, f"an index runs {i.low} .. {i.high} in an extent of {n}"
     shape = [s.size if u else 1 for s, u in zip(box, used, strict=True)]
-    if array.flags.c_contiguous and array.size and array.dtype.isbuiltin:  # what is mostly there
+    if array.flags.c_contiguous and array.size and array.dtype.isbuiltin:  # the common case
         offset = sum(i.origin * s for i, s in zip(index, array.strides, strict=True))
         return np.ndarray(shape, array.dtype, array, offset, strides)
     first: Any = (*(slice(i.origin, None) for i in index), ...)
@@ -74,12 +74,12 @@ def window(array: Array, index: Sequence[Index], box: Box, *, writeable: bool = 
 
 
 def _bits(array: Array) -> str:
-    """A dtype of as many bytes that NumPy's strided views know."""
+    """Return a dtype of the same size that NumPy's strided views support."""
     return f"uint{8 * array.itemsize}"
 
 
 def read(array: Array, index: Sequence[Index], fill: float | None, box: Box) -> Array:
-    """`array[index]` for every point of the box, `fill` outside of the array."""
+    """Return `array[index]` for every point of the box, `fill` outside of the array."""
     inside = all(i.low >= 0 and i.high < n for i, n in zip(index, array.shape, strict=True))
     if inside:
         return window(array, index, box)
@@ -90,9 +90,9 @@ def read(array: Array, index: Sequence[Index], fill: float | None, box: Box) -> 
 
 
 def _padded(array: Array, index: Sequence[Index], fill: float) -> tuple[Array, list[Index]]:
-    """The part of the array that is read, with `fill` around it, and the index into that."""
-    kept = tuple(slice(max(i.low, 0), max(i.high + 1, 0)) for i in index)
-    part = array[kept]
+    """Return the part of the array that is read, padded with `fill`, and the index into it."""
+    slices = tuple(slice(max(i.low, 0), max(i.high + 1, 0)) for i in index)
+    part = array[slices]
     widths = []
     for i, n in zip(index, part.shape, strict=True):
         span = i.high - i.low + 1
@@ -105,7 +105,7 @@ def _padded(array: Array, index: Sequence[Index], fill: float) -> tuple[Array, l
 
 
 def points(index: Index, box: Box) -> Array:
-    """The values of an index over a box, as an array that broadcasts."""
+    """Return the values of an index over a box, as an array that broadcasts."""
     total: Array = np.full((1,) * len(box), index.origin, np.int64)
     for d, (step, span) in enumerate(zip(index.steps, box, strict=True)):
         if step:
@@ -116,7 +116,7 @@ def points(index: Index, box: Box) -> Array:
 
 
 def gather(array: Array, index: Sequence[Array], fill: float | None) -> Array:
-    """`array[index]` by arrays of indices: outside is `fill`, or clamped if there is none."""
+    """Return `array[index]` by index arrays; outside `fill`, or clamped without a fill."""
     shape = np.broadcast_shapes(*(i.shape for i in index))
     if not array.size and prod(shape):
         if fill is None:
@@ -124,10 +124,10 @@ def gather(array: Array, index: Sequence[Array], fill: float | None) -> Array:
         return np.full(shape, fill, array.dtype)
     limits = [n - 1 for n in array.shape]
     clamped = tuple(np.clip(i, 0, n) for i, n in zip(index, limits, strict=True))
-    found: Array = array[clamped]
+    selected: Array = array[clamped]
     if fill is None:
-        return found
+        return selected
     outside = np.zeros((), np.bool_)
     for i, c in zip(index, clamped, strict=True):
         outside = outside | (i != c)
-    return np.where(outside, array.dtype.type(fill), found)
+    return np.where(outside, array.dtype.type(fill), selected)

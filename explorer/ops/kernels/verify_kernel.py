@@ -1,4 +1,4 @@
-"""Whether a loop-level kernel is well formed."""
+"""Well-formedness of loop-level kernels."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Axes: TypeAlias = Mapping[str, Dim]
 
 
 def verify_kernel(kernel: Kernel, where: str = "") -> None:
-    """VerifyError unless every compute reads what is there, by indices of its own axes."""
+    """Raise VerifyError unless each compute reads written tensors by indices of its own axes."""
     where = where or f"kernel {kernel.name!r}"
     specs = {t.name: t for t in kernel.tensors}
     if len(specs) < len(kernel.tensors):
         _wrong("two tensors have one name", where)
     for name in (*kernel.inputs, *kernel.outputs):
         if name not in specs:
-            _wrong(f"{name!r} is no tensor of the kernel", where)
+            _wrong(f"{name!r} is not a tensor of the kernel", where)
     if len(set(kernel.inputs)) < len(kernel.inputs) or not kernel.constants <= set(kernel.inputs):
-        _wrong("an input stands twice, or a constant is no input", where)
+        _wrong("an input occurs twice, or a constant is not an input", where)
     written: list[str] = []
     for compute in kernel.computes:
         _compute(kernel, compute, {*kernel.inputs, *written}, where)
@@ -39,7 +39,7 @@ def verify_kernel(kernel: Kernel, where: str = "") -> None:
     if not written or written[-1] not in kernel.outputs:
         _wrong(f"the last compute must write {' or '.join(map(repr, kernel.outputs))}", where)
     if not set(kernel.outputs) <= set(written) or len(set(kernel.outputs)) < len(kernel.outputs):
-        _wrong("an output is never written, or stands twice", where)
+        _wrong("an output is never written, or occurs twice", where)
     if len(kernel.outputs) > 1:
         _one_grid(kernel, where)
     if kernel.updates:
@@ -47,7 +47,7 @@ def verify_kernel(kernel: Kernel, where: str = "") -> None:
 
 
 def _one_grid(kernel: Kernel, where: str) -> None:
-    """Several outputs are cut by one grid of tiles, and a task reads of them what it wrote."""
+    """Check that one grid of tiles fits several outputs, and tasks read only their own tiles."""
     written = stores(kernel)
     (first, *others), wrote = written, {c.out: c for c in written}
     if len(wrote) < len(written):
@@ -66,15 +66,15 @@ def _one_grid(kernel: Kernel, where: str) -> None:
 
 
 def _updates(kernel: Kernel, where: str) -> None:
-    """What is written over is read before, by the task that writes it, where it writes it."""
+    """Check in-place updates: the task that overwrites an element reads it before."""
     outputs, taken = [o for o, _ in kernel.updates], [i for _, i in kernel.updates]
     if len({*outputs, *taken}) < 2 * len(outputs):
         _wrong("two updates are of one tensor", where)
     for output, name in kernel.updates:
         if output not in kernel.outputs or name not in kernel.inputs or name in kernel.constants:
-            _wrong(f"{output!r} over {name!r} is no output over an input", where)
-        mine, its = kernel.spec(output), kernel.spec(name)
-        if (mine.shape, mine.dtype) != (its.shape, its.dtype):
+            _wrong(f"{output!r} over {name!r} is not an output over an input", where)
+        output_spec, input_spec = kernel.spec(output), kernel.spec(name)
+        if (output_spec.shape, output_spec.dtype) != (input_spec.shape, input_spec.dtype):
             _wrong(f"{output!r} is written over {name!r}, which has another type", where)
     _check(wrong_update(kernel), where)
 
@@ -98,17 +98,17 @@ def _compute(kernel: Kernel, compute: Compute, readable: set[str], where: str) -
         _wrong(f"writes {len(compute.target)} indices into a tensor of rank {rank}", where)
     for index in compute.target:
         if index.variables - {a.name for a in compute.axes}:
-            _wrong("writes by an index that is none of its axes", where)
+            _wrong("writes by an index that is not one of its axes", where)
     for index, extent in zip(compute.target, kernel.shape(compute.out), strict=True):
         _inside(index, extent, axes, "writes", where)
-    made = _expr(kernel, compute.expr, readable - {compute.out}, axes, where)
-    wanted = kernel.dtype(compute.out)
-    if made != wanted:
-        _wrong(f"computes {made} for a tensor of {wanted}", where)
+    computed = _expr(kernel, compute.expr, readable - {compute.out}, axes, where)
+    declared = kernel.dtype(compute.out)
+    if computed != declared:
+        _wrong(f"computes {computed} for a tensor of {declared}", where)
 
 
 def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: Axes, where: str) -> DType:
-    """The dtype of an expression whose parts are well formed."""
+    """Return the dtype of an expression whose parts are well formed."""
     match expr:
         case Const(value, dtype):
             _check(constant_problem(value, dtype), where)
@@ -118,9 +118,9 @@ def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: Axes, where: str
             return "int64"
         case Apply(op, args):
             dtypes = [_expr(kernel, arg, readable, axes, where) for arg in args]
-            found, problem = result_of(op, dtypes)
+            result, problem = result_of(op, dtypes)
             _check(problem, where)
-            return found
+            return result
         case Read():
             _read(kernel, expr, readable, axes, where)
             return kernel.dtype(expr.tensor)
@@ -140,13 +140,13 @@ def _read(kernel: Kernel, read: Read, readable: set[str], axes: Axes, where: str
             if read.fill is None:
                 _inside(i, extent, axes, f"reads {tensor!r}", where)
         else:
-            found = _expr(kernel, i, readable, axes, where)
-            if not is_integer(found):
-                _wrong(f"reads {tensor!r} by an index of {found}", where)
+            index_dtype = _expr(kernel, i, readable, axes, where)
+            if not is_integer(index_dtype):
+                _wrong(f"reads {tensor!r} by an index of {index_dtype}", where)
 
 
-def _inside(index: Affine, extent: Dim, axes: Axes, what: str, where: str) -> None:
-    """What nothing fills lies inside its tensor; extents that are symbols are not tried."""
+def _inside(index: Affine, extent: Dim, axes: Axes, action: str, where: str) -> None:
+    """Check that an index without a fill stays in its tensor; symbolic extents are skipped."""
     if not isinstance(extent, int) or not isinstance(index.const, int) or 0 in axes.values():
         return
     low = high = index.const
@@ -157,7 +157,7 @@ def _inside(index: Affine, extent: Dim, axes: Axes, what: str, where: str) -> No
         last = factor * (count - 1)
         low, high = low + min(0, last), high + max(0, last)
     if low < 0 or high >= extent:
-        _wrong(f"{what} at {low} to {high}, and it has {extent} elements there", where)
+        _wrong(f"{action} at {low} to {high}, and it has {extent} elements there", where)
 
 
 def _check(problem: str, where: str) -> None:
@@ -167,4 +167,4 @@ def _check(problem: str, where: str) -> None:
 
 def _affine(index: Affine, axes: Axes, where: str) -> None:
     if not index.variables <= set(axes):
-        _wrong(f"reads by {sorted(index.variables - set(axes))}, which are none of its axes", where)
+        _wrong(f"reads by {sorted(index.variables - set(axes))}, which are not its axes", where)

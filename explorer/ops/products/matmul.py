@@ -1,4 +1,4 @@
-"""Matrix products: one contraction each, and what stands after it."""
+"""Matrix products: one contraction each, and its epilogue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from explorer.ops.site import Site
 
 
 def check_depth(site: Site, left: Dim, right: Dim) -> None:
-    """ShapeError unless the summed extents agree."""
+    """Raise ShapeError unless the summed extents agree."""
     if left != right and not agree(left, right, site.env):
         site.fail(
             f"inner is {left} on the left and {right} on the right; is an operand transposed?"
@@ -118,7 +118,7 @@ def _gemm_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _letters(site: Site) -> tuple[list[str], str]:
-    """The letters of each operand's dims and of the result's; dims of an ellipsis are capitals."""
+    """Return the letters of each operand's dims and the result's; an ellipsis becomes capitals."""
     equation = site.text("equation", "").replace(" ", "")
     left, arrow, out = equation.partition("->")
     terms = left.split(",")
@@ -134,11 +134,11 @@ def _letters(site: Site) -> tuple[list[str], str]:
     if not arrow:
         singles = sorted(c for c in used if left.count(c) == 1)
         out = ("..." if widest else "") + "".join(singles)
-    whole = [
+    expanded = [
         t.replace("...", named[widest - n :] if n else "")
         for n, t in zip(spans, terms, strict=True)
     ]
-    return whole, out.replace("...", named)
+    return expanded, out.replace("...", named)
 
 
 _ANY = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -151,11 +151,11 @@ def _einsum_extents(site: Site) -> tuple[list[str], str, dict[str, Dim]]:
         if len(term) != len(site.shape(i)):
             site.fail(f"{term!r} does not name the {len(site.shape(i))} dims of operand {i}")
         for letter, extent in zip(term, site.shape(i), strict=True):
-            known = extents.setdefault(letter, extent)
-            if known == 1:
+            seen = extents.setdefault(letter, extent)
+            if seen == 1:
                 extents[letter] = extent
-            elif extent != 1 and known != extent and not agree(known, extent, site.env):
-                site.fail(f"{letter!r} is both {known} and {extent}")
+            elif extent != 1 and seen != extent and not agree(seen, extent, site.env):
+                site.fail(f"{letter!r} is both {seen} and {extent}")
     if not set(out) <= extents.keys() or len(set(out)) < len(out):
         site.fail(f"the result's dims {out!r} are not each one of the operands'")
     return terms, out, extents
@@ -167,16 +167,19 @@ def _einsum_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _lower_einsum(low: Lowering) -> None:
-    """One contraction; of more than two operands, one after the other from the left."""
+    """Lower an einsum to one contraction; several operands are contracted from the left."""
     terms, out, extents = _einsum_extents(low.site)
-    operands = list(zip(terms, low.site.given, strict=True))
+    operands = list(zip(terms, low.site.present_args, strict=True))
     while len(operands) > 2:
-        (a, x), (b, y), rest = operands[0], operands[1], operands[2:]
-        later = set(out).union(*(t for t, _ in rest))
-        kept = "".join(c for c in dict.fromkeys(a + b) if c in later)
-        shape = tuple(extents[c] for c in kept)
-        part = low.temporary(f"part{len(rest)}", shape, low.site.dtype())
-        operands = [(kept, _contract(low, part, [(a, x), (b, y)], kept, extents)), *rest]
+        (a, x), (b, y), later_operands = operands[0], operands[1], operands[2:]
+        later = set(out).union(*(t for t, _ in later_operands))
+        remaining = "".join(c for c in dict.fromkeys(a + b) if c in later)
+        shape = tuple(extents[c] for c in remaining)
+        part = low.temporary(f"part{len(later_operands)}", shape, low.site.dtype())
+        operands = [
+            (remaining, _contract(low, part, [(a, x), (b, y)], remaining, extents)),
+            *later_operands,
+        ]
     _contract(low, low.result, operands, out, extents)
 
 

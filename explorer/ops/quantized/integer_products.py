@@ -1,10 +1,11 @@
-"""Sums of products of small integers without their zero points, written so that vector instructions
-do them: operands stay narrow, and zero points are taken out of the sum where that is exact.
+"""Contractions of small integers without zero points, in a form for vector instructions.
 
-sum (a - za) * (b - zb)  ->  sum a * b' - za * sum b',  b' = b - zb an int8, a a uint8; else
-                             sum a' * b',               a' = a - za and b' = b - zb in int16
+Operands stay narrow, and zero points are taken out of the sum where that is exact.
 
-All of it holds modulo 2 ** 32. What a convolution pads with is `za`, which the second term cancels.
+    sum (a - za) * (b - zb)  ->  sum a * b' - za * sum b',  b' = b - zb an int8, a a uint8; else
+                                 sum a' * b',               a' = a - za and b' = b - zb in int16
+
+All of it holds modulo 2 ** 32. A convolution pads with `za`, which the second term cancels.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Operand:
 def narrow_product(
     low: Lowering, record: OperatorRecord, a: Operand, b: Operand, bias: Var | None, result: Var
 ) -> bool:
-    """Bind the int32 sums of a MatMul or a Conv of bytes; False where it has other operands."""
+    """Bind the int32 sums of a MatMul or a Conv of bytes; return False for other operands."""
     site = low.site
     if any(site.dtype(x.position) not in BYTES or len(site.shape(x.position)) < 2 for x in (a, b)):
         return False
@@ -100,28 +101,31 @@ def _matrix_product(
 
 
 def _column_sums(low: Lowering, weights: Var, z: int | None, moved: int) -> Var:
-    """The sums over the depth of each column, times the zero point where it is a number."""
+    """Return the sums over the depth of each column, times a zero point that is a number."""
     array, shape = low.array(weights), shape_of(weights)
     if array is not None:
         sums = array.sum(axis=-2, keepdims=True, dtype=np.int64)
         sums = sums if z is None else sums * (z + moved)
         return low.constant(sums.astype(np.int32), "columns")
-    made, nest = low.temporary("columns", (*shape[:-2], 1, shape[-1]), "int32"), low.nest("columns")
+    sums_var, nest = (
+        low.temporary("columns", (*shape[:-2], 1, shape[-1]), "int32"),
+        low.nest("columns"),
+    )
     axes = letters(shape)
     load = call("cast_int32", at(nest.tensor(weights, "b"), axes))
     spatial = (*axes[:-2], Axis("one", 1), axes[-1])
-    known = z is not None
+    is_number = z is not None
     out = nest.compute(
-        "t" if known else "y", shape_of(made), "int32", spatial, load, [axes[-2]], "sum"
+        "t" if is_number else "y", shape_of(sums_var), "int32", spatial, load, [axes[-2]], "sum"
     )
-    if known:
+    if is_number:
         zero = Const((z or 0) + moved, "int32")
-        nest.compute("y", shape_of(made), "int32", spatial, call("mul", at(out, spatial), zero))
-    return nest.into(made)
+        nest.compute("y", shape_of(sums_var), "int32", spatial, call("mul", at(out, spatial), zero))
+    return nest.into(sums_var)
 
 
 def _number(low: Lowering, x: Operand) -> int | None:
-    """The zero point where it is one number that is known."""
+    """Return the zero point if it is one known number."""
     if not low.site.has(x.zero):
         return 0
     array = low.array(low.site.arg(x.zero))
@@ -130,7 +134,7 @@ def _number(low: Lowering, x: Operand) -> int | None:
 
 
 def _shifted(low: Lowering, x: Operand) -> Array | None:
-    """A constant argument less its constant zero point, in int32."""
+    """Return a constant argument minus its constant zero point, in int32."""
     array = low.array(low.site.arg(x.position))
     zero = low.array(low.site.arg(x.zero)) if low.site.has(x.zero) else None
     if array is None or (low.site.has(x.zero) and zero is None):
@@ -140,7 +144,7 @@ def _shifted(low: Lowering, x: Operand) -> Array | None:
 
 
 def _as_int8(low: Lowering, x: Operand) -> Var | None:
-    """The right operand without its zero point where that fits into int8."""
+    """Return the right operand without its zero point if that fits into int8."""
     value, array = low.site.arg(x.position), _shifted(low, x)
     if low.site.dtype(x.position) == "int8" and _number(low, x) == 0:
         return value
@@ -150,29 +154,29 @@ def _as_int8(low: Lowering, x: Operand) -> Var | None:
 
 
 def _as_uint8(low: Lowering, x: Operand) -> tuple[Var, int]:
-    """The left operand as a uint8, and what was added to it."""
+    """Return the left operand as a uint8, and what was added to it."""
     value = low.site.arg(x.position)
     if low.site.dtype(x.position) == "uint8":
         return value, 0
     array = low.array(value)
     if array is not None:
         return low.constant(array.view(np.uint8) ^ np.uint8(FLIP), "a8"), FLIP
-    nest, made = low.nest("flip"), low.temporary("a8", shape_of(value), "uint8")
+    nest, flipped = low.nest("flip"), low.temporary("a8", shape_of(value), "uint8")
 
     def body(axes: tuple[Axis, ...]) -> Expr:
         bits = call("bits_uint8", nest.along(value, "x", axes))
         return call("bitxor", bits, Const(FLIP, "uint8"))
 
-    return nest.map("y", made, body), FLIP
+    return nest.map("y", flipped, body), FLIP
 
 
 def _in_int16(low: Lowering, x: Operand, name: str) -> Var:
-    """An argument less its zero point: at most 255 away from zero."""
+    """Return an argument minus its zero point: at most 255 away from zero."""
     array = _shifted(low, x)
     if array is not None:
         return low.constant(array.astype(np.int16), name)
     site, value = low.site, low.site.arg(x.position)
-    nest, made = low.nest("shift"), low.temporary(name, shape_of(value), "int16")
+    nest, shifted = low.nest("shift"), low.temporary(name, shape_of(value), "int16")
 
     def body(axes: tuple[Axis, ...]) -> Expr:
         load: Expr = call("cast_int16", nest.along(value, "x", axes))
@@ -181,7 +185,7 @@ def _in_int16(low: Lowering, x: Operand, name: str) -> Var:
         point = along(nest, site, x.zero, "zero", axes, x.axis)
         return call("sub", load, call("cast_int16", point))
 
-    return nest.map("y", made, body)
+    return nest.map("y", shifted, body)
 
 
 def _bind(
@@ -193,10 +197,10 @@ def _bind(
     padding: int,
     result: Var,
 ) -> None:
-    """The plain operator of values that are int32, with operands that are narrower in memory."""
+    """Bind the plain int32 operator with operands that are narrower in memory."""
     wide = tuple(replace(v, type=Tensor(shape_of(v), "int32")) for v in (a, b))
     site = replace(low.site, op=record.name, args=(*wide, *(() if bias is None else (bias,))))
-    inner = low.beside(site, (result,), {**low.known, **low.constants})
+    inner = low.lowering_of(site, (result,), {**low.outer_constants, **low.constants})
     record.lower(inner)
     low.constants.update(inner.constants)
     narrow = {v.name: v for v in (a, b)}
@@ -210,7 +214,7 @@ def _bind(
 
 
 def _narrowed(kernel: Kernel, args: Mapping[str, Var], padding: int) -> Kernel:
-    """The kernel with operands of these types: their elements become int32 as they are loaded."""
+    """Return the kernel with operands of these types, cast to int32 when loaded."""
     dtypes = {n: v.type.element for n, v in args.items() if isinstance(v.type, Tensor)}
 
     def load(read: Read) -> Expr:

@@ -1,5 +1,6 @@
-"""Real numbers as small integers or floats and back, by a scale and a zero point for the whole
-tensor, for each place along an axis, or for each block of places.
+"""Quantization and dequantization by a scale and a zero point.
+
+They are for the whole tensor, for each position along an axis, or for each block of positions.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from explorer.ops.site import Array, Site
 
 
 def clamped(x: Expr, target: DType) -> Expr:
-    """A float32 that is whole as an element of an integer dtype, which it is limited to; NaN is
-    the least element, as it is for onnxruntime and onnx's evaluator.
+    """Return an integral float32 clamped to an integer dtype.
+
+    NaN becomes the least element, as in onnxruntime and onnx's evaluator.
     """
     low, high = integer_limits(target)
     limited = call("where", call("ge", x, float(low)), call("min", x, float(high)), float(low))
@@ -35,41 +37,44 @@ def clamped(x: Expr, target: DType) -> Expr:
 
 
 def limited(x: Array, target: DType) -> Array:
-    """NumPy's meaning of `clamped`."""
+    """Clamp an array as `clamped` does."""
     low, high = integer_limits(target)
     return convert(np.where(x >= low, np.minimum(x, high), low), target)
 
 
-# Where the scale of an element stands.
+# The scale of an element.
 
 
 class _Grain:
-    """Which scale belongs to an element: one for all, one along an axis, or one for a block."""
+    """The scale of an element: one for all, one along an axis, or one for a block."""
 
     def __init__(self, site: Site, position: int) -> None:
+        """Read the axis and the block size, and check the scale's shape."""
         self.site, self.shape = site, site.shape()
         self.scale, self.block = site.shape(position), site.integer("block_size")
-        self.whole = _is_one(self.scale) and not self.block
-        self.axis = 0 if self.whole else site.axis(len(self.shape), 1)
-        if not self.whole:
+        self.is_per_tensor = _is_one(self.scale) and not self.block
+        self.axis = 0 if self.is_per_tensor else site.axis(len(self.shape), 1)
+        if not self.is_per_tensor:
             self.check()
 
     def check(self) -> None:
-        """ShapeError unless the scales have the shape that the axis and the blocks ask for."""
+        """Raise ShapeError unless the scales have the shape of the axis or of the blocks."""
         extent, axis = self.shape[self.axis], self.axis
         if self.block:
             count = ceil_div(extent, self.block)
-            wanted = (*self.shape[:axis], count, *self.shape[axis + 1 :])
+            expected = (*self.shape[:axis], count, *self.shape[axis + 1 :])
         else:
-            wanted = (extent,)
-        if len(wanted) != len(self.scale) or not all(
-            a == b or agree(a, b, self.site.env) for a, b in zip(wanted, self.scale)
+            expected = (extent,)
+        if len(expected) != len(self.scale) or not all(
+            a == b or agree(a, b, self.site.env) for a, b in zip(expected, self.scale)
         ):
-            self.site.fail(f"the scale has shape {list(self.scale)}, and {list(wanted)} is needed")
+            self.site.fail(
+                f"the scale has shape {list(self.scale)}, and {list(expected)} is needed"
+            )
 
     def load(self, nest: Nest, value: Var, name: str, axes: Sequence[Axis]) -> Expr:
-        """The scale or zero point of the element at these axes."""
-        if self.whole:
+        """Load the scale or zero point of the element at these axes."""
+        if self.is_per_tensor:
             return nest.load(value, name, (Affine(),) * len(shape_of(value)))
         index: list[Affine | Expr] = [var(a.name) for a in axes]
         if not self.block:
@@ -84,7 +89,7 @@ def _is_one(shape: Sequence[Dim]) -> bool:
 
 
 def _spread(values: Array, shape: Sequence[int], axis: int, block: int) -> Array:
-    """A scale for each element, or what broadcasts to that."""
+    """Return a scale for each element, or an array that broadcasts to that."""
     values = as_computed(values)
     if block:
         return values.repeat(block, axis).take(range(shape[axis]), axis)
@@ -103,10 +108,10 @@ def _zero_point(nest: Nest, grain: _Grain, axes: Sequence[Axis]) -> Expr | None:
 def _quantized_type(site: Site) -> DType:
     code = site.integer("output_dtype")
     stated = dtype_of_code(site, code) if code else None
-    given = site.dtype(2) if site.has(2) else None
-    if stated and given and stated != given:
-        site.fail(f"the zero point is {given} and output_dtype {stated}", DtypeError)
-    return given or stated or "uint8"
+    zero_dtype = site.dtype(2) if site.has(2) else None
+    if stated and zero_dtype and stated != zero_dtype:
+        site.fail(f"the zero point is {zero_dtype} and output_dtype {stated}", DtypeError)
+    return zero_dtype or stated or "uint8"
 
 
 def _quantize_types(site: Site) -> tuple[Tensor, ...]:
@@ -160,13 +165,13 @@ def _dequantize_types(site: Site) -> tuple[Tensor, ...]:
 
 def _lower_dequantize(low: Lowering) -> None:
     site, grain = low.site, _Grain(low.site, 1)
-    nest, whole = low.nest("dequantize"), is_integer(low.site.dtype())
-    inner = "int32" if whole else "float32"
+    nest, is_integral = low.nest("dequantize"), is_integer(low.site.dtype())
+    inner = "int32" if is_integral else "float32"
 
     def body(axes: tuple[Axis, ...]) -> Expr:
         x: Expr = call(f"cast_{inner}", nest.along(site.arg(0), "x", axes))
         zero = _zero_point(nest, grain, axes)
-        if zero is not None and whole:
+        if zero is not None and is_integral:
             x = call("sub", x, call(f"cast_{inner}", zero))
         scale = call("cast_float32", grain.load(nest, site.arg(1), "scale", axes))
         return call(f"cast_{_dequantized_type(site)}", call("mul", call("cast_float32", x), scale))
@@ -186,7 +191,7 @@ def _dequantize_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     return y.astype(numpy_dtype(target))
 
 
-# DynamicQuantizeLinear: the scale is found in the tensor.
+# DynamicQuantizeLinear: the scale is computed from the tensor.
 
 
 def _dynamic_types(site: Site) -> tuple[Tensor, ...]:
@@ -194,7 +199,7 @@ def _dynamic_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _extreme(nest: Nest, x: Var, combiner: str) -> Expr:
-    """The least or the largest element; 0 where all are above or below."""
+    """Return the least or the greatest element; 0 if all are above or below."""
     axes = letters(shape_of(x))
     read = nest.along(x, "x", axes)
     if axes:
@@ -229,9 +234,9 @@ def _lower_dynamic(low: Lowering) -> None:
 
 
 def _unnamed(low: Lowering) -> list[Var]:
-    """The results that the node does not name."""
-    made = [("scale", "float32"), ("zero", "uint8")][len(low.results) - 1 :]
-    return [low.temporary(hint, (), dtype) for hint, dtype in made]
+    """Return temporaries for the results that the node does not name."""
+    missing = [("scale", "float32"), ("zero", "uint8")][len(low.results) - 1 :]
+    return [low.temporary(hint, (), dtype) for hint, dtype in missing]
 
 
 def _dynamic_reference(attrs: Mapping[str, Any], args: Any) -> Any:

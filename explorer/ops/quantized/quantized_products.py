@@ -1,8 +1,9 @@
-"""Products of quantized numbers, summed in int32: a shift by the zero points, the product of the
-plain operator, and a new scale.
+"""Products of quantized numbers, summed in int32.
 
-y = QLinearMatMul(a, b)  ->  p = int32(a) - zero_a;  q = int32(b) - zero_b;  s = MatMul(p, q);
-                             y = clamp(round(s * scale_a * scale_b / scale_y) + zero_y)
+The operands are shifted by their zero points, multiplied by the plain operator, and rescaled.
+
+    y = QLinearMatMul(a, b)  ->  p = int32(a) - zero_a;  q = int32(b) - zero_b;  s = MatMul(p, q);
+                                 y = clamp(round(s * scale_a * scale_b / scale_y) + zero_y)
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PRODUCTS = {r.name: r for r in (*matmul.RECORDS, *conv.RECORDS) if r.name in ("M
 
 
 def _plain_site(site: Site, op: str, args: Sequence[Var | None]) -> Site:
-    """The plain operator on int32, in place of a quantized one."""
+    """Return the site of the plain operator on int32 that replaces a quantized one."""
     return replace(site, op=op, args=tuple(args))
 
 
@@ -41,7 +42,7 @@ def _as_int32(site: Site, i: int) -> Var:
 
 
 def _shifted(low: Lowering, i: int, zero: int, axis: int | None) -> Var:
-    """An argument as int32 without its zero point, which is one number or one along an axis."""
+    """Return an argument as int32 minus its zero point, one number or one along an axis."""
     site, arg = low.site, low.site.arg(i)
     result = low.temporary(f"{'ab'[i > 0]}32", shape_of(arg), "int32")
     nest = low.nest("shift")
@@ -60,7 +61,10 @@ def _shifted(low: Lowering, i: int, zero: int, axis: int | None) -> Var:
 
 
 def _check_zeros(site: Site, op: str, a: tuple[int, int], b: tuple[int, int]) -> None:
-    """ShapeError unless the zero points fit; `a` and `b` are positions of operand and zero."""
+    """Raise ShapeError unless the zero points fit.
+
+    `a` and `b` are the positions of an operand and its zero point.
+    """
     for (operand, zero), axis in zip((a, b), _places(op), strict=True):
         check_along(site, zero, site.shape(operand), axis, "the zero point")
 
@@ -88,7 +92,7 @@ def _lower_integer(op: str) -> Callable[[Lowering], None]:
 
 
 def _places(op: str) -> tuple[int | None, int]:
-    """Along which axes of the operands zero points and scales may differ."""
+    """Return the axes of the operands along which zero points and scales may differ."""
     return (-2, -1) if op == "MatMul" else (None, 0)
 
 
@@ -97,17 +101,17 @@ def _row(low: Lowering, rows: int | None) -> int | None:
 
 
 def _product(low: Lowering, op: str, args: Sequence[Var | None], result: Var) -> None:
-    """Bind the plain operator of values that are int32."""
+    """Bind the plain operator of int32 values."""
     site = _plain_site(low.site, op, args)
-    inner = low.beside(site, (result,), {**low.known, **low.constants})
+    inner = low.lowering_of(site, (result,), {**low.outer_constants, **low.constants})
     PRODUCTS[op].lower(inner)
-    low.take(inner)
+    low.absorb(inner)
 
 
 def _sum(
     op: str, attrs: Mapping[str, Any], a: Array, b: Array, zeros: Sequence[Any], bias: Any = None
 ) -> Array:
-    """The product of shifted operands in NumPy."""
+    """Multiply shifted operands in NumPy."""
     rows, columns = _places(op)
     left, right = a.astype(np.int32), b.astype(np.int32)
     left = left - aligned(zeros[0], left.ndim, rows or 0).astype(np.int32)
@@ -132,11 +136,11 @@ def _linear_types(op: str) -> Callable[[Site], tuple[Tensor, ...]]:
         _check_zeros(site, op, (0, 2), (3, 5))
         bias = (site.arg(8),) if site.has(8) else ()
         plain = _plain_site(site, op, (_as_int32(site, 0), _as_int32(site, 3), *bias))
-        (made,) = PRODUCTS[op].deduce(plain)
+        (product_type,) = PRODUCTS[op].deduce(plain)
         rows, channels = _places(op)[0], -1 if op == "MatMul" else 1
         for i, axis in ((1, rows), (4, channels), (6, rows), (7, rows)):
-            check_along(site, i, made.dims, axis, "the scale or zero point")
-        return (Tensor(made.dims, site.dtype(7)),)
+            check_along(site, i, product_type.dims, axis, "the scale or zero point")
+        return (Tensor(product_type.dims, site.dtype(7)),)
 
     return deduce
 

@@ -1,4 +1,4 @@
-"""Where zero points and scales stand beside the elements that they belong to."""
+"""Alignment of zero points and scales with the elements that they belong to."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from explorer.ops.lowering import Nest, shape_of
 from explorer.ops.site import Array, Site
 
 
-def check_along(site: Site, i: int, whole: Shape, axis: int | None, name: str) -> None:
-    """ShapeError unless an argument is one number or has one for each place along an axis of
-    `whole`; other forms are left to `along`.
+def check_along(site: Site, i: int, full: Shape, axis: int | None, name: str) -> None:
+    """Raise ShapeError unless an argument is one number or has one for each position of an axis.
+
+    The axis is one of `full`; other forms are left to `along`.
     """
     shape = site.shape(i) if site.has(i) else ()
-    if len(shape) != 1 or shape[0] == 1 or axis is None or not -len(whole) <= axis < len(whole):
+    if len(shape) != 1 or shape[0] == 1 or axis is None or not -len(full) <= axis < len(full):
         return
-    (count,), places = shape, whole[axis]
+    (count,), places = shape, full[axis]
     if count != places and not isinstance(count, int):
-        site.unsupported(f"{name} has {count} elements, and nothing says whether that is 1")
+        site.unsupported(f"{name} has {count} elements, which may or may not be 1")
     if not agree(places, count, site.env):
         site.fail(f"{name} has {count} elements for {places} places")
 
@@ -32,7 +33,7 @@ def check_along(site: Site, i: int, whole: Shape, axis: int | None, name: str) -
 def along(
     nest: Nest, site: Site, i: int, name: str, axes: Sequence[Axis], axis: int | None
 ) -> Expr:
-    """An argument that is one number, one for each place along an axis, or of as many dims."""
+    """Load an argument that is one number, one for each position of an axis, or of equal rank."""
     value = site.arg(i)
     shape = shape_of(value)
     if len(shape) == len(axes) and len(shape) > 1:
@@ -47,7 +48,7 @@ def along(
 
 
 def aligned(values: Array | None, rank: int, axis: int) -> Array:
-    """What broadcasts along an axis of the operand."""
+    """Return an array that broadcasts along an axis of the operand."""
     if values is None:
         return np.zeros((), np.int32)
     values = as_computed(values)

@@ -1,4 +1,4 @@
-"""One direction of a recurrent layer: its weights, and the kernels that its steps are made of."""
+"""One direction of a recurrent layer: its weights, and the kernels of its steps."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from explorer.ops.lowering import Lowering, Nest, shape_of
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def usual(op: str) -> tuple[str, ...]:
-    """The activations of one direction where none are named."""
+def default_activations(op: str) -> tuple[str, ...]:
+    """Return the default activations of one direction."""
     return {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}.get(op, ("Tanh",))
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer being lowered: its sizes, and for each direction whether it runs from the end."""
+    """A layer being lowered: its sizes, and for each direction whether it runs backwards."""
 
     low: Lowering
     steps: Dim
     batch: Dim
     hidden: int
-    ways: tuple[bool, ...]
+    backwards: tuple[bool, ...]
     functions: tuple[Activation, ...]
 
     @property
     def by_batch(self) -> bool:
-        """Whether the batch is the outermost dim."""
+        """Return True if the batch is the outermost dim."""
         return bool(self.low.site.integer("layout"))
 
     @property
     def lengths(self) -> Var | None:
-        """The lengths of the batch's sequences, where they are given."""
+        """The lengths of the batch's sequences, or None."""
         return self.low.site.arg(4) if self.low.site.has(4) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step: what names of its values end with, and its number, or the value that holds that."""
+    """A step: the suffix of its values' names, and its number, or the value that holds that."""
 
     tag: str
     number: int | Var
 
     def index(self, nest: Nest) -> Expr:
-        """Its number, of int32."""
+        """Return its number, as int32."""
         if isinstance(self.number, int):
             return Const(self.number, "int32")
         return call("cast_int32", nest.load(self.number, "step", ()))
@@ -60,33 +60,34 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a step hands on; None is zero. Only an LSTM has a cell."""
+    """The state after a step; None is zero. Only an LSTM has a cell."""
 
     h: Var | None = None
     c: Var | None = None
 
     @property
     def values(self) -> tuple[Var, ...]:
-        """Those that there are."""
+        """The values that are not None."""
         return tuple(v for v in (self.h, self.c) if v is not None)
 
 
 class Direction:
     """One direction of one layer: its weights, and the bindings of its steps."""
 
-    def __init__(self, layer: Layer, way: int) -> None:
-        self.layer, self.low, self.site, self.way = layer, layer.low, layer.low.site, way
+    def __init__(self, layer: Layer, number: int) -> None:
+        """Read the sizes, gates and activations of direction number `number`."""
+        self.layer, self.low, self.site, self.number = layer, layer.low, layer.low.site, number
         self.batch, self.hidden = layer.batch, layer.hidden
         self.gates, self.dtype = GATES[self.site.op], self.site.dtype()
-        self.tag = f"d{way}." if len(layer.ways) > 1 else ""
-        each = len(usual(self.site.op))
-        self.functions = layer.functions[way * each : (way + 1) * each]
+        self.tag = f"d{number}." if len(layer.backwards) > 1 else ""
+        each = len(default_activations(self.site.op))
+        self.functions = layer.functions[number * each : (number + 1) * each]
         self.clip = self.site.number("clip", 0.0) if "clip" in self.site.attrs else None
 
     @property
     def from_end(self) -> bool:
-        """Whether steps run backwards; those of sequences with lengths are read in reverse."""
-        return self.layer.ways[self.way] and self.layer.lengths is None
+        """Return True if steps run backwards; sequences with lengths are reversed instead."""
+        return self.layer.backwards[self.number] and self.layer.lengths is None
 
     @property
     def axes(self) -> list[Axis]:
@@ -94,15 +95,15 @@ class Direction:
         return [Axis("b", self.batch), Axis("j", self.hidden)]
 
     def temporary(self, hint: str, *shape: Dim) -> Var:
-        """A new value."""
+        """Return a new value."""
         return self.low.temporary(f"{self.tag}{hint}", shape, self.dtype)
 
     def state(self, hint: str) -> Var:
-        """A new state."""
+        """Return a new state."""
         return self.temporary(hint, self.batch, self.hidden)
 
     def act(self, which: int, x: Expr) -> Expr:
-        """A gate's activation, of a value within the limits of `clip`."""
+        """Return a gate's activation of a value clipped to `clip`."""
         if self.clip is not None:
             x = call(
                 "max", call("min", x, self.clip, dtype=self.dtype), -self.clip, dtype=self.dtype
@@ -110,14 +111,14 @@ class Direction:
         return self.plain(which, x)
 
     def plain(self, which: int, x: Expr) -> Expr:
-        """An activation."""
-        found: Expr = self.functions[which](of_expressions(self.dtype), x)
-        return found
+        """Return an activation without clipping."""
+        activated: Expr = self.functions[which](of_expressions(self.dtype), x)
+        return activated
 
     # Inputs: x[t] @ W + b, for all steps at once.
 
     def inputs(self) -> Var:
-        """What the inputs give to all gates; GRU keeps its recurrent bias apart."""
+        """Multiply the inputs of all steps for all gates; GRU adds its recurrent bias later."""
         site, width = self.site, self.gates * self.hidden
         nest = self.low.nest(f"{site.op.lower()}_inputs")
         t, b, j = Axis("t", self.layer.steps), Axis("b", self.batch), Axis("j", width)
@@ -125,7 +126,7 @@ class Direction:
         step = self.read_step(nest)
         index = (var("b"), step, var("k")) if self.layer.by_batch else (step, var("b"), var("k"))
         x = Read(nest.tensor(site.arg(0), "x"), index)
-        w = Read(nest.tensor(site.arg(1), "w"), (Affine((), self.way), var("j"), var("k")))
+        w = Read(nest.tensor(site.arg(1), "w"), (Affine((), self.number), var("j"), var("k")))
         out = self.temporary("inputs", self.layer.steps, self.batch, width)
         biased = site.has(3)
         shape = shape_of(out)
@@ -140,8 +141,11 @@ class Direction:
         return nest.into(out)
 
     def read_step(self, nest: Nest) -> Affine | Expr:
-        """Which input a step reads: of sequences with lengths, the last first in reverse."""
-        if self.layer.lengths is None or not self.layer.ways[self.way]:
+        """Return the input that a step reads.
+
+        A reversed sequence with a length starts at its end.
+        """
+        if self.layer.lengths is None or not self.layer.backwards[self.number]:
             return var("t")
         length = nest.load(self.layer.lengths, "length", (var("b"),))
         step = call("cast_int32", IndexValue(var("t")))
@@ -149,56 +153,59 @@ class Direction:
         return call("where", call("lt", step, length), back, step)
 
     def biases(self, nest: Nest) -> list[Expr]:
-        """What is added to the inputs of gate j: both biases, or their sum where it is known."""
-        width, known = self.gates * self.hidden, self.low.array(self.site.arg(3))
+        """Return the terms added to the inputs of gate j: both biases, or their constant sum."""
+        width, constant = self.gates * self.hidden, self.low.array(self.site.arg(3))
         both = self.site.op != "GRU"
-        if known is not None and both:
-            row = known[self.way]
+        if constant is not None and both:
+            row = constant[self.number]
             total = self.low.constant(row[:width] + row[width:], f"{self.tag}bias")
             return [nest.load(total, "bias", (var("j"),))]
         name = nest.tensor(self.site.arg(3), "bias")
         starts = (0, width) if both else (0,)
-        return [Read(name, (Affine((), self.way), var("j") + s)) for s in starts]
+        return [Read(name, (Affine((), self.number), var("j") + s)) for s in starts]
 
     # States.
 
     def start(self, position: int, name: str) -> Var | None:
-        """The initial state, None where it is zero."""
+        """Return the initial state, or None if it is zero."""
         if not self.site.has(position):
             return None
-        given = self.site.arg(position)
-        known = self.low.array(given)
-        if known is not None and not np.any(known):
+        initial = self.site.arg(position)
+        constant = self.low.array(initial)
+        if constant is not None and not np.any(constant):
             return None
         out = self.state(name)
-        if not self.layer.by_batch or len(self.layer.ways) == 1:
-            return self.low.view(out, given, product((self.way, self.batch, self.hidden)))
+        if not self.layer.by_batch or len(self.layer.backwards) == 1:
+            return self.low.view(out, initial, product((self.number, self.batch, self.hidden)))
         nest = self.low.nest("start")
-        place = (var("b"), Affine((), self.way), var("j"))
-        return self.emit(nest, out, Read(nest.tensor(given, "x"), place))
+        place = (var("b"), Affine((), self.number), var("j"))
+        return self.emit(nest, out, Read(nest.tensor(initial, "x"), place))
 
     def zeros(self, name: str) -> Var:
-        """A state of zeros."""
+        """Bind a state of zeros."""
         return self.emit(self.low.nest("zeros"), self.state(name), Const(0.0, self.dtype))
 
     def begin(self) -> State:
-        """The state before the first step, zeros where none is given."""
+        """Return the state before the first step, zeros by default."""
         h = self.start(5, "h") or self.zeros("h")
         return State(h, (self.start(6, "c") or self.zeros("c")) if self.site.op == "LSTM" else None)
 
     def begin_unrolled(self) -> State:
-        """The same, but no h where it is zero and R is finite: 0 @ R would add nothing."""
+        """Return the state before the first step; h is None if it is zero and R is finite.
+
+        Then 0 @ R would add nothing.
+        """
         h = self.start(5, "h")
         if h is None and not self._finite(self.low.array(self.site.arg(2))):
             h = self.zeros("h")
         return State(h, self.start(6, "c") if self.site.op == "LSTM" else None)
 
     @staticmethod
-    def _finite(known: np.ndarray | None) -> bool:
-        return known is not None and bool(np.isfinite(known).all())
+    def _finite(constant: np.ndarray | None) -> bool:
+        return constant is not None and bool(np.isfinite(constant).all())
 
-    def kept(self, nest: Nest, new: Expr, before: Var | None, step: Step) -> Expr:
-        """A state after a step: as it was where the sequence has ended."""
+    def masked(self, nest: Nest, new: Expr, before: Var | None, step: Step) -> Expr:
+        """Return a state after a step: unchanged if the sequence has ended."""
         if self.layer.lengths is None:
             return new
         length = nest.load(self.layer.lengths, "length", (var("b"),))
@@ -217,14 +224,14 @@ class Direction:
         count: int = 0,
         hint: str = "gates",
     ) -> Var:
-        """h @ R for `count` gates from `first` on, plus the inputs of the step or the bias."""
+        """Multiply h @ R for `count` gates from `first` on, plus the step's inputs or the bias."""
         low, site = self.low, self.site
         width, skip = (count or self.gates) * self.hidden, first * self.hidden
         nest = low.nest(f"{site.op.lower()}_{hint}")
         b, j, k = Axis("b", self.batch), Axis("j", width), Axis("k", self.hidden)
         left = Read(nest.tensor(h, "h"), (var("b"), var("k")))
         right = Read(
-            nest.tensor(site.arg(2), "r"), (Affine((), self.way), var("j") + skip, var("k"))
+            nest.tensor(site.arg(2), "r"), (Affine((), self.number), var("j") + skip, var("k"))
         )
         out = self.temporary(f"{hint}{step.tag}", self.batch, width)
         more: Expr | None = None
@@ -232,8 +239,8 @@ class Direction:
             more = Read(nest.tensor(add, "inputs"), (var("b"), var("j") + skip))
         elif site.has(3):
             name = nest.tensor(site.arg(3), "bias")
-            whole = self.gates * self.hidden
-            more = Read(name, (Affine((), self.way), var("j") + (whole + skip)))
+            all_gates = self.gates * self.hidden
+            more = Read(name, (Affine((), self.number), var("j") + (all_gates + skip)))
         product_ = apply("mul", left, right)
         acc = "y" if more is None else "acc"
         nest.compute(acc, shape_of(out), self.dtype, [b, j], product_, [k], "sum")
@@ -243,18 +250,18 @@ class Direction:
         return nest.into(out)
 
     def gate(self, nest: Nest, value: Var, name: str, which: int) -> Expr:
-        """One gate of the values of all gates."""
+        """Load one gate of the values of all gates."""
         return Read(nest.tensor(value, name), (var("b"), var("j") + which * self.hidden))
 
     def element(self, nest: Nest, value: Var, name: str) -> Expr:
-        """An element of a state."""
+        """Load an element of a state."""
         return Read(nest.tensor(value, name), (var("b"), var("j")))
 
     def peephole(self, nest: Nest, x: Expr, c: Expr, which: int) -> Expr:
-        """A gate's value with what the cell state adds to it."""
+        """Add the peephole connection of the cell state to a gate's value."""
         if not self.site.has(7):
             return x
-        place = (Affine((), self.way), var("j") + which * self.hidden)
+        place = (Affine((), self.number), var("j") + which * self.hidden)
         weight = nest.load(self.site.arg(7), "peephole", place)
         return call("add", x, call("mul", weight, c))
 

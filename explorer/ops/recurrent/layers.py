@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM: one product for all inputs, then step after step, in a loop or without."""
+"""RNN, GRU and LSTM: one product for all inputs, then the steps, in a loop or unrolled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import demand_shape
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord
-from explorer.ops.recurrent.direction import GATES, Layer, usual
+from explorer.ops.recurrent.direction import GATES, Layer, default_activations
 from explorer.ops.recurrent.loops import as_loop
 from explorer.ops.recurrent.reference import functions_of, run
 from explorer.ops.recurrent.results import write_last, write_rows
@@ -18,13 +18,13 @@ LENGTHS = 4  # the position of the lengths of the batch's sequences
 
 
 def _directions(site: Site) -> tuple[bool, ...]:
-    """For each direction whether it runs from the end."""
-    found = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-    return found.get(site.text("direction", "forward")) or site.fail("direction is not known")
+    """Return for each direction whether it runs backwards."""
+    directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+    return directions.get(site.text("direction", "forward")) or site.fail("direction is not known")
 
 
 def _sizes(site: Site) -> tuple[Dim, Dim, int]:
-    """Steps, batch and hidden size."""
+    """Return steps, batch and hidden size."""
     x, r = site.shape(0), site.shape(2)
     if len(x) != 3 or len(r) != 3:
         site.fail(f"the input has rank {len(x)} and the recurrence rank {len(r)}; both must be 3")
@@ -37,29 +37,29 @@ def _sizes(site: Site) -> tuple[Dim, Dim, int]:
 
 def _types(site: Site) -> tuple[Tensor, ...]:
     steps, batch, hidden = _sizes(site)
-    ways, dtype = len(_directions(site)), site.dtype()
-    _check_arguments(site, batch, hidden, ways)
+    directions, dtype = len(_directions(site)), site.dtype()
+    _check_arguments(site, batch, hidden, directions)
     if site.integer("layout"):
-        y, last = (batch, steps, ways, hidden), (batch, ways, hidden)
+        y, last = (batch, steps, directions, hidden), (batch, directions, hidden)
     else:
-        y, last = (steps, ways, batch, hidden), (ways, batch, hidden)
+        y, last = (steps, directions, batch, hidden), (directions, batch, hidden)
     return (Tensor(y, dtype), Tensor(last, dtype), Tensor(last, dtype))[: site.results]
 
 
-def _check_arguments(site: Site, batch: Dim, hidden: int, ways: int) -> None:
-    """ShapeError unless weights, biases, lengths and first states fit the input."""
+def _check_arguments(site: Site, batch: Dim, hidden: int, directions: int) -> None:
+    """Raise ShapeError unless weights, biases, lengths and first states fit the input."""
     width = GATES[site.op] * hidden
-    state = (batch, ways, hidden) if site.integer("layout") else (ways, batch, hidden)
-    wanted = (
-        ("the weights", (ways, width, site.shape()[2])),
-        ("the recurrence", (ways, width, hidden)),
-        ("the bias", (ways, 2 * width)),
+    state = (batch, directions, hidden) if site.integer("layout") else (directions, batch, hidden)
+    expected = (
+        ("the weights", (directions, width, site.shape()[2])),
+        ("the recurrence", (directions, width, hidden)),
+        ("the bias", (directions, 2 * width)),
         ("the tensor of lengths", (batch,)),
         ("the first state", state),
         ("the first cell", state),
-        ("the tensor of peepholes", (ways, 3 * hidden)),
+        ("the tensor of peepholes", (directions, 3 * hidden)),
     )
-    for i, (name, shape) in enumerate(wanted, 1):
+    for i, (name, shape) in enumerate(expected, 1):
         if site.has(i):
             demand_shape(site, i, shape, name)
 
@@ -67,15 +67,15 @@ def _check_arguments(site: Site, batch: Dim, hidden: int, ways: int) -> None:
 def _layer(low: Lowering) -> Layer:
     site = low.site
     steps, batch, hidden = _sizes(site)
-    ways = _directions(site)
+    backwards = _directions(site)
     try:
-        functions = functions_of(site.op, site.attrs, len(ways))
+        functions = functions_of(site.op, site.attrs, len(backwards))
     except KeyError as error:
         site.unsupported(f"the activation {error} has no kernel rule")
-    count = len(usual(site.op))
-    if len(functions) != count * len(ways):
-        site.fail(f"{len(functions)} activations for {len(ways)} directions")
-    return Layer(low, steps, batch, hidden, ways, functions)
+    count = len(default_activations(site.op))
+    if len(functions) != count * len(backwards):
+        site.fail(f"{len(functions)} activations for {len(backwards)} directions")
+    return Layer(low, steps, batch, hidden, backwards, functions)
 
 
 def _lower(low: Lowering) -> None:
@@ -90,8 +90,8 @@ def _lower(low: Lowering) -> None:
         last, rows = as_loop(layer, stacked=read[0])
         if read[0]:
             write_rows(layer, low.results[0], rows)
-    for result, wanted, values in zip(low.results[1:], read[1:], zip(*(s.values for s in last))):
-        if wanted:
+    for result, is_read, values in zip(low.results[1:], read[1:], zip(*(s.values for s in last))):
+        if is_read:
             write_last(layer, result, values)
 
 

@@ -1,9 +1,9 @@
 """A recurrent layer as a loop: one product for the inputs of all steps, then a trip for each.
 
-y, h, c = LSTM(x, W, R, B)  ->  inputs = x @ W + B
-                                h, c, y = loop over t: h, c = step(inputs[t], h, c); y[t] = h
+    y, h, c = LSTM(x, W, R, B)  ->  inputs = x @ W + B
+                                    h, c, y = loop over t: h, c = step(inputs[t], h, c); y[t] = h
 
-A trip does a step of every direction: step t, or from the end, step `steps - 1 - t`.
+A trip does a step of every direction: step t, or if backwards step `steps - 1 - t`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ SCALAR = ()
 
 
 def as_loop(layer: Layer, *, stacked: bool) -> tuple[tuple[State, ...], tuple[Var, ...]]:
-    """The state after the last step of each direction; and its hidden ones, stacked in the order in
-    which they are made, if they are wanted.
+    """Return the state of each direction after the last step, and the stacked hidden states.
+
+    The hidden states are in the order of the trips, and only made if `stacked`.
     """
-    low, ways = layer.low, [Direction(layer, way) for way in range(len(layer.ways))]
-    inputs, first = [d.inputs() for d in ways], [d.begin() for d in ways]
+    low, directions = (
+        layer.low,
+        [Direction(layer, number) for number in range(len(layer.backwards))],
+    )
+    inputs, first = [d.inputs() for d in directions], [d.begin() for d in directions]
     name = f"{low.result.name}.steps"
     trip = low.bind(Var(name, Tensor(SCALAR, "int64")), ShapeOf((layer.steps,), 0))
     body, args = _trip(layer, inputs, first, stacked)
-    last = tuple(_renamed(d, s, "last") for d, s in zip(ways, first, strict=True))
+    last = tuple(_renamed(d, s, "last") for d, s in zip(directions, first, strict=True))
     shape = (layer.steps, layer.batch, layer.hidden)
-    rows = tuple(d.temporary("rows", *shape) for d in ways) if stacked else ()
+    rows = tuple(d.temporary("rows", *shape) for d in directions) if stacked else ()
     loop = Loop(body, trip, None, _values(first), args, len(rows))
     low.bindings.append(Binding((*_values(last), *rows), loop, low.origin))
     return last, rows
@@ -43,16 +47,16 @@ def as_loop(layer: Layer, *, stacked: bool) -> tuple[tuple[State, ...], tuple[Va
 def _trip(
     layer: Layer, inputs: Sequence[Var], first: Sequence[State], stacked: bool
 ) -> tuple[str, tuple[Var, ...]]:
-    """The function that does a step of each direction, and what it is given besides the states."""
+    """Return the body that does a step of each direction, and its arguments besides the states."""
     low = layer.low
     inner = low.within("step")
     number = Var(f"{inner.result.name}.number", Tensor(SCALAR, "int64"))
     going = Var(f"{inner.result.name}.going", Tensor(SCALAR, "bool"))
-    ways = [Direction(replace(layer, low=inner), way) for way in range(len(layer.ways))]
-    before = [_renamed(d, s, "before") for d, s in zip(ways, first, strict=True)]
+    directions = [Direction(replace(layer, low=inner), n) for n in range(len(layer.backwards))]
+    before = [_renamed(d, s, "before") for d, s in zip(directions, first, strict=True)]
     after = [
         one_step(d, _row(d, x, number), state, Step("", number))
-        for d, x, state in zip(ways, inputs, before, strict=True)
+        for d, x, state in zip(directions, inputs, before, strict=True)
     ]
     rows = tuple(s.values[0] for s in after if stacked)
     params = (number, going, *_values(before))
@@ -60,7 +64,7 @@ def _trip(
 
 
 def _row(d: Direction, inputs: Var, number: Var) -> Var:
-    """The inputs of the step that a trip does."""
+    """Return the inputs of the step that a trip does."""
     nest = d.low.nest("row")
     step = nest.load(number, "number", ())
     if d.from_end:
@@ -71,7 +75,7 @@ def _row(d: Direction, inputs: Var, number: Var) -> Var:
 
 
 def _renamed(d: Direction, state: State, when: str) -> State:
-    """The state at another time."""
+    """Return the state with names for another time."""
     return State(*(d.state(f"{n}.{when}") for n, _ in zip("hc", state.values)))
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from explorer.ops.arithmetic.activations import Activation, activations, of_arrays
-from explorer.ops.recurrent.direction import usual
+from explorer.ops.recurrent.direction import default_activations
 from explorer.ops.site import Array
 
 
-def functions_of(op: str, attrs: Mapping[str, Any], ways: int) -> tuple[Activation, ...]:
-    """The activations of all directions."""
-    names = attrs.get("activations") or usual(op) * ways
-    given = ([*(attrs.get(f"activation_{n}") or ())] for n in ("alpha", "beta"))
-    return activations(names, *given)
+def functions_of(op: str, attrs: Mapping[str, Any], directions: int) -> tuple[Activation, ...]:
+    """Return the activations of all directions."""
+    names = attrs.get("activations") or default_activations(op) * directions
+    parameters = ([*(attrs.get(f"activation_{n}") or ())] for n in ("alpha", "beta"))
+    return activations(names, *parameters)
 
 
 class _Cell:
@@ -29,6 +29,7 @@ class _Cell:
         parts: Sequence[Array | None],
         functions: Sequence[Activation],
     ) -> None:
+        """Fill in missing biases and peepholes."""
         self.op, self.attrs = op, attrs
         w, r, b, p = parts
         assert w is not None and r is not None
@@ -70,33 +71,37 @@ class _Cell:
 
 
 def run(attrs: Mapping[str, Any], args: Any, op: str) -> Any:
+    """Evaluate a recurrent operator."""
     x, w, r, b, lengths, h0, c0, p = (*args, *(None,) * 8)[:8]
-    ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[
+    directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[
         attrs.get("direction", "forward")
     ]
     turned = bool(attrs.get("layout"))
     x = x.swapaxes(0, 1) if turned else x
     steps, batch, hidden = x.shape[0], x.shape[1], r.shape[2]
     lengths = np.full(batch, steps) if lengths is None else lengths
-    y = np.zeros((steps, len(ways), batch, hidden), x.dtype)
+    y = np.zeros((steps, len(directions), batch, hidden), x.dtype)
     h, c = (
-        np.zeros((len(ways), batch, hidden), x.dtype)
+        np.zeros((len(directions), batch, hidden), x.dtype)
         if s is None
         else (s.swapaxes(0, 1) if turned else s).copy()
         for s in (h0, c0)
     )
-    functions = functions_of(op, attrs, len(ways))
-    count = len(usual(op))
+    functions = functions_of(op, attrs, len(directions))
+    count = len(default_activations(op))
     rows = np.arange(batch)
-    for way, backwards in enumerate(ways):
-        parts = [None if v is None else v[way] for v in (w, r, b, p)]
-        cell = _Cell(op, attrs, parts, functions[way * count : (way + 1) * count])
+    for number, backwards in enumerate(directions):
+        parts = [None if v is None else v[number] for v in (w, r, b, p)]
+        cell = _Cell(op, attrs, parts, functions[number * count : (number + 1) * count])
         for s in range(steps):
             at = np.where(s < lengths, lengths - 1 - s, s) if backwards else np.full(batch, s)
-            new, memory = cell.step(x[at, rows], h[way], c[way])
+            new, memory = cell.step(x[at, rows], h[number], c[number])
             going = (s < lengths)[:, None]
-            h[way], c[way] = np.where(going, new, h[way]), np.where(going, memory, c[way])
-            y[at, way, rows] = np.where(going, new, 0)
+            h[number], c[number] = (
+                np.where(going, new, h[number]),
+                np.where(going, memory, c[number]),
+            )
+            y[at, number, rows] = np.where(going, new, 0)
     if turned:
         y, h, c = y.transpose(2, 0, 1, 3), h.swapaxes(0, 1), c.swapaxes(0, 1)
     return (y, h, c) if op == "LSTM" else (y, h)

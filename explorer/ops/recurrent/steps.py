@@ -13,7 +13,7 @@ from explorer.ops.recurrent.direction import Direction, State, Step
 
 
 def one_step(d: Direction, x: Var, state: State, step: Step) -> State:
-    """The state after a step whose inputs, multiplied and biased for all gates, are `x`."""
+    """Return the state after a step; `x` is its inputs, multiplied and biased for all gates."""
     return STEPS[d.site.op](d, x, state, step)
 
 
@@ -21,12 +21,12 @@ def _rnn(d: Direction, x: Var, state: State, step: Step) -> State:
     h = state.h
     gates = x if h is None else d.recurrent(h, x, step)
     nest = d.low.nest("rnn_cell")
-    new = d.kept(nest, d.act(0, d.gate(nest, gates, "gates", 0)), h, step)
+    new = d.masked(nest, d.act(0, d.gate(nest, gates, "gates", 0)), h, step)
     return State(d.emit(nest, d.state(f"h{step.tag}"), new))
 
 
 def _lstm(d: Direction, x: Var, state: State, step: Step) -> State:
-    """The gates' order is i, o, f, c."""
+    """Do a step of an LSTM; the gates' order is i, o, f, c."""
     h, c = state.h, state.c
     gates = x if h is None else d.recurrent(h, x, step)
     nest = d.low.nest("lstm_cell")
@@ -39,24 +39,24 @@ def _lstm(d: Direction, x: Var, state: State, step: Step) -> State:
         stay = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 2), old, 2))
     new = call("add", call("mul", stay, old), new)
     cell, hidden, axes = d.state(f"c{step.tag}"), d.state(f"h{step.tag}"), d.axes
-    nest.compute("new", shape_of(cell), d.dtype, axes, d.kept(nest, new, c, step))
+    nest.compute("new", shape_of(cell), d.dtype, axes, d.masked(nest, new, c, step))
     now = Read("new", (var("b"), var("j")))
     leave = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 1), now, 1))
     out: Expr = call("mul", leave, d.plain(2, now))
-    nest.compute("y", shape_of(cell), d.dtype, axes, d.kept(nest, out, h, step))
-    nest.give({"new": cell, "y": hidden})
+    nest.compute("y", shape_of(cell), d.dtype, axes, d.masked(nest, out, h, step))
+    nest.bind_outputs({"new": cell, "y": hidden})
     return State(hidden, cell)
 
 
 def _gru(d: Direction, x: Var, state: State, step: Step) -> State:
-    """Gates stand in the order z, r, h."""
+    """Do a step of a GRU; the gates' order is z, r, h."""
     h = state.h or d.zeros("zeros")
     after = d.site.integer("linear_before_reset")
     return State((_gru_after if after else _gru_before)(d, x, h, step))
 
 
 def _gru_after(d: Direction, x: Var, h: Var, step: Step) -> Var:
-    """The reset gate is applied after the product."""
+    """Do a step whose reset gate is applied after the product."""
     gates = d.recurrent(h, None, step)
     nest = d.low.nest("gru_cell")
     z, r = (
@@ -69,7 +69,7 @@ def _gru_after(d: Direction, x: Var, h: Var, step: Step) -> Var:
 
 
 def _gru_before(d: Direction, x: Var, h: Var, step: Step) -> Var:
-    """The reset gate is applied to the state, before the product."""
+    """Do a step whose reset gate is applied to the state, before the product."""
     gates = d.recurrent(h, None, step, 0, 2)
     nest = d.low.nest("gru_reset")
     z, r = (
@@ -79,7 +79,7 @@ def _gru_before(d: Direction, x: Var, h: Var, step: Step) -> Var:
     update, reset = d.state(f"z{step.tag}"), d.state(f"reset{step.tag}")
     nest.compute("z", shape_of(update), d.dtype, d.axes, z)
     nest.compute("y", shape_of(reset), d.dtype, d.axes, call("mul", r, d.element(nest, h, "h")))
-    nest.give({"z": update, "y": reset})
+    nest.bind_outputs({"z": update, "y": reset})
     inner = d.recurrent(reset, None, step, 2, 1, "new")
     nest = d.low.nest("gru_cell")
     new = d.act(1, call("add", d.gate(nest, x, "inputs", 2), d.element(nest, inner, "new")))
@@ -87,9 +87,9 @@ def _gru_before(d: Direction, x: Var, h: Var, step: Step) -> Var:
 
 
 def _gru_mixed(d: Direction, nest: Nest, z: Expr, new: Expr, h: Var, step: Step) -> Var:
-    kept = d.element(nest, h, "h")
-    expr = call("add", new, call("mul", z, call("sub", kept, new)))
-    return d.emit(nest, d.state(f"h{step.tag}"), d.kept(nest, expr, h, step))
+    old = d.element(nest, h, "h")
+    expr = call("add", new, call("mul", z, call("sub", old, new)))
+    return d.emit(nest, d.state(f"h{step.tag}"), d.masked(nest, expr, h, step))
 
 
 STEPS: dict[str, Callable[[Direction, Var, State, Step], State]] = {

@@ -1,4 +1,4 @@
-"""A recurrent layer step after step: kernels of its own for each."""
+"""A recurrent layer unrolled: separate kernels for each step."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Unrolled:
 
 
 def unroll(layer: Layer, steps: int) -> Unrolled:
-    """All steps of all directions."""
-    done = [_run(Direction(layer, way), steps) for way in range(len(layer.ways))]
-    return Unrolled(tuple(last for last, _ in done), tuple(hidden for _, hidden in done))
+    """Lower all steps of all directions."""
+    runs = [_run(Direction(layer, number), steps) for number in range(len(layer.backwards))]
+    return Unrolled(tuple(last for last, _ in runs), tuple(hidden for _, hidden in runs))
 
 
 def _run(d: Direction, steps: int) -> tuple[State, dict[int, Var]]:
@@ -45,7 +45,7 @@ def _run(d: Direction, steps: int) -> tuple[State, dict[int, Var]]:
 
 
 def write_steps(layer: Layer, result: Var, hidden: Sequence[dict[int, Var]], steps: int) -> None:
-    """The hidden state after every step as one value."""
+    """Bind the hidden states after all steps as one value."""
     low, dtype = layer.low, layer.low.site.dtype()
     if len(hidden) == 1 and steps == 1 and layer.lengths is None:
         low.view(result, hidden[0][0])
@@ -55,21 +55,21 @@ def write_steps(layer: Layer, result: Var, hidden: Sequence[dict[int, Var]], ste
         nest.map("y", result, lambda axes: Const(0.0, dtype))
         return
     if layer.lengths is not None:
-        write_rows(layer, result, [_rows(layer, *found) for found in enumerate(hidden)])
+        write_rows(layer, result, [_rows(layer, *row) for row in enumerate(hidden)])
         return
     for t in range(steps):
-        for way, states in enumerate(hidden):
-            store = place_of(layer, Affine((), t), way)
-            read = Read(nest.tensor(states[t], f"x{t}_{way}"), (var("b"), var("j")))
+        for number, states in enumerate(hidden):
+            store = place_of(layer, Affine((), t), number)
+            read = Read(nest.tensor(states[t], f"x{t}_{number}"), (var("b"), var("j")))
             nest.compute("y", shape_of(result), dtype, axes_of(layer), read, store=store)
     nest.into(result)
 
 
-def _rows(layer: Layer, way: int, states: dict[int, Var]) -> Var:
-    """The states after each step, stacked."""
+def _rows(layer: Layer, number: int, states: dict[int, Var]) -> Var:
+    """Stack the states after each step."""
     low, dtype = layer.low, layer.low.site.dtype()
     nest = low.nest("stack_steps")
-    rows = low.temporary(f"rows{way}", (len(states), layer.batch, layer.hidden), dtype)
+    rows = low.temporary(f"rows{number}", (len(states), layer.batch, layer.hidden), dtype)
     for t in range(len(states)):
         read = Read(nest.tensor(states[t], f"x{t}"), (var("b"), var("j")))
         store = (Affine((), t), var("b"), var("j"))

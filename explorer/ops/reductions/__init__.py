@@ -1,1 +1,1 @@
-"""Operators that reduce axes, and what is built of those."""
+"""Operators that reduce axes, and operators built on them."""

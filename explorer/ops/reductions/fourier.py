@@ -1,8 +1,8 @@
 """DFT and STFT: one contraction with a table of cosines and sines, or two shorter ones.
 
 By definition, y[.., k, .., c] = sum over n, d: x[.., n, .., d] * table[k, n, d, c], complex numbers
-as pairs. The table is a constant, or a kernel's where lengths are values of the run. These sums are
-long, and of doubles: what cancels in exact arithmetic should.
+as pairs. The table is a constant, or a kernel computes it if lengths are values of the run. These
+sums are long and in float64, so that terms cancel as in exact arithmetic.
 
 A length that is a product, A * B, takes two sums instead (Cooley and Tukey 1965). With n = n1 B + r
 and k = k1 + A k2, and w = exp(-2 pi i / (A B)), the twiddle factor,
@@ -10,7 +10,7 @@ and k = k1 + A k2, and w = exp(-2 pi i / (A B)), the twiddle factor,
     z[r, k1] = sum over n1: x[n1 B + r] * w ** (k1 (n1 B + r))
     y[k1 + A k2] = sum over r: z[r, k1] * w ** (A r k2)
 
-Both are products of matrices whose fastest axis is k1, and short enough for the signal's dtype.
+Both are matrix products whose fastest axis is k1, and short enough for the signal's dtype.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from explorer.ops.record import Number, OperatorRecord, RunTime
 from explorer.ops.run_time.site import Host, symbolic
 from explorer.ops.site import Array, Site
 
-MOST_LENGTH = 2048  # beyond, a fast transform is the better one
+MOST_LENGTH = 2048  # for longer ones a fast transform is better
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,48 +57,48 @@ DOUBLE = "float64"
 
 
 def table(t: Transform, low: Lowering) -> Var:
-    """[rows, count, parts, results]: what each element adds to each result."""
-    whole = [d for d in (t.rows, t.count, t.length) if isinstance(d, int)]
-    if len(whole) == 3:
-        return low.constant(_table(t, *whole), "table")
+    """Return the contribution of each element to each result: [rows, count, parts, results]."""
+    extents = [d for d in (t.rows, t.count, t.length) if isinstance(d, int)]
+    if len(extents) == 3:
+        return low.constant(_table(t, *extents), "table")
     return _table_kernel(t, low)
 
 
 def _table(t: Transform, rows: int, count: int, length: int) -> Array:
     check_room(96 * rows * count, f"a table of {rows} frequencies by {count} elements")
-    whole = max(length, 1)
-    turn = 2 * pi / whole * ((np.arange(rows)[:, None] * np.arange(count)) % whole)
+    period = max(length, 1)
+    turn = 2 * pi / period * ((np.arange(rows)[:, None] * np.arange(count)) % period)
     cosine, sine = np.cos(turn), np.sin(turn) * (1 if t.inverse else -1)
-    found = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], -2)
-    found *= _factors(t, length)[:count, None, None]
-    return np.ascontiguousarray(found[:, :, : t.parts, : t.results])
+    factors = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], -2)
+    factors *= _factors(t, length)[:count, None, None]
+    return np.ascontiguousarray(factors[:, :, : t.parts, : t.results])
 
 
 def _factors(t: Transform, length: int) -> Array:
-    """What each element of a signal counts: of half a spectrum, all but its ends stand for two."""
-    found = np.full(length, 1 / max(length, 1) if t.inverse else 1.0)
+    """Return the weight of each element; in half a spectrum all but the ends count twice."""
+    factors = np.full(length, 1 / max(length, 1) if t.inverse else 1.0)
     if t.inverse and t.onesided:
-        found[1 : (length + 1) // 2] *= 2
-        found[length // 2 + 1 :] = 0
-    return found
+        factors[1 : (length + 1) // 2] *= 2
+        factors[length // 2 + 1 :] = 0
+    return factors
 
 
 def _table_kernel(t: Transform, low: Lowering) -> Var:
-    """The same, of lengths that are symbols."""
+    """Return the same table for symbolic lengths, computed by a kernel."""
     nest, dtype = low.nest("dft_table"), DOUBLE
     result = low.temporary("table", (t.rows, t.count, t.parts, t.results), dtype)
     axes = [Axis(n, e) for n, e in zip("kndc", shape_of(result), strict=True)]
     k, n, d, c = (IndexValue(var(a.name)) for a in axes)
     length = Const(t.length, "int64")
     step = call("mod", call("mul", k, n), call("max", length, 1, dtype="int64"))
-    whole = call(f"cast_{dtype}", length)
-    part = call("div", call(f"cast_{dtype}", step), whole)
+    period = call(f"cast_{dtype}", length)
+    part = call("div", call(f"cast_{dtype}", step), period)
     turn = call("mul", part, 2 * pi, dtype=dtype)
     sine = call("mul", call("sin", turn), 1.0 if t.inverse else -1.0, dtype=dtype)
     off = call("where", call("gt", c, d), sine, call("neg", sine))
     value: Expr = call("where", call("eq", c, d), call("cos", turn), off)
     if t.inverse:
-        value = call("div", value, whole)
+        value = call("div", value, period)
     if t.inverse and t.onesided:
         twice = call("mul", value, 2.0, dtype=dtype)
         middle = call("eq", call("mul", n, 2, dtype="int64"), length)
@@ -110,32 +110,37 @@ def _table_kernel(t: Transform, low: Lowering) -> Var:
 
 # A length that is a product, in two sums.
 
-LANES = 16  # elements of the widest vectors: a matrix's rows are computed in whole ones
+LANES = 16  # elements of the widest vectors: rows of matrices are padded to them
 
 
 def _split(t: Transform) -> tuple[int, int] | None:
-    """Return the factors of a length that take the fewest products, or None where one sum does."""
+    """Return the factors of a length that take the fewest products.
+
+    Return None if one sum takes no more.
+    """
     if not (isinstance(t.length, int) and isinstance(t.rows, int)):
         return None
     n, best = t.length, None
-    least_products = 2 * n * _whole(t.results * t.rows) * t.parts  # of doubles, which take twice
+    least_products = (
+        2 * n * _round_to_lanes(t.results * t.rows) * t.parts
+    )  # of float64, which takes twice as long
     for a in range(2, n // 2 + 1):
         if n % a:
             continue
         rows = t.results * ceil(t.rows / a)
-        products = n * _whole(2 * a) * t.parts + 2 * (n // a) * rows * _whole(a)
+        products = n * _round_to_lanes(2 * a) * t.parts + 2 * (n // a) * rows * _round_to_lanes(a)
         if products < least_products:
             least_products, best = products, (a, n // a)
     return best
 
 
-def _whole(count: int) -> int:
+def _round_to_lanes(count: int) -> int:
     return LANES * ceil(count / LANES)
 
 
-def _twiddles(steps: Array, whole: int, inverse: bool) -> Array:
+def _twiddles(steps: Array, period: int, inverse: bool) -> Array:
     """Return twiddle factors, exp(-2 pi i steps / whole), as [2, 2, ...]: from parts to parts."""
-    turn = 2 * pi / whole * (steps % whole)
+    turn = 2 * pi / period * (steps % period)
     cosine, sine = np.cos(turn), np.sin(turn) * (1 if inverse else -1)
     return np.stack([np.stack([cosine, sine]), np.stack([-sine, cosine])])
 
@@ -200,8 +205,8 @@ def _in_two_sums(
 
 
 def _form(site: Site) -> tuple[Transform, tuple[Dim, ...]]:
-    """The transform, and for each dim before the last a step of 1 where it is transformed."""
-    shape, given = site.shape(), site.dims("dft_length")
+    """Return the transform, and a step for each dim before the last: 1 if it is transformed."""
+    shape, dft_length = site.shape(), site.dims("dft_length")
     rank = len(shape)
     if rank > 1 and is_symbolic(shape[-1]):
         site.unsupported(f"a last dim of {shape[-1]}, which must be 1 or 2")
@@ -215,8 +220,8 @@ def _form(site: Site) -> tuple[Transform, tuple[Dim, ...]]:
             site.fail("the last dim holds the parts of complex numbers")
         steps, extent = tuple(int(d == axis) for d in range(rank - 1)), (shape[axis],)
     n = extent[0]
-    whole = simplify(2 * (n - 1)) if inverse and onesided else n
-    length = given[0] if given else whole
+    full_length = simplify(2 * (n - 1)) if inverse and onesided else n
+    length = dft_length[0] if dft_length else full_length
     half = simplify(floor_div(length, 2) + 1)
     rows = half if onesided and not inverse else length
     count = half if inverse and onesided else length
@@ -293,10 +298,10 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     if not (signal.shape[axis] if length is None else length):  # NumPy has no transform of nothing
         rows = 1 if attrs.get("onesided") else 0
         return np.zeros((*signal.shape[:axis], rows, *signal.shape[axis + 1 :], 2), x.dtype)
-    found = (np.fft.ifft if attrs.get("inverse") else np.fft.fft)(signal, length, axis)
+    spectrum = (np.fft.ifft if attrs.get("inverse") else np.fft.fft)(signal, length, axis)
     if attrs.get("onesided"):
-        found = np.take(found, np.arange(found.shape[axis] // 2 + 1), axis)
-    return np.stack([found.real, found.imag], -1).astype(x.dtype)
+        spectrum = np.take(spectrum, np.arange(spectrum.shape[axis] // 2 + 1), axis)
+    return np.stack([spectrum.real, spectrum.imag], -1).astype(x.dtype)
 
 
 def _names(site: Site) -> tuple[Number, ...]:
@@ -308,24 +313,24 @@ def _names(site: Site) -> tuple[Number, ...]:
 
 def _values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("DFT", attrs, args)
-    shape = host.given(0)
-    given = host.integers(2)
+    shape = host.required(0)
+    axis_argument = host.integers(2)
     default = attrs.get("axis", -2)
     default = next(iter(default), -2) if isinstance(default, tuple) else default
-    axis = host.axis(given[0] if given else int(default), len(shape))
+    axis = host.axis(axis_argument[0] if axis_argument else int(default), len(shape))
     lengths = host.integers(1)
     inverse, onesided = bool(attrs.get("inverse")), bool(attrs.get("onesided"))
-    known = attrs.get("dft_length")
-    known = next(iter(known), None) if isinstance(known, tuple) else known
-    whole = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
-    length = lengths[0] if lengths else (whole if known is None else int(known))
+    dft_length = attrs.get("dft_length")
+    dft_length = next(iter(dft_length), None) if isinstance(dft_length, tuple) else dft_length
+    full_length = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
+    length = lengths[0] if lengths else (full_length if dft_length is None else int(dft_length))
     if axis == len(shape) - 1 or length < 1:
         host.fail(f"axis {axis} of {shape} cannot be transformed with length {length}")
-    found = {"extent": shape[axis], "length": length}
+    values = {"extent": shape[axis], "length": length}
     for d, n in enumerate(shape[:-1]):
         rows = length // 2 + 1 if onesided and not inverse else length
-        found |= {f"step{d}": int(d == axis), f"dim{d}": rows if d == axis else n}
-    return found
+        values |= {f"step{d}": int(d == axis), f"dim{d}": rows if d == axis else n}
+    return values
 
 
 def _symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
@@ -344,16 +349,16 @@ def _symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
 
 
 def _frames(site: Site) -> tuple[Dim, Dim, Dim]:
-    """How far frames are apart, how long they are, and how many there are."""
-    step, given = site.dims("frame_step"), site.dims("frame_length")
-    length = given[0] if given else (site.shape(2)[0] if site.has(2) else None)
+    """Return the distance, the length and the number of frames."""
+    step, frame_length = site.dims("frame_step"), site.dims("frame_length")
+    length = frame_length[0] if frame_length else (site.shape(2)[0] if site.has(2) else None)
     if not step or length is None:
         site.unsupported("frames of unknown length have no kernel rule")
     if isinstance(step[0], int) and step[0] < 1:
         site.fail(f"frames are {step[0]} elements apart", expected="a positive frame_step")
     count = site.dims("frames")
-    room = simplify(site.shape()[1] - length)
-    return step[0], length, count[0] if count else simplify(floor_div(room, step[0]) + 1)
+    free_length = simplify(site.shape()[1] - length)
+    return step[0], length, count[0] if count else simplify(floor_div(free_length, step[0]) + 1)
 
 
 def _signal_parts(site: Site) -> int:
@@ -414,8 +419,8 @@ def _lower_stft(low: Lowering) -> None:
 def _stft_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, _, window, _ = (*args, None, None, None)[:4]
     x = x if x.ndim == 3 else x[..., None]
-    given = (attrs.get("frame_step"), attrs.get("frame_length"))
-    step, length = (v[0] if isinstance(v, tuple) else v for v in given)
+    numbers = (attrs.get("frame_step"), attrs.get("frame_length"))
+    step, length = (v[0] if isinstance(v, tuple) else v for v in numbers)
     length = len(window) if length is None else length
     if length > x.shape[1]:
         frames = np.empty((len(x), 0, length, x.shape[2]), x.dtype)
@@ -432,11 +437,11 @@ def _stft_names(site: Site) -> tuple[Number, ...]:
 
 def _stft_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("STFT", attrs, args)
-    signal, window = host.given(0), host.integers(2)
-    known = [attrs.get(n) for n in ("frame_step", "frame_length")]
+    signal, window = host.required(0), host.integers(2)
+    attributes = [attrs.get(n) for n in ("frame_step", "frame_length")]
     step, length = (
-        host.one(i) if host.integers(i) else next(iter(v), None) if isinstance(v, tuple) else v
-        for i, v in zip((1, 3), known, strict=True)
+        host.single(i) if host.integers(i) else next(iter(v), None) if isinstance(v, tuple) else v
+        for i, v in zip((1, 3), attributes, strict=True)
     )
     length = window[0] if length is None and window else length
     if not step or not length or step < 1 or length < 1 or signal[1] < length:

@@ -50,9 +50,9 @@ def _lower_batch(low: Lowering) -> None:
     axes = _image_axes(site.shape())
     x, c = at(nest.tensor(site.arg(0), "x"), axes), (var(axes[1].name),)
     parts = [low.array(site.arg(i)) for i in range(1, 5)]
-    known = [p for p in parts if p is not None]
-    if len(known) == 4:
-        scale, shift = _scale_and_shift(known, site.number("epsilon", 1e-5))
+    constants = [p for p in parts if p is not None]
+    if len(constants) == 4:
+        scale, shift = _scale_and_shift(constants, site.number("epsilon", 1e-5))
         a = nest.load(low.constant(scale, "scale"), "scale", c)
         b = nest.load(low.constant(shift, "shift"), "shift", c)
         y: Expr = call("add", call("mul", x, a), b)
@@ -65,14 +65,14 @@ def _lower_batch(low: Lowering) -> None:
 
 
 def _lower_batch_training(low: Lowering) -> None:
-    """By the moments of the batch itself, which move the running ones."""
+    """Normalise by the moments of the batch, and update the running ones."""
     site, dtype = low.site, low.site.dtype()
     axes = _image_axes(site.shape())
-    kept, over = (axes[1],), (axes[0], *axes[2:])
+    channel_axes, over = (axes[1],), (axes[0], *axes[2:])
     c = (var(axes[1].name),)
     if low.is_read(low.result.name):
         nest = low.nest("batch_norm")
-        moments = Moments(nest, low, at(nest.tensor(site.arg(0), "x"), axes), kept, over)
+        moments = Moments(nest, low, at(nest.tensor(site.arg(0), "x"), axes), channel_axes, over)
         scaled_up = call("mul", moments.normal, nest.load(site.arg(1), "scale", c))
         y = call("add", scaled_up, nest.load(site.arg(2), "bias", c))
         nest.compute("y", low.shape, dtype, axes, y)
@@ -81,7 +81,9 @@ def _lower_batch_training(low: Lowering) -> None:
     for result, position in zip(low.results[1:], (3, 4), strict=False):
         if low.is_read(result.name):
             nest = low.nest("running_moment")
-            moments = Moments(nest, low, at(nest.tensor(site.arg(0), "x"), axes), kept, over)
+            moments = Moments(
+                nest, low, at(nest.tensor(site.arg(0), "x"), axes), channel_axes, over
+            )
             new = moments.mean if position == 3 else moments.variance
             assert new is not None
             old = nest.load(site.arg(position), "old", c)
@@ -90,7 +92,7 @@ def _lower_batch_training(low: Lowering) -> None:
                 call("mul", old, share, dtype=dtype),
                 call("mul", new, 1 - share, dtype=dtype),
             )
-            nest.compute("y", shape_of(result), dtype, kept, moved)
+            nest.compute("y", shape_of(result), dtype, channel_axes, moved)
             nest.into(result)
 
 
@@ -100,14 +102,14 @@ def _image_axes(shape: Shape) -> tuple[Axis, ...]:
 
 
 def _inverse(variance: Expr, site: Site) -> Expr:
-    """1 / sqrt(variance + epsilon)."""
+    """Return 1 / sqrt(variance + epsilon)."""
     dtype = site.dtype()
     shifted = call("add", variance, site.number("epsilon", 1e-5), dtype=dtype)
     return call("div", Const(1.0, dtype), call("sqrt", shifted))
 
 
 def _scale_and_shift(parts: Sequence[Array], epsilon: float) -> tuple[Array, Array]:
-    """x * scale + shift is the normalisation by known moments; computed in double precision."""
+    """Return the scale and shift of a normalisation by known moments, in double precision."""
     scale, bias, mean, variance = (p.astype(np.float64) for p in parts)
     factor = scale / np.sqrt(variance + epsilon)
     return factor.astype(parts[0].dtype), (bias - mean * factor).astype(parts[0].dtype)
@@ -120,8 +122,8 @@ def _batch_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     epsilon = x.dtype.type(attrs.get("epsilon", single(1e-5)))
     if not attrs.get("training_mode"):
         return scale * (x - mean) / np.sqrt(variance + epsilon) + bias
-    rest = tuple(d for d in range(x.ndim) if d != 1)
-    new = x.mean(axis=rest, keepdims=True), x.var(axis=rest, keepdims=True)
+    other_dims = tuple(d for d in range(x.ndim) if d != 1)
+    new = x.mean(axis=other_dims, keepdims=True), x.var(axis=other_dims, keepdims=True)
     y = scale * (x - new[0]) / np.sqrt(new[1] + epsilon) + bias
     share = x.dtype.type(attrs.get("momentum", single(0.9)))
     moved = (
@@ -142,22 +144,23 @@ class Moments:
         nest: Nest,
         low: Lowering,
         x: Expr,
-        kept: Sequence[Axis],
+        outer: Sequence[Axis],
         over: Sequence[Axis],
         *,
         centre: bool = True,
     ) -> None:
-        site, dtype, rows = low.site, low.site.dtype(), tuple(a.extent for a in kept)
+        """Add the computes; without `centre` the mean is taken to be 0."""
+        site, dtype, rows = low.site, low.site.dtype(), tuple(a.extent for a in outer)
         count = product(a.extent for a in over)
         self.mean: Expr | None = None
         self.centred = x
         if centre:
-            nest.compute("sum", rows, dtype, kept, x, over, "sum")
-            self.mean = scaled(at("sum", kept), count, dtype)
+            nest.compute("sum", rows, dtype, outer, x, over, "sum")
+            self.mean = scaled(at("sum", outer), count, dtype)
             self.centred = call("sub", x, self.mean)
         square = call("mul", self.centred, self.centred)
-        nest.compute("squares", rows, dtype, kept, square, over, "sum")
-        self.variance = scaled(at("squares", kept), count, dtype)
+        nest.compute("squares", rows, dtype, outer, square, over, "sum")
+        self.variance = scaled(at("squares", outer), count, dtype)
         self.inverse = _inverse(self.variance, site)
         self.normal = call("mul", self.centred, self.inverse)
 
@@ -170,9 +173,9 @@ def _split(site: Site, default: int = -1) -> tuple[tuple[Axis, ...], int]:
 def _layer_types(site: Site) -> tuple[Tensor, ...]:
     shape = site.shape()
     first = site.axis(len(shape), -1)
-    given = [site.shape(i) for i in range(1, len(site.args)) if site.has(i)]
-    if any(len(g) > len(shape) for g in given) or broadcast(site, [shape, *given]) != shape:
-        site.fail(f"scale and bias of shapes {given} do not broadcast to the input's {shape}")
+    shapes = [site.shape(i) for i in range(1, len(site.args)) if site.has(i)]
+    if any(len(g) > len(shape) for g in shapes) or broadcast(site, [shape, *shapes]) != shape:
+        site.fail(f"scale and bias of shapes {shapes} do not broadcast to the input's {shape}")
     moment = Tensor(tuple(1 if d >= first else n for d, n in enumerate(shape)), "float32")
     return (site.tensor(0), moment, moment)[: site.results]
 
@@ -195,12 +198,12 @@ def _lower_layer(low: Lowering) -> None:
 def _lower_moment(low: Lowering, result: Var, name: str) -> None:
     nest = low.nest(f"layer_norm_{name}")
     axes, first = _split(low.site)
-    kept, over = axes[:first], axes[first:]
-    moments = Moments(nest, low, at(nest.tensor(low.site.arg(0), "x"), axes), kept, over)
+    outer, over = axes[:first], axes[first:]
+    moments = Moments(nest, low, at(nest.tensor(low.site.arg(0), "x"), axes), outer, over)
     value = moments.mean if name == "mean" else moments.inverse
     assert value is not None
-    store = tuple(var(a.name) for a in kept) + (Affine(),) * len(over)
-    nest.compute("y", shape_of(result), "float32", kept, value, store=store)
+    store = tuple(var(a.name) for a in outer) + (Affine(),) * len(over)
+    nest.compute("y", shape_of(result), "float32", outer, value, store=store)
     nest.into(result)
 
 
@@ -287,7 +290,7 @@ def _column(v: Array, x: Array) -> Array:
 
 
 def _lower_group(low: Lowering) -> None:
-    """Channels are g * each + c; scale and bias are per channel."""
+    """Lower GroupNormalization: channels are g * each + c; scale and bias are per channel."""
     site, nest, shape = low.site, low.nest("group_norm"), low.shape
     groups, channels = site.integer("num_groups", 1), shape[1]
     if not isinstance(channels, int) or channels % groups or len(shape_of(site.arg(1))) != 1:
@@ -345,8 +348,8 @@ def _lower_lrn(low: Lowering) -> None:
 def _lrn_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, size = args[0], attrs["size"]
     before = (size - 1) // 2
-    rest = [(0, 0)] * (x.ndim - 2)
-    padded = np.pad(np.square(x), [(0, 0), (before, size - 1 - before), *rest])
+    spatial = [(0, 0)] * (x.ndim - 2)
+    padded = np.pad(np.square(x), [(0, 0), (before, size - 1 - before), *spatial])
     total = sum(padded[:, d : d + x.shape[1]] for d in range(size))
     bias, alpha, beta = attrs.get("bias", 1.0), attrs.get("alpha", 1e-4), attrs.get("beta", 0.75)
     return x / (bias + alpha / size * total) ** beta
@@ -358,11 +361,11 @@ def _lrn_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 def _lower_lp(low: Lowering) -> None:
     site, nest, dtype = low.site, low.nest("lp_norm"), low.site.dtype()
     axes, axis = _split(site)
-    kept, over = (*axes[:axis], *axes[axis + 1 :]), axes[axis : axis + 1]
+    outer, over = (*axes[:axis], *axes[axis + 1 :]), axes[axis : axis + 1]
     x, two = at(nest.tensor(site.arg(0), "x"), axes), site.integer("p", 2) == 2
     each = call("mul", x, x) if two else call("abs", x)
-    nest.compute("total", tuple(a.extent for a in kept), dtype, kept, each, over, "sum")
-    size: Expr = call("sqrt", at("total", kept)) if two else at("total", kept)
+    nest.compute("total", tuple(a.extent for a in outer), dtype, outer, each, over, "sum")
+    size: Expr = call("sqrt", at("total", outer)) if two else at("total", outer)
     zero = call("eq", size, 0.0, dtype=dtype)
     y = call("where", zero, Const(0.0, dtype), call("div", x, size))
     nest.compute("y", low.shape, dtype, axes, y)

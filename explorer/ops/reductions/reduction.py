@@ -28,7 +28,7 @@ Finish = Callable[[Expr, Dim, DType], Expr]
 
 
 def _reduced(site: Site) -> tuple[int, ...]:
-    """The dims that are reduced: all of them, unless axes are given or none are asked for."""
+    """Return the reduced dims: all, unless axes are given or none are requested."""
     rank = len(site.shape())
     axes = site.axes(rank)
     if axes is None or axes == ():
@@ -37,22 +37,22 @@ def _reduced(site: Site) -> tuple[int, ...]:
 
 
 def _types(site: Site) -> tuple[Tensor, ...]:
-    kept = site.dims("kept")
-    if kept is not None:  # found by the host
+    outer_dims = site.dims("kept")
+    if outer_dims is not None:  # computed by the host
         dims = site.dims("dims")
-        return (Tensor(kept if dims is None else dims, site.dtype()),)
+        return (Tensor(outer_dims if dims is None else dims, site.dtype()),)
     return (Tensor(_result_shape(site, _reduced(site)), site.dtype()),)
 
 
-def _result_shape(site: Site, gone: tuple[int, ...]) -> Shape:
+def _result_shape(site: Site, reduced: tuple[int, ...]) -> Shape:
     keep = site.integer("keepdims", 1)
-    dims = ((1 if d in gone else n) for d, n in enumerate(site.shape()))
-    return tuple(n for d, n in enumerate(dims) if keep or d not in gone)
+    dims = ((1 if d in reduced else n) for d, n in enumerate(site.shape()))
+    return tuple(n for d, n in enumerate(dims) if keep or d not in reduced)
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A combiner, what is done to each element before it and to the result after it."""
+    """A combiner, with a function of each element before it and of the result after it."""
 
     combiner: str
     before: Each = lambda x, t: x
@@ -61,12 +61,13 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The axes of an operator that reduces some dims: kept, reduced, where an element is read and
-    where results lie, in a tensor of `shape`; it is that of the operator's result but for dims
+    """The axes of a reduction: kept, reduced, the index of an element, the place of a result.
+
+    Results lie in a tensor of `shape`. It is the shape of the operator's result, except for dims
     that only a run drops.
     """
 
-    kept: tuple[Axis, ...]
+    outer: tuple[Axis, ...]
     over: tuple[Axis, ...]
     index: tuple[Affine, ...]
     place: tuple[Affine, ...]
@@ -74,8 +75,8 @@ class Rows:
 
     @property
     def store(self) -> tuple[Affine, ...]:
-        """The index written; empty where it is the axes themselves."""
-        plain = tuple(var(a.name) for a in self.kept)
+        """The index written; empty if it is the axes themselves."""
+        plain = tuple(var(a.name) for a in self.outer)
         return () if self.place == plain else self.place
 
     def bind(self, low: Lowering, nest: Nest) -> None:
@@ -86,29 +87,29 @@ class Rows:
         low.view(low.result, nest.into(low.temporary("kept", self.shape, low.site.dtype())))
 
 
-def rows_of(low: Lowering, gone: tuple[int, ...]) -> Rows:
-    """The rows of an operator that reduces these dims."""
+def rows_of(low: Lowering, reduced: tuple[int, ...]) -> Rows:
+    """Return the rows of an operator that reduces these dims."""
     keep = bool(low.site.integer("keepdims", 1))
     every = letters(low.site.shape())
-    places = ((Affine() if d in gone else var(a.name)) for d, a in enumerate(every))
+    places = ((Affine() if d in reduced else var(a.name)) for d, a in enumerate(every))
     return Rows(
-        tuple(a for d, a in enumerate(every) if d not in gone),
-        tuple(a for d, a in enumerate(every) if d in gone),
+        tuple(a for d, a in enumerate(every) if d not in reduced),
+        tuple(a for d, a in enumerate(every) if d in reduced),
         tuple(entry(a, a.extent) for a in every),
-        tuple(p for d, p in enumerate(places) if keep or d not in gone),
+        tuple(p for d, p in enumerate(places) if keep or d not in reduced),
         low.shape,
     )
 
 
 def _rows(low: Lowering) -> Rows:
-    kept = low.site.dims("kept")
-    if kept is None:
+    outer_dims = low.site.dims("kept")
+    if outer_dims is None:
         return rows_of(low, _reduced(low.site))
-    axes, over = letters(kept), low.site.dims("over") or ()
+    axes, over = letters(outer_dims), low.site.dims("over") or ()
     inner = tuple(Axis(f"{a.name}r", n) for a, n in zip(axes, over, strict=True))
     both = zip(axes, inner, over, strict=True)
     index = tuple(Affine() if n == 1 else var(a.name) + var(r.name) for a, r, n in both)
-    return Rows(axes, tuple(r for r in inner if r.extent != 1), index, _bare(axes), kept)
+    return Rows(axes, tuple(r for r in inner if r.extent != 1), index, _bare(axes), outer_dims)
 
 
 def _bare(axes: tuple[Axis, ...]) -> tuple[Affine, ...]:
@@ -127,14 +128,14 @@ def _lower(name: str, how: Reduction) -> Callable[[Lowering], None]:
             "y" if plain else "acc",
             rows.shape,
             dtype,
-            rows.kept,
+            rows.outer,
             x,
             rows.over,
             how.combiner if rows.over else None,
             rows.store,
         )
         if not plain:
-            nest.compute("y", rows.shape, dtype, rows.kept, last, store=rows.store)
+            nest.compute("y", rows.shape, dtype, rows.outer, last, store=rows.store)
         rows.bind(low, nest)
 
     return lower
@@ -142,8 +143,8 @@ def _lower(name: str, how: Reduction) -> Callable[[Lowering], None]:
 
 def _arguments(attrs: Mapping[str, Any], x: Array) -> dict[str, Any]:
     if "over" in attrs:
-        gone = tuple(d for d, n in enumerate(attrs["over"]) if n != 1)
-        return {"axis": gone, "keepdims": True}
+        reduced = tuple(d for d, n in enumerate(attrs["over"]) if n != 1)
+        return {"axis": reduced, "keepdims": True}
     axes = attrs.get("axes")
     axes = tuple(axes) if isinstance(axes, (tuple, list)) else axes
     if axes is None or axes == ():
@@ -153,8 +154,8 @@ def _arguments(attrs: Mapping[str, Any], x: Array) -> dict[str, Any]:
 
 def _numpy(function: Callable[..., Any]) -> Callable[[Mapping[str, Any], Any], Any]:
     def reference(attrs: Mapping[str, Any], args: Any) -> Any:
-        found = np.asarray(function(args[0], **_arguments(attrs, args[0])), args[0].dtype)
-        return found.reshape(attrs["dims"]) if "dims" in attrs else found
+        result = np.asarray(function(args[0], **_arguments(attrs, args[0])), args[0].dtype)
+        return result.reshape(attrs["dims"]) if "dims" in attrs else result
 
     return reference
 
@@ -172,7 +173,7 @@ def _record(name: str, kernel: str, how: Reduction, function: Callable[..., Any]
 
 
 def _extreme(combiner: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of no elements it is the least, or the greatest, value that there is."""
+    """Return a NumPy reduction; of no elements it is the combiner's identity."""
 
     def reference(x: Array, **kw: Any) -> Any:
         none = {} if x.size else {"initial": identity(combiner, x.dtype.name)}
@@ -189,7 +190,7 @@ def _sum_square(x: Array, **kw: Any) -> Any:
     return np.sum(x * x, **kw)
 
 
-# Means and norms of whole numbers are cut towards zero, as onnxruntime does.
+# Means and norms of integers are truncated towards zero, as in onnxruntime.
 
 
 def _mean(total: Expr, count: Dim, t: DType) -> Expr:
@@ -223,16 +224,16 @@ def _lower_log_sum_exp(low: Lowering) -> None:
     x, top = nest.load(site.arg(0), "x", rows.index), _finite(Read("top", rows.place), dtype)
     shifted = call("exp", call("sub", x, top))
     combine = "max" if rows.over else None
-    nest.compute("top", rows.shape, dtype, rows.kept, x, rows.over, combine, rows.store)
+    nest.compute("top", rows.shape, dtype, rows.outer, x, rows.over, combine, rows.store)
     combine = "sum" if rows.over else None
-    nest.compute("acc", rows.shape, dtype, rows.kept, shifted, rows.over, combine, rows.store)
+    nest.compute("acc", rows.shape, dtype, rows.outer, shifted, rows.over, combine, rows.store)
     total = call("add", call("log", Read("acc", rows.place)), top)
-    nest.compute("y", rows.shape, dtype, rows.kept, total, store=rows.store)
+    nest.compute("y", rows.shape, dtype, rows.outer, total, store=rows.store)
     rows.bind(low, nest)
 
 
 def _finite(top: Expr, dtype: DType) -> Expr:
-    """A number that may be taken from an infinite one: their difference is infinite too."""
+    """Clamp a number so that its difference to an infinite one is infinite, not NaN."""
     if not is_float(dtype):
         return top
     most = float(np.finfo(dtype).max)
@@ -251,8 +252,9 @@ def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
 
 
 def _arg_types(site: Site) -> tuple[Tensor, ...]:
-    """Where there is nothing to say, nothing is asked of a dim without elements, as in
-    onnxruntime.
+    """Return the types of ArgMax or ArgMin.
+
+    An empty result places no demand on a dim without elements, as in onnxruntime.
     """
     axis = site.axis(len(site.shape()))
     result = _result_shape(site, (axis,))
@@ -274,7 +276,7 @@ def _lower_arg(combiner: str) -> Callable[[Lowering], None]:
         x, place = nest.load(site.arg(0), "x", rows.index), IndexValue(var(rows.over[0].name))
         last = bool(site.integer("select_last_index"))
         nowhere = Const(-1 if last else rows.over[0].extent, "int64")
-        nest.compute("top", low.shape, site.dtype(), rows.kept, x, rows.over, combiner, rows.store)
+        nest.compute("top", low.shape, site.dtype(), rows.outer, x, rows.over, combiner, rows.store)
         hit: Expr = call("eq", x, Read("top", rows.place))
         if is_float(site.dtype()):  # NaN is the extreme, and equals nothing
             hit = call("or", hit, call("isnan", x))
@@ -283,7 +285,7 @@ def _lower_arg(combiner: str) -> Callable[[Lowering], None]:
             "y",
             low.shape,
             "int64",
-            rows.kept,
+            rows.outer,
             here,
             rows.over,
             "max" if last else "min",
@@ -308,7 +310,7 @@ def _arg(function: Callable[..., Any]) -> Callable[[Mapping[str, Any], Any], Any
     return reference
 
 
-# CumSum and CumProd: each result is of the elements before it, zeros or ones before the first.
+# CumSum and CumProd: each result combines the elements before it; the fill is the identity.
 
 
 def _lower_running(combiner: str) -> Callable[[Lowering], None]:
@@ -319,8 +321,8 @@ def _lower_running(combiner: str) -> Callable[[Lowering], None]:
             at_axis = site.axis(len(axes))
             steps = tuple(int(d == at_axis) for d in range(len(axes)))
             extent = (low.shape[at_axis],)
-        k, way = Axis("r", extent[0]), 1 if site.integer("reverse") else -1
-        by = (var(k.name) + int(bool(site.integer("exclusive")))) * way
+        k, sign = Axis("r", extent[0]), 1 if site.integer("reverse") else -1
+        by = (var(k.name) + int(bool(site.integer("exclusive")))) * sign
         index = tuple(var(a.name) + by * step for a, step in zip(axes, steps, strict=True))
         nothing = 1.0 if combiner == "prod" else 0.0
         read = Read(nest.tensor(site.arg(0), "x"), index, nothing)

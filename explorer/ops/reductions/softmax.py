@@ -21,7 +21,10 @@ def _types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _rows(site: Site) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]]:
-    """All axes, those kept, those normalised: before version 13 every one from `axis` on."""
+    """Return all axes, the outer ones, and the normalised ones.
+
+    Before opset 13 every axis from `axis` on is normalised.
+    """
     axes, first = letters(site.shape()), site.axis(len(site.shape()), -1)
     last = len(axes) if site.integer("flatten") else first + 1
     return axes, axes[:first] + axes[last:], axes[first:last]
@@ -29,26 +32,26 @@ def _rows(site: Site) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, .
 
 def _lower_softmax(low: Lowering) -> None:
     nest, dtype, shape = low.nest("softmax"), low.site.dtype(), low.shape
-    axes, kept, over = _rows(low.site)
-    rows = tuple(a.extent for a in kept)
+    axes, outer, over = _rows(low.site)
+    rows = tuple(a.extent for a in outer)
     x = at(nest.tensor(low.site.arg(0), "x"), axes)
-    nest.compute("top", rows, dtype, kept, x, over, "max")
-    nest.compute("e", shape, dtype, axes, call("exp", call("sub", x, at("top", kept))))
-    nest.compute("total", rows, dtype, kept, at("e", axes), over, "sum")
-    inverse = call("div", Const(1.0, dtype), at("total", kept))
+    nest.compute("top", rows, dtype, outer, x, over, "max")
+    nest.compute("e", shape, dtype, axes, call("exp", call("sub", x, at("top", outer))))
+    nest.compute("total", rows, dtype, outer, at("e", axes), over, "sum")
+    inverse = call("div", Const(1.0, dtype), at("total", outer))
     nest.compute("y", shape, dtype, axes, call("mul", at("e", axes), inverse))
     nest.into(low.result)
 
 
 def _lower_log_softmax(low: Lowering) -> None:
     nest, dtype, shape = low.nest("log_softmax"), low.site.dtype(), low.shape
-    axes, kept, over = _rows(low.site)
-    rows = tuple(a.extent for a in kept)
+    axes, outer, over = _rows(low.site)
+    rows = tuple(a.extent for a in outer)
     x = at(nest.tensor(low.site.arg(0), "x"), axes)
-    nest.compute("top", rows, dtype, kept, x, over, "max")
-    shifted = call("sub", x, at("top", kept))
-    nest.compute("total", rows, dtype, kept, call("exp", shifted), over, "sum")
-    nest.compute("y", shape, dtype, axes, call("sub", shifted, call("log", at("total", kept))))
+    nest.compute("top", rows, dtype, outer, x, over, "max")
+    shifted = call("sub", x, at("top", outer))
+    nest.compute("total", rows, dtype, outer, call("exp", shifted), over, "sum")
+    nest.compute("y", shape, dtype, axes, call("sub", shifted, call("log", at("total", outer))))
     nest.into(low.result)
 
 

@@ -1,1 +1,1 @@
-"""The reference interpreter: what programs mean and must satisfy, and what libraries offer."""
+"""Reference interpreter: the semantics of programs, their checks, and the libraries."""

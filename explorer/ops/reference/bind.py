@@ -1,4 +1,4 @@
-"""What the shapes of the inputs say: a value for each symbol, or which input is wrong."""
+"""Values of the symbols from the shapes of the inputs, or the input that is wrong."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from explorer.ops.reference.shape_heap import heap_of
 
 
 def bind_sizes(
-    program: Program, inputs: Mapping[str, np.ndarray], given: Sizes | None = None
+    program: Program, inputs: Mapping[str, np.ndarray], preset: Sizes | None = None
 ) -> dict[str, int]:
-    """The value of each symbol, from the shapes of the inputs; `given` are symbols known before.
+    """Return the value of each symbol, from the shapes of the inputs.
 
-    Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, naming the input.
+    `preset` are symbols known before. Raises MissingInput, UnknownInput, DtypeError, ShapeError or
+    BoundError, naming the input.
     """
     params = program.main.params
     names = {p.name for p in params}
@@ -33,7 +34,7 @@ def bind_sizes(
     for param in params:
         if param.name not in inputs:
             raise MissingInput(f"the input {param.name!r} is missing", where=param.name)
-    frame = Frame(heap_of(program.main, program.env, given or (), inputs=True), given or {})
+    frame = Frame(heap_of(program.main, program.env, preset or (), inputs=True), preset or {})
     frame.enter([inputs[p.name] for p in params])
     return frame.sizes
 

@@ -1,4 +1,4 @@
-"""The library "blas": matrix products by NumPy, which hands them to the BLAS it was built with."""
+"""Library "blas": matrix products by NumPy, which calls the BLAS it was built with."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from explorer.ir.types import Tensor
 from explorer.ops.reference.library_functions import LibraryFunction, register_function
 
 Array = np.ndarray
-DTYPES = ("float32", "float64")  # what a BLAS computes
+DTYPES = ("float32", "float64")  # dtypes of BLAS functions
 
 if cores() < reported_cores():  # it started as many threads as the system reports
     threadpool_limits(cores(), user_api="blas")
 
 
 def matmul(a: Array, b: Array, *, out: Array) -> None:
-    """`out = a @ b`, as NumPy's matmul, batches included."""
+    """Compute `out = a @ b` as NumPy's matmul, batches included."""
     np.matmul(a, b, out=out)
 
 
 def matmul_add(a: Array, b: Array, c: Array, *, out: Array) -> None:
-    """`out = a @ b + c`, the bias as a second step."""
+    """Compute `out = a @ b + c`, the bias as a second step."""
     np.matmul(a, b, out=out)
     np.add(out, c, out=out)
 
@@ -39,7 +39,7 @@ def gemm(
     transA: int = 0,
     transB: int = 0,
 ) -> None:
-    """ONNX's Gemm: `out = alpha * a' @ b' + beta * c`."""
+    """Compute ONNX's Gemm: `out = alpha * a' @ b' + beta * c`."""
     np.dot(a.T if transA else a, b.T if transB else b, out=out)
     if alpha != 1.0:
         np.multiply(out, out.dtype.type(alpha), out=out)
@@ -54,7 +54,7 @@ def _matmul_type(a: Tensor, b: Tensor, *bias: Tensor) -> Tensor:
 
 
 def _batch(a: Shape, b: Shape) -> Shape:
-    """The leading dims together, of which one may be 1."""
+    """Return the broadcast leading dims."""
     rank = max(len(a), len(b))
     pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
     return tuple(n if m == 1 else m for m, n in pairs)

@@ -1,8 +1,8 @@
-"""Code of the user's own is ended when nobody wants its answer any more.
+"""Cancellation of user code that is still running.
 
-Ctrl-C reaches the main thread alone. Where work goes on beside, a watch asks whether it was
-cancelled, and raises an exception in the thread that works: between two of its bytecodes, so a loop
-that never ends does end. Only somebody else's code is ended so; our own asks by itself.
+Ctrl-C reaches the main thread only. For work in another thread, a watch polls whether it was
+cancelled, and raises an exception in the working thread between two bytecodes. So an endless loop
+ends too. Only user code is ended in this way; the compiler's own code polls by itself.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from time import sleep
 from explorer.errors import Cancelled
 
 SECONDS = 0.05  # between two questions
-Asked = Callable[[], bool]
+IsCancelled = Callable[[], bool]
 
-_cancelled: ContextVar[Asked | None] = ContextVar("cancelled", default=None)
+_cancelled: ContextVar[IsCancelled | None] = ContextVar("cancelled", default=None)
 
 
-class _Unwanted(BaseException):
-    """Raised in the thread that works; no `except Exception` of the user's holds it up."""
+class _CancelledWork(BaseException):
+    """The exception raised in the working thread; `except Exception` does not catch it."""
 
 
 @contextmanager
-def cancellable(cancelled: Asked | None) -> Iterator[None]:
-    """Inside, code of the user's own ends when `cancelled()` says so."""
+def cancellable(cancelled: IsCancelled | None) -> Iterator[None]:
+    """Let user code in the block end when `cancelled()` is true."""
     token = _cancelled.set(cancelled)
     try:
         yield
@@ -36,21 +36,21 @@ def cancellable(cancelled: Asked | None) -> Iterator[None]:
         _cancelled.reset(token)
 
 
-def wanted_by() -> Asked | None:
-    """Who is asked now whether the answer is wanted: work that compiles inside hands it on."""
+def current_cancellation() -> IsCancelled | None:
+    """Return the current cancellation callback, to hand on to work in other threads."""
     return _cancelled.get()
 
 
-def end_if_unwanted(what: str) -> None:
-    """Raises Cancelled where nobody wants the answer any more: our own code asks by this."""
+def raise_if_cancelled(what: str) -> None:
+    """Raise Cancelled if the work was cancelled; the compiler's own code calls this."""
     cancelled = _cancelled.get()
     if cancelled is not None and cancelled():
         raise Cancelled(f"{what} was stopped", where=what)
 
 
 @contextmanager
-def while_wanted(what: str) -> Iterator[None]:
-    """Somebody else's code runs inside; Cancelled where it was ended."""
+def cancelling_user_code(what: str) -> Iterator[None]:
+    """Run user code in the block; raise Cancelled if it was ended."""
     cancelled = _cancelled.get()
     if cancelled is None:
         yield
@@ -61,22 +61,23 @@ def while_wanted(what: str) -> Iterator[None]:
             yield
         finally:
             watch.end()
-    except _Unwanted:
+    except _CancelledWork:
         watch.end()
         raise Cancelled(f"{what} was stopped", where=what) from None
 
 
 class _Watch:
-    """A thread that asks; what it raises in the one that works, it raises before `end` is over."""
+    """A thread that polls; any exception it raises arrives before `end` returns."""
 
-    def __init__(self, cancelled: Asked) -> None:
+    def __init__(self, cancelled: IsCancelled) -> None:
+        """Start the thread, for the calling one."""
         self.cancelled, self.thread = cancelled, get_ident()
         self.lock, self.over = Lock(), Event()
         self.raised = False
         Thread(target=self.watch, name="ironworks watch", daemon=True).start()
 
     def watch(self) -> None:
-        """Until the work is over: whoever caught the exception gets it again."""
+        """Poll until the work is over; raise again if the exception was caught."""
         while not self.over.wait(SECONDS):
             if self.cancelled():
                 with self.lock:
@@ -85,25 +86,25 @@ class _Watch:
                         _raise_in(self.thread)
 
     def end(self) -> None:
-        """Nothing is raised after this, and nothing waits to be.
+        """Stop the watch; no exception is raised or pending afterwards.
 
-        One that may be on its way is awaited: taken back, it would leave the interpreter looking
-        for it at every call, and a profiler in a circle (CPython 3.11).
+        One that may be pending is awaited. If it were withdrawn, the interpreter would check for it
+        at every call, and a profiler would loop (CPython 3.11).
         """
         while not self.over.is_set():
             try:
                 with self.lock:
                     self.over.set()
-            except _Unwanted:  # it came while the watch was ended
+            except _CancelledWork:  # it came while the watch was ended
                 continue
         if self.raised:
-            with suppress(_Unwanted):
-                _raise_in(self.thread)  # instead of one that waits
+            with suppress(_CancelledWork):
+                _raise_in(self.thread)  # instead of a pending one
                 while True:
                     sleep(0)
 
 
 def _raise_in(thread: int) -> None:
     """Raise the exception in a thread at its next bytecode."""
-    error = ctypes.py_object(_Unwanted)
+    error = ctypes.py_object(_CancelledWork)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)

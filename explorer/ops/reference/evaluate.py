@@ -1,4 +1,4 @@
-"""The reference interpreter: what a program of any stage computes, in NumPy."""
+"""Reference interpreter: evaluates a program of any stage in NumPy."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ from explorer.ops.reference.library_functions import check_result
 __all__ = ["Interpreter", "bind_sizes", "evaluate", "evaluate_kernel"]
 
 Array = np.ndarray
-DEEPEST, MOST_DEEP = 2000, 100_000  # calls within calls: where nobody says, and at most
-MANY = 100  # functions, sides and bodies within each other, for which Python's limit is raised
-FRAMES = 5  # of Python's, and none of C's, in each of them
+DEEPEST, MOST_DEEP = 2000, 100_000  # depth of calls: the default, and the limit
+MANY = 100  # nested functions, arms and bodies per raise of Python's recursion limit
+FRAMES = 5  # Python frames in each of them; no C frames
 
 
 def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of a program of any stage, by name.
+    """Evaluate a program of any stage; return its outputs by name.
 
-    Raises what `bind_sizes` raises where the inputs do not fit.
+    Raises the errors of `bind_sizes` if the inputs do not fit.
     """
     program = without_gradients(program)
     main = program.main
     sizes = bind_sizes(program, inputs)
-    found = Interpreter(program, sizes).run(main, [inputs[p.name] for p in main.params])
+    results = Interpreter(program, sizes).run(main, [inputs[p.name] for p in main.params])
     names = main.output_names or tuple(v.name for v in main.outputs)
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, results, strict=True))
 
 
 Compiled = Callable[[Sequence[Array], Mapping[str, int]], Sequence[Array]]
@@ -65,11 +65,12 @@ Unread = tuple[tuple[str, ...], ...]  # of a function, by binding
 class Interpreter:
     """The values of one run; `sizes` are the symbols that the first function knows.
 
-    A call has a frame of its own: a function that is called knows what its parameters define; a
-    branch and a loop body see the symbols of their caller too, each trip anew. `compiled` are
-    functions that run by other means: they are given the arguments and the symbols of the caller;
-    where there may be any, kernels that are interpreted all the same are counted.
-    `unread` is what several runs of one program share: the values that nothing reads any more.
+    A call has a frame of its own. A called function sees the symbols that its parameters define. A
+    branch arm or a loop body also sees the symbols of its caller, in each trip separately.
+
+    `compiled` are functions that run by other means, on the arguments and the symbols of the
+    caller. If there may be any, kernels that are interpreted nevertheless are counted. `unread` is
+    shared by several runs of one program: the values that are dead after each binding.
     """
 
     def __init__(
@@ -79,54 +80,56 @@ class Interpreter:
         compiled: Mapping[str, Compiled] | None = None,
         unread: dict[str, Unread] | None = None,
     ) -> None:
+        """Take the limit of the call depth from the program's decisions."""
         self.program, self.sizes = program, sizes
         self.is_counted = compiled is not None
         self.compiled = {} if compiled is None else compiled
         self.constants = program.constants
         self.functions = {f.name: f for f in program.functions}
         self.unread = {} if unread is None else unread
-        asked = getattr(program.decisions.grinder, "depth", 0)
-        self.deepest = min(asked, MOST_DEEP) or DEEPEST
+        requested = getattr(program.decisions.grinder, "depth", 0)
+        self.deepest = min(requested, MOST_DEEP) or DEEPEST
         self.calls = 0  # that are open
-        self.within: list[str] = []  # for what is open, calls, sides and bodies: by which binding
+        self.within: list[str] = []  # the bindings of open calls, arms and bodies
 
     def run(
         self,
         function: Function,
         args: Sequence[Array],
-        given: Mapping[str, int] | None = None,
+        caller_sizes: Mapping[str, int] | None = None,
         of: str = "",
     ) -> list[Array]:
-        """A function's outputs; what nothing reads any more is dropped. `given` are the symbols
-        that it has from its caller, `of` the binding that runs it.
+        """Return a function's outputs; dead values are dropped.
+
+        `caller_sizes` are the symbols from its caller, `of` the binding that runs it.
         """
         self.within.append(of and f"{of}/")
         try:
-            return self.frame(function, args, self.sizes if given is None else given)
+            return self.frame(function, args, self.sizes if caller_sizes is None else caller_sizes)
         finally:
             self.within.pop()
 
     @property
     def path(self) -> str:
-        """What the names of uTasks begin with where the run is."""
+        """The prefix of the uTasks' names at this point of the run."""
         return "".join(self.within)
 
     def frame(
-        self, function: Function, args: Sequence[Array], given: Mapping[str, int]
+        self, function: Function, args: Sequence[Array], caller_sizes: Mapping[str, int]
     ) -> list[Array]:
-        """A function, a side of a branch or a body of a loop, once."""
+        """Run a function, a branch arm or a loop body once."""
         if len(self.within) % MANY == 0:
             wanted = FRAMES * (len(self.within) + 2 * MANY)
             sys.setrecursionlimit(max(sys.getrecursionlimit(), wanted))
-        frame = Frame.of(function, self.program.env, given)
+        frame = Frame.of(function, self.program.env, caller_sizes)
         frame.enter(args)
         values = {p.name: a for p, a in zip(function.params, args, strict=True)}
         if function.name not in self.unread:
             self.unread[function.name] = _last_uses(function)
         last = self.unread[function.name]
         for at, binding in enumerate(function.body):
-            found = self.binding(binding, values, frame)
-            values.update(zip((v.name for v in binding.vars), found, strict=False))
+            results_ = self.binding(binding, values, frame)
+            values.update(zip((v.name for v in binding.vars), results_, strict=False))
             for name in last[at]:
                 values.pop(name, None)
         results = [self.value(v, values) for v in function.outputs]
@@ -134,6 +137,7 @@ class Interpreter:
         return results
 
     def value(self, var: Var, values: Mapping[str, Array]) -> Array:
+        """Return the value of a variable or a constant."""
         if var.name in values:  # an optional value may be None
             return values[var.name]
         return self.constants[var.name].array
@@ -141,7 +145,7 @@ class Interpreter:
     def binding(
         self, binding: Binding, values: Mapping[str, Array], frame: Frame
     ) -> Sequence[Array]:
-        """The values that a binding binds."""
+        """Return the values that a binding binds."""
         sizes = frame.sizes
 
         def read(var: Var) -> Array:
@@ -151,9 +155,9 @@ class Interpreter:
             _check_room(binding.vars, sizes)
         match binding.expr:
             case OpCall() as call:
-                given = [None if a is None else read(a) for a in call.args]
+                arguments = [None if a is None else read(a) for a in call.args]
                 attrs = tuple((name, _plain(value, sizes)) for name, value in call.attrs)
-                return operator_results(call.op, attrs, given, len(binding.vars))
+                return operator_results(call.op, attrs, arguments, len(binding.vars))
             case KernelCall(kernel, args, _):
                 if self.is_counted:
                     counters.add("interpreted_kernels")
@@ -161,25 +165,27 @@ class Interpreter:
             case View(arg, offset):
                 return (_view(read(arg), binding.var, evaluate_dim(offset, sizes), sizes),)
             case LibraryCall(library, function, args, _):
-                given = [None if a is None else read(a) for a in args]
-                found = self.library(binding, binding.expr, given)
+                arguments = [None if a is None else read(a) for a in args]
+                library_results = self.library(binding, binding.expr, arguments)
                 if library not in ("onnx", "shape"):
-                    _check_results(binding, f"{library}.{function}", found, sizes)
-                return found
+                    _check_results(binding, f"{library}.{function}", library_results, sizes)
+                return library_results
             case FunctionCall(name, args) if name in self.compiled:
                 return self.compiled[name]([read(a) for a in args], sizes)
             case FunctionCall(name, args):
                 return self.call(name, [read(a) for a in args], binding.vars[0].name)
             case Gradient(name):
-                raise TypeError(f"the gradient of {name} is no program that runs")
+                raise TypeError(
+                    f"the gradient of {name} cannot be evaluated before differentiation"
+                )
             case MatchCast(arg):
                 return (frame.cast(binding.var.name, read(arg)),)
             case ShapeOf(dims, rank):
                 row = np.array(evaluate_shape(dims, sizes), np.int64)
                 return (row if rank else row.reshape(()),)
             case Branch(cond, then, orelse, args):
-                side, name = ("then", then) if bool(read(cond)) else ("else", orelse)
-                of = f"{binding.vars[0].name}/{side}"
+                arm, name = ("then", then) if bool(read(cond)) else ("else", orelse)
+                of = f"{binding.vars[0].name}/{arm}"
                 return self.run(self.functions[name], [read(a) for a in args], sizes, of)
             case Loop() as loop:
                 of = binding.vars[0].name if binding.vars else loop.body
@@ -187,7 +193,7 @@ class Interpreter:
                 return _padded(loop, binding.vars, results, sizes) if loop.padded else results
 
     def call(self, name: str, args: Sequence[Array], of: str) -> list[Array]:
-        """One call of a function; BoundError where calls nest deeper than they may."""
+        """Call a function; raise BoundError if calls nest too deep."""
         if self.calls >= self.deepest:
             raise too_deep(name, self.deepest)
         self.calls += 1
@@ -197,16 +203,16 @@ class Interpreter:
             self.calls -= 1
 
     def library(
-        self, binding: Binding, call: LibraryCall, given: Sequence[Array | None]
+        self, binding: Binding, call: LibraryCall, arguments: Sequence[Array | None]
     ) -> Sequence[Array]:
-        """What a library gives."""
+        """Return the results of a library call."""
         count = len(binding.vars)
-        return call_library(call.library, call.function, call.attrs, given, count)
+        return call_library(call.library, call.function, call.attrs, arguments, count)
 
     def loop(
         self, loop: Loop, values: Mapping[str, Array], sizes: Mapping[str, int], of: str
     ) -> Sequence[Array]:
-        """The state after the last trip, then the rows that are stacked."""
+        """Return the state after the last trip, then the stacked rows."""
         body = self.functions[loop.body]
         trip = None if loop.trip is None else int(self.value(loop.trip, values))
         going: Any = np.bool_(True) if loop.cond is None else self.value(loop.cond, values)
@@ -216,11 +222,11 @@ class Interpreter:
         taken = 0
         while bool(going) and (trip is None or step < trip):
             count = np.array(step, np.int64)
-            given = [count, np.asarray(going), *state, *args]
-            going, *found = self.run(body, given, sizes, of)
-            state = found[: len(state)]
+            arguments = [count, np.asarray(going), *state, *args]
+            going, *results = self.run(body, arguments, sizes, of)
+            state = results[: len(state)]
             if loop.scans:
-                rows.append(found[len(state) :])
+                rows.append(results[len(state) :])
                 taken += sum(a.nbytes for a in rows[-1])
                 check_room(2 * taken, f"{loop.body}, after {step + 1} iterations,", loop.body)
             step += 1
@@ -230,12 +236,12 @@ class Interpreter:
 
 
 def too_deep(function: str, depth: int) -> BoundError:
-    """What a run ends with of which calls nest deeper than so many."""
+    """Return the error of a run whose calls nest deeper than `depth`."""
     return BoundError(
         f"{function} is called more than {depth} calls deep",
         where=function,
         expected=f"at most {depth}",
-        try_="see that its recursion ends, or Options(grinder=Options(depth=...)) of more",
+        try_="make sure that its recursion ends, or raise Options(grinder=Options(depth=...))",
     )
 
 
@@ -245,7 +251,7 @@ def _view(array: Array, var: Var, offset: int, sizes: Mapping[str, int]) -> Arra
 
 
 def _check_room(vars: Sequence[Var], sizes: Mapping[str, int]) -> None:
-    """Refuse a result that is too large, or of negative extents, as its annotation tells."""
+    """Raise an error for a result that is too large, or has negative extents."""
     for var in vars:
         type = var.type
         is_known = isinstance(type, Tensor) and type.is_known and type.dtype in ITEM_BYTES
@@ -258,10 +264,10 @@ def _check_room(vars: Sequence[Var], sizes: Mapping[str, int]) -> None:
 
 
 def _check_results(
-    binding: Binding, name: str, found: Sequence[Array], sizes: Mapping[str, int]
+    binding: Binding, name: str, results: Sequence[Array], sizes: Mapping[str, int]
 ) -> None:
-    """A user's function must give what was deduced of the operators in whose place it is called."""
-    for var, array in zip(binding.vars, found, strict=True):
+    """Check that a user's function returns what was deduced of the operators it replaces."""
+    for var, array in zip(binding.vars, results, strict=True):
         if isinstance(var.type, Tensor):
             dims = var.type.shape
             shape = None if dims is None else evaluate_shape(dims, sizes)
@@ -270,30 +276,31 @@ def _check_results(
 
 
 def _no_rows(loop: Loop, outputs: Sequence[Var], sizes: Mapping[str, int]) -> list[Array]:
-    """What a loop without an iteration stacks: no rows, of the type that is deduced; what is not
-    known is as declared.
+    """Return the rows of a loop without a trip: none, of the deduced type.
+
+    What is not known of the type is as declared.
     """
-    found = []
+    rows = []
     for var, declared in zip(outputs, loop.rows or (Tensor(),) * len(outputs), strict=True):
         kind = var.type if isinstance(var.type, Tensor) else Tensor()
         rank = declared.rank or 0 if kind.rank is None else kind.rank
         open_: Any = declared.shape if declared.rank == rank else (0,) * rank
-        known = kind.shape if kind.shape is not None else open_
+        dims_known = kind.shape if kind.shape is not None else open_
         shape = tuple(
             next((evaluate_dim(d, sizes) for d in dims if symbols_of(d) <= sizes.keys()), 0)
-            for dims in zip(known, open_, strict=True)
+            for dims in zip(dims_known, open_, strict=True)
         )
-        found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or declared.dtype or "float32")))
-    return found
+        rows.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or declared.dtype or "float32")))
+    return rows
 
 
 def _padded(
-    loop: Loop, vars: Sequence[Var], found: Sequence[Array], sizes: Mapping[str, int]
+    loop: Loop, vars: Sequence[Var], results: Sequence[Array], sizes: Mapping[str, int]
 ) -> Sequence[Array]:
-    """What a loop gives, its stacked rows filled up with zeros to the shape that they have."""
-    out = list(found)
+    """Return a loop's results, its stacked rows padded with zeros to their shape."""
+    out = list(results)
     for n in range(len(loop.state), len(vars)):
-        array, shape = found[n], evaluate_shape(vars[n].tensor.dims, sizes)
+        array, shape = results[n], evaluate_shape(vars[n].tensor.dims, sizes)
         if shape != array.shape:
             out[n] = np.zeros(shape, array.dtype)
             out[n][: len(array)] = array
@@ -301,18 +308,18 @@ def _padded(
 
 
 def _plain(value: Any, sizes: Mapping[str, int]) -> Any:
-    """An attribute with its dims as numbers."""
+    """Return an attribute with its dims as numbers."""
     if isinstance(value, tuple):
         return tuple(_plain(v, sizes) for v in value)
     return evaluate_dim(value, sizes) if is_symbolic(value) else value
 
 
 def _last_uses(function: Function) -> Unread:
-    """For each binding the values that no later binding and no output reads."""
+    """Return for each binding the values that no later binding and no output reads."""
     seen = {v.name for v in function.outputs}
-    found: list[tuple[str, ...]] = []
+    last_uses: list[tuple[str, ...]] = []
     for binding in reversed(function.body):
         names = {v.name for v in (*binding.reads, *binding.vars)} - seen
-        found.append(tuple(names))
+        last_uses.append(tuple(names))
         seen |= names
-    return tuple(reversed(found))
+    return tuple(reversed(last_uses))

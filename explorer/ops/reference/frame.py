@@ -1,4 +1,4 @@
-"""The symbols of one call: a shape heap being filled while the call runs."""
+"""Symbols of one call: a shape heap being filled while the call runs."""
 
 from __future__ import annotations
 
@@ -30,38 +30,40 @@ Extents = tuple[int, ...]
 
 
 class Frame:
-    """One call of a function: `sizes` are the symbols that it knows by now.
+    """One call of a function: `sizes` are the symbols known so far.
 
-    A value that breaks what its annotation says raises ShapeError, DtypeError or BoundError; the
-    parameter, match_cast or result is named, with the relation that failed.
+    A value that violates its annotation raises ShapeError, DtypeError or BoundError. The error
+    names the parameter, match_cast or result, and the relation that failed.
     """
 
     __slots__ = ("heap", "sizes", "slots")
 
-    def __init__(self, heap: ShapeHeap, given: Sizes) -> None:
+    def __init__(self, heap: ShapeHeap, caller_sizes: Sizes) -> None:
+        """Store the caller's symbols in their slots."""
         self.heap = heap
-        self.sizes = dict(given)
+        self.sizes = dict(caller_sizes)
         self.slots = [0] * len(heap.slots)
-        for name, slot in heap.given:
-            self.slots[slot] = given[name]
+        for name, slot in heap.caller_slots:
+            self.slots[slot] = caller_sizes[name]
 
     @classmethod
-    def of(cls, function: Function, env: ShapeEnv, given: Sizes | None = None) -> Frame:
-        """A fresh frame; a branch or a loop body is `given` the symbols of its caller."""
-        return cls(heap_of(function, env, given or ()), given or {})
+    def of(cls, function: Function, env: ShapeEnv, caller_sizes: Sizes | None = None) -> Frame:
+        """Return a fresh frame; a branch or a loop body gets the symbols of its caller."""
+        return cls(heap_of(function, env, caller_sizes or ()), caller_sizes or {})
 
     def enter(self, values: Sequence[Value]) -> None:
-        """Check the arguments; the symbols that parameters define are known from here on."""
+        """Check the arguments; from then on the symbols of the parameters are known."""
         self.check(self.heap.entry, values)
 
     def cast(self, name: str, value: Value) -> Value:
-        """What the match_cast called `name` gives of a value: the same value, or its elements where
-        a tensor is matched with a shape.
+        """Check a match_cast's value and return it.
+
+        A tensor matched with a shape becomes its elements.
         """
         point = self.heap.casts[name]
         self.check(point, (value,))
-        whole = point.subjects[0].type if point.subjects else None
-        if isinstance(whole, ShapeType) and not point.subjects[0].path:
+        full_type = point.subjects[0].type if point.subjects else None
+        if isinstance(full_type, ShapeType) and not point.subjects[0].path:
             return np.asarray(value, np.int64).reshape(-1)
         return value
 
@@ -70,7 +72,7 @@ class Frame:
         self.check(self.heap.leave, values)
 
     def check(self, point: CheckPoint, values: Sequence[Value]) -> None:
-        """Kind, dtype and rank of every value, then every extent, in two rounds."""
+        """Check kind, dtype and rank of every value, then every extent, in two rounds."""
         extents = [extents_of(s, values) for s in point.subjects]
         self.execute(point.first, extents)
         self.define(point)
@@ -80,12 +82,12 @@ class Frame:
         self.execute(point.second, extents)
 
     def define(self, point: CheckPoint) -> None:
-        """The symbols that the first round stored have values from here on."""
+        """Copy the symbols that the first round stored."""
         for name, slot in point.defines:
             self.sizes[name] = self.slots[slot]
 
     def computed(self, point: CheckPoint) -> tuple[int, ...]:
-        """The values of the expressions whose symbols are now known."""
+        """Return the values of the expressions whose symbols are now known."""
         try:
             return point.compute(self.sizes) if point.compute else ()
         except ZeroDivisionError:
@@ -93,7 +95,7 @@ class Frame:
             raise ShapeError(f"{point}: one of {dims} divides by zero", where=point.name) from None
 
     def fill(self, step: Instruction, value: int) -> None:
-        """A slot gets its value; what was stored there before it could be judged must agree."""
+        """Fill a slot; a value stored there earlier must agree."""
         if step.op is Op.RECALL and self.slots[step.slot] != value:
             _refuse_extent(step, self.slots[step.slot], value)
         self.slots[step.slot] = value
@@ -119,19 +121,19 @@ class Frame:
 
 
 def negative_extents(name: str, type: Tensor, shape: Sequence[int], sizes: Sizes) -> ShapeError:
-    """Return the error of a value that would have less than no elements along a dim."""
+    """Return the error of a value that would have a negative extent."""
     used = ", ".join(f"{n} = {sizes[n]}" for n in sorted(symbols_in(type)))
     return ShapeError(
         f"{name} of shape {type} would have the extents {list(shape)} for {used}: "
         "give larger inputs",
         where=name,
         expected=NO_NEGATIVE,
-        found=list(shape),
+        actual=list(shape),
     )
 
 
 def extents_of(subject: Subject, values: Sequence[Value]) -> Extents:
-    """The extents that a value has, after its kind, dtype and rank were checked."""
+    """Return the extents of a value, after checks of its kind, dtype and rank."""
     value = values[subject.value]
     for at in subject.path:
         value = value[at]
@@ -149,60 +151,60 @@ def extents_of(subject: Subject, values: Sequence[Value]) -> Extents:
 
 
 @lru_cache
-def _is_of(found: np.dtype[Any], dtype: str) -> bool:
-    return found.name == dtype or (dtype == "string" and found.kind in "OUST")
+def _is_of(actual: np.dtype[Any], dtype: str) -> bool:
+    return actual.name == dtype or (dtype == "string" and actual.kind in "OUST")
 
 
 def _elements(subject: Subject, value: Value) -> Extents:
-    """A shape as a value: the elements of an integer tensor, or a tuple of integers."""
+    """Return a shape value: the elements of an integer tensor, or a tuple of integers."""
     array = np.asarray(value)
     if array.dtype.kind not in "iu" and array.size:
         _refuse_kind(subject, dtype_of(array))
     return tuple(array.reshape(-1).tolist())
 
 
-def _refuse_kind(subject: Subject, found: str) -> NoReturn:
-    wanted = subject.dtype or "a tensor"
+def _refuse_kind(subject: Subject, actual: str) -> NoReturn:
+    expected = subject.dtype or "a tensor"
     if isinstance(subject.type, ShapeType):
-        wanted = "a shape or an integer tensor"
+        expected = "a shape or an integer tensor"
     raise DtypeError(
-        f"{subject.what} must be {wanted} and is {found}",
+        f"{subject.what} must be {expected} and is {actual}",
         where=subject.name,
-        expected=wanted,
-        found=found,
+        expected=expected,
+        actual=actual,
     )
 
 
 def _refuse_rank(subject: Subject, extents: Extents) -> NoReturn:
     dims = dims_of(subject.type)
     has = f"[{', '.join(map(str, extents))}]"
-    wanted = f"{subject.rank} dims" if dims is None else f"shape [{print_shape(dims)}]"
+    expected = f"{subject.rank} dims" if dims is None else f"shape [{print_shape(dims)}]"
     raise ShapeError(
-        f"{subject.what} must have {wanted} and has {has}",
+        f"{subject.what} must have {expected} and has {has}",
         where=subject.name,
-        expected=wanted if dims is None else dims,
-        found=extents,
+        expected=expected if dims is None else dims,
+        actual=extents,
     )
 
 
 def _refuse_extent(step: Instruction, extent: int, value: int | None) -> NoReturn:
-    wanted = print_dim(step.dim) if value is None else f"{print_dim(step.dim)} = {value}"
+    expected = print_dim(step.dim) if value is None else f"{print_dim(step.dim)} = {value}"
     raise ShapeError(
-        f"dim {step.axis} of {step.subject.what} must be {wanted} and is {extent}",
+        f"dim {step.axis} of {step.subject.what} must be {expected} and is {extent}",
         where=step.subject.name,
         expected=f"[{print_shape(dims_of(step.subject.type) or ())}]",
-        found=extent,
+        actual=extent,
     )
 
 
 def _refuse_bound(step: Instruction, value: int) -> NoReturn:
-    known = step.bound
-    assert known is not None
-    high = "any" if known.high is None else known.high
+    bound = step.bound
+    assert bound is not None
+    high = "any" if bound.high is None else bound.high
     raise BoundError(
-        f"{known.name} is {value} and was bounded to {known.low} .. {high}",
-        where=known.name,
-        expected=f"{known.low} .. {high}",
-        found=value,
-        try_=f"load the model with bounds={{{known.name!r}: (low, high)}} that allow it",
+        f"{bound.name} is {value} and was bounded to {bound.low} .. {high}",
+        where=bound.name,
+        expected=f"{bound.low} .. {high}",
+        actual=value,
+        try_=f"load the model with bounds={{{bound.name!r}: (low, high)}} that allow it",
     )

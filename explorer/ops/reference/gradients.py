@@ -1,6 +1,6 @@
-"""What a gradient means: the function that the differentiating pass makes of it.
+"""Semantics of a gradient: the function that the differentiation pass makes of it.
 
-The pass stands above the operators and says so when it is loaded; the interpreter asks here.
+The pass lies above the operators and registers itself when it is loaded; the interpreter calls it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ Meaning = Callable[[Program], Program]
 _meaning: list[Meaning] = []
 
 
-def gradients_mean(make: Meaning) -> Meaning:
-    """Let this function make programs without gradients of those that have some."""
+def register_differentiation(make: Meaning) -> Meaning:
+    """Register the function that replaces gradients in programs."""
     _meaning[:] = [make]
     return make
 
 
 def without_gradients(program: Program) -> Program:
-    """The program, its gradients spelled out."""
+    """Return the program with its gradients replaced."""
     if not any(isinstance(b.expr, Gradient) for _, b in program.bindings()):
         return program
     return _meaning[0](program)

@@ -1,4 +1,4 @@
-"""A shape heap filling step by step, for a picture: up to the first thing that is wrong."""
+"""A shape heap being filled step by step, for a picture; it ends at the first error."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from explorer.ops.reference.shape_heap import CheckPoint, Instruction, Op, Shape
 
 @dataclass(frozen=True, slots=True)
 class HeapStep:
-    """One instruction that was run: its point, its text, the slot that it is about (None if none)
-    and what the slot then holds; where it failed, `ok` is False and `message` says why.
+    """One instruction that was run: its point, its text, its slot or None, and the slot's value.
+
+    If it failed, `ok` is False and `message` says why.
     """
 
     point: str
@@ -32,41 +33,42 @@ class HeapStep:
 
 
 def trace_heap(
-    heap: ShapeHeap, values: Mapping[str, Any], given: Sizes | None = None
+    heap: ShapeHeap, values: Mapping[str, Any], caller_sizes: Sizes | None = None
 ) -> tuple[HeapStep, ...]:
-    """The steps that a call takes. `values` has a shape or an array by the name of each parameter,
-    match_cast and result (a tuple of them for a tuple); a shape is one of the annotated dtype.
+    """Return the steps of a call.
 
-    The steps end at the first failure, or at the first point of which a value is not given.
+    `values` has a shape or an array by the name of each parameter, match_cast and result (a tuple
+    of them for a tuple). A shape stands for an array of the annotated dtype. The steps end at the
+    first failure, or at the first point without a value.
     """
-    return tuple(_steps(heap, values, given or {}))
+    return tuple(_steps(heap, values, caller_sizes or {}))
 
 
 Work = tuple[str, int | None, Callable[[], object]]
 
 
-def _steps(heap: ShapeHeap, values: Mapping[str, Any], given: Sizes) -> Iterator[HeapStep]:
-    frame = Frame(heap, given)
-    for name, known in heap.given:
-        yield HeapStep("the caller", f"GIVEN {name}", known, given[name], True)
+def _steps(heap: ShapeHeap, values: Mapping[str, Any], caller_sizes: Sizes) -> Iterator[HeapStep]:
+    frame = Frame(heap, caller_sizes)
+    for name, slot_of_symbol in heap.caller_slots:
+        yield HeapStep("the caller", f"GIVEN {name}", slot_of_symbol, caller_sizes[name], True)
     for point in heap.points:
         if not all(v.name in values for v in point.values):
             return
-        found = [_value(v.type, values[v.name]) for v in point.values]
-        for text, slot, run in _work(frame, point, found):
+        arrays = [_value(v.type, values[v.name]) for v in point.values]
+        for text, slot, run in _work(frame, point, arrays):
             try:
                 run()
                 message = ""
             except IronworksError as error:
                 message = error.sentence
-            held = None if slot is None or text.startswith("NO_OP") else frame.slots[slot]
-            yield HeapStep(str(point), text, slot, held, not message, message)
+            slot_value = None if slot is None or text.startswith("NO_OP") else frame.slots[slot]
+            yield HeapStep(str(point), text, slot, slot_value, not message, message)
             if message:
                 return
 
 
 def _work(frame: Frame, point: CheckPoint, values: Sequence[Any]) -> Iterator[Work]:
-    """What a point does, one thing at a time."""
+    """Yield the actions of a point, one at a time."""
     extents: list[Extents] = []
     for subject in point.subjects:
         text = f"CHECK {subject.what}: {print_type(subject.type)}"
@@ -89,7 +91,7 @@ def _slot(step: Instruction) -> int | None:
 
 
 def instruction_text(step: Instruction) -> str:
-    """`ASSERT_EQ_LOAD m <- dim 1 of the match_cast 'z'`"""
+    """Return the text of an instruction: `ASSERT_EQ_LOAD m <- dim 1 of the match_cast 'z'`."""
     dim = print_dim(step.dim)
     match step.op:
         case Op.COMPUTE:
@@ -100,14 +102,14 @@ def instruction_text(step: Instruction) -> str:
     return f"{step.op.value} {dim} <- dim {step.axis} of {step.subject.what}"
 
 
-def _value(type: Annotation, given: Any) -> Any:
-    """A shape as an array that takes no memory."""
+def _value(type: Annotation, value: Any) -> Any:
+    """Return an array without memory in place of a shape."""
     match type:
         case TupleType(items):
-            return tuple(_value(t, g) for t, g in zip(items, given, strict=False))
-        case Tensor(_, dtype, _) if isinstance(given, tuple):
+            return tuple(_value(t, g) for t, g in zip(items, value, strict=False))
+        case Tensor(_, dtype, _) if isinstance(value, tuple):
             plain = "float32" if dtype in (None, "string") else dtype
-            return np.broadcast_to(np.zeros((), numpy_dtype(plain or "float32")), given)
+            return np.broadcast_to(np.zeros((), numpy_dtype(plain or "float32")), value)
         case ShapeType():
-            return np.asarray(given, np.int64) if isinstance(given, tuple) else given
-    return given
+            return np.asarray(value, np.int64) if isinstance(value, tuple) else value
+    return value

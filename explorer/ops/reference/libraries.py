@@ -1,5 +1,7 @@
-"""Libraries of library calls: "numpy" has the reference of each operator's record, "onnx" that of
-the onnx package, "blas" products, and a user's library the functions registered in it.
+"""Libraries of library calls.
+
+"numpy" has the reference of each operator's record, "onnx" that of the onnx package, "blas"
+products, and a user's library the functions registered in it.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from explorer.ops.reference.library_functions import find_function, library_func
 from explorer.ops.site import Site
 from explorer.ops.widening import reference
 
-WINDOWS = "sees other windows where it pads by itself, or where the last ones are not whole"
-WRONG_IN_ONNX = {  # onnx 1.23, held against our references and onnxruntime
+WINDOWS = "uses other windows if it pads by itself, or if the last ones are not complete"
+WRONG_IN_ONNX = {  # onnx 1.23, compared with our references and onnxruntime
     "AveragePool": WINDOWS,
-    "ConvTranspose": "cuts at other ends where the shape of the result is given",
-    "GlobalMaxPool": "gives another rank unless there are two spatial dims",
-    "LpNormalization": "sums elements, not their absolute values, where p is 1",
+    "ConvTranspose": "crops at other ends if the shape of the result is given",
+    "GlobalMaxPool": "returns another rank unless there are two spatial dims",
+    "LpNormalization": "sums elements, not their absolute values, if p is 1",
     "LpPool": WINDOWS,
     "LRN": "normalises only as many channels as there are images",
     "MaxPool": WINDOWS,
@@ -43,7 +45,7 @@ assert blas.FUNCTIONS and linalg.FUNCTIONS, "importing them registers functions"
 
 
 def libraries() -> tuple[str, ...]:
-    """The libraries that there are; "shape" is the host's own arithmetic on shapes."""
+    """Return the names of the libraries; "shape" is the host's own arithmetic on shapes."""
     return ("numpy", "onnx", "shape", *dict.fromkeys(library for library, _ in library_functions()))
 
 
@@ -55,11 +57,10 @@ def call_library(
     results: int,
     out: Sequence[np.ndarray] | None = None,
 ) -> tuple[Any, ...]:
-    """The results of a library's function, arrays or lists of them; arrays of `out` are
-    written by one that takes them.
+    """Call a library's function; return arrays or lists of them.
 
-    Raises UnsupportedOperator where there is no function of that name, and ShapeError or DtypeError
-    where a result is not as its annotation says.
+    A function that takes `out` writes into these arrays. Raises UnsupportedOperator if there is no
+    function of that name, and ShapeError or DtypeError if a result contradicts its annotation.
     """
     if library not in libraries():
         raise UnsupportedOperator(f"there is no library {library!r}; there are {libraries()}")
@@ -78,25 +79,26 @@ def call_library(
 def operator_results(
     op: str, attrs: Attrs, args: Sequence[np.ndarray | None], results: int
 ) -> tuple[Any, ...]:
-    """Return what an operator gives by its record; the onnx package is asked where it has no
-    record, or where the record takes no such form.
+    """Evaluate an operator by its record.
+
+    The onnx package evaluates it if there is no record, or if the record does not take this form.
     """
     record = RECORDS.get(op)
     arrays = not any(isinstance(a, list | tuple) for a in args)
     if record is None or not arrays:  # sequences and optional values have no records
         return _call_onnx(op, attrs, args, results)
-    given = dict(attrs)
+    attributes = dict(attrs)
     for position, name in record.by_value.items():
         value = args[position] if position < len(args) else None
         if value is not None:
-            given[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
+            attributes[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
             if position == record.dtype_from:
-                given["dtype"] = value.dtype.name
-    if "num_outputs" not in given and op == "Split":
-        given["num_outputs"] = results
+                attributes["dtype"] = value.dtype.name
+    if "num_outputs" not in attributes and op == "Split":
+        attributes["num_outputs"] = results
     try:
         with np.errstate(all="ignore"):
-            found = reference(record, given, args)
+            values = reference(record, attributes, args)
     except UnsupportedOperator:
         if op in WRONG_IN_ONNX:
             raise
@@ -104,14 +106,14 @@ def operator_results(
     except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # NumPy's, of the values
         raise ShapeError(f"{op} does not take these values: {error}", where=op) from error
     except MemoryError as error:
-        raise TooLarge(f"there is no memory for what {op} gives", where=op) from error
-    return found[:results] if isinstance(found, tuple) else (found,)
+        raise TooLarge(f"there is no memory for the result of {op}", where=op) from error
+    return values[:results] if isinstance(values, tuple) else (values,)
 
 
 def _check_arguments(
     op: str, attrs: Attrs, args: Sequence[np.ndarray | None], results: int
 ) -> None:
-    """ShapeError unless the arguments of a run fit, by the rule that could not say it before."""
+    """Raise ShapeError unless the arguments of a run satisfy the operator's shape rule."""
     record = RECORDS.get(op)
     if record is None or not all(a is None or isinstance(a, np.ndarray) for a in args):
         return
@@ -133,68 +135,75 @@ def _call_onnx(
 ) -> tuple[Any, ...]:
     if function in CORRECTED:
         return tuple(CORRECTED[function](dict(attrs), args)[:results])
-    given = tuple(a is not None for a in args)
+    is_present = tuple(a is not None for a in args)
     args = [_array(a) if isinstance(a, np.ndarray) else a for a in args]
     arrays = [a if isinstance(a, np.ndarray) else None for a in args]
     dtypes = tuple(None if a is None else dtype_of(a) for a in arrays)
     ranks = tuple(None if a is None else a.ndim for a in arrays)
-    session = _reference(function, attrs, given, dtypes, ranks, results)
+    session = _reference(function, attrs, is_present, dtypes, ranks, results)
     feeds = {f"x{i}": a for i, a in enumerate(args) if a is not None}
     try:
-        found = session.run(None, feeds)
+        values = session.run(None, feeds)
     except Exception as error:  # the library's own, of any type
         raise UnsupportedOperator(
             f"the onnx package does not compute {function!r}: {error}", where=function
         ) from error
     if function == "Optional":  # the package puts the value into a list of its own
-        found = [v[0] if isinstance(v, list) else v for v in found]
-    return tuple(v if v is None or isinstance(v, list) else _array(v) for v in found)
+        values = [v[0] if isinstance(v, list) else v for v in values]
+    return tuple(v if v is None or isinstance(v, list) else _array(v) for v in values)
 
 
 def _array(value: Any) -> np.ndarray:
-    """A value as an array; strings are objects."""
-    found = np.asarray(value)
-    return found.astype(object) if found.dtype.kind in "US" else found
+    """Return a value as an array; strings are objects."""
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "US" else array
 
 
 def _shape_function(function: str, attrs: Attrs, args: Sequence[np.ndarray | None]) -> np.ndarray:
-    """The numbers that the host computes for an operator whose shapes are values of the run, or
-    one of its tables.
+    """Return the numbers, or one of the tables, that the host computes for an operator.
+
+    Its shapes are values of the run.
     """
     record = RECORDS.get(function)
     rule = None if record is None else record.run_time
     if rule is None:
         raise UnsupportedOperator(f"{function} has no shape function", where=function)
-    given = dict(attrs)
-    names, table, dtype = given.get("names", ()), given.pop("table", ""), given.pop("of", "")
+    attributes = dict(attrs)
+    names, table, dtype = (
+        attributes.get("names", ()),
+        attributes.pop("table", ""),
+        attributes.pop("of", ""),
+    )
     if table and rule.table is not None:
-        return np.ascontiguousarray(rule.table(str(table), given, args), numpy_dtype(str(dtype)))
+        return np.ascontiguousarray(
+            rule.table(str(table), attributes, args), numpy_dtype(str(dtype))
+        )
     assert isinstance(names, tuple)
-    where = str(given.get("where", function))
+    where = str(attributes.get("where", function))
     try:
-        found = rule.values(given, args)
-        if not found.keys() >= set(names):
+        numbers = rule.values(attributes, args)
+        if not numbers.keys() >= set(names):
             raise ShapeError(
-                f"{function} at {where!r}: the run gives {len(found)} numbers, and "
+                f"{function} at {where!r}: the run computes {len(numbers)} numbers, and "
                 f"{len(names)} are needed",
                 where=where,
                 expected=", ".join(map(str, names)),
-                found=", ".join(found),
+                actual=", ".join(numbers),
             )
-        return np.array([found[str(n)] for n in names], np.int64)
+        return np.array([numbers[str(n)] for n in names], np.int64)
     except OverflowError as error:  # beyond 64 bits
         raise ShapeError(
             f"{function} at {where!r} does not take these values: {error}", where=where
         ) from error
     except Exception as problem:  # no answer of a rule
-        raise fault(problem, f"the numbers that a run gives {function} at {where!r}") from problem
+        raise fault(problem, f"the run-time numbers of {function} at {where!r}") from problem
 
 
 @lru_cache(maxsize=256)
 def _reference(
     function: str,
     attrs: Attrs,
-    given: tuple[bool, ...],
+    is_present: tuple[bool, ...],
     dtypes: tuple[str | None, ...],
     ranks: tuple[int | None, ...],
     results: int,
@@ -202,7 +211,7 @@ def _reference(
     # imported here because it takes half a second, and only a library call needs it
     package = import_module("onnx.reference")
     model = one_node_model(
-        function, attrs, given, dtypes, [[None] * (r or 0) for r in ranks], results
+        function, attrs, is_present, dtypes, [[None] * (r or 0) for r in ranks], results
     )
     try:
         return package.ReferenceEvaluator(model)
@@ -213,12 +222,12 @@ def _reference(
 def one_node_model(
     function: str,
     attrs: Attrs,
-    given: Sequence[bool],
+    is_present: Sequence[bool],
     dtypes: Sequence[str | None],
     shapes: Sequence[Sequence[int | None]],
     results: int,
 ) -> onnx.ModelProto:
-    """A model of one operator; the attribute `opset` is the version of the operator set."""
+    """Return a model of one operator; the attribute `opset` is the version of the operator set."""
     plain: dict[str, Any] = {
         n: _attribute_value(v) for n, v in attrs if n not in ("opset", "domain")
     }
@@ -226,12 +235,12 @@ def one_node_model(
     if isinstance(plain.get("to"), str):
         plain["to"] = code_of(plain["to"])
     version = next((v for n, v in attrs if n == "opset"), None)
-    names = [f"x{i}" if g else "" for i, g in enumerate(given)]
+    names = [f"x{i}" if g else "" for i, g in enumerate(is_present)]
     outputs = [f"y{i}" for i in range(results)]
     node = helper.make_node(function, names, outputs, domain=domain, **plain)
     inputs = [
         helper.make_tensor_value_info(f"x{i}", code_of(t), s)
-        for i, (g, t, s) in enumerate(zip(given, dtypes, shapes, strict=True))
+        for i, (g, t, s) in enumerate(zip(is_present, dtypes, shapes, strict=True))
         if g and t
     ]
     values = [onnx.ValueInfoProto(name=n) for n in outputs]
@@ -241,8 +250,9 @@ def one_node_model(
 
 
 def _attribute_value(value: Any) -> Any:
-    """An attribute as the onnx package takes it: ("tensor", dtype, shape, elements) is a tensor,
-    ("type", bytes in hexadecimal) a type.
+    """Return an attribute for the onnx package.
+
+    ("tensor", dtype, shape, elements) is a tensor, ("type", bytes in hexadecimal) a type.
     """
     if not isinstance(value, tuple):
         return value

@@ -1,4 +1,4 @@
-"""Functions over arrays that library calls name, the user's own among them; a registry, no eval."""
+"""Registry of the functions over arrays that library calls name, the user's included."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LibraryFunction:
     """A Python function over NumPy arrays, called as `library.function`.
 
     annotation   annotations of the results from those of the arguments; checked at each call
-    destination  it writes into the arrays `out` (one array where it has one result), Relax's
+    destination  it writes into the arrays `out` (one array for one result), Relax's
                  call_dps_library; otherwise it returns its results
     """
 
@@ -35,71 +35,75 @@ class LibraryFunction:
 
     @property
     def name(self) -> str:
-        """As a listing says it: `blas.matmul`."""
+        """The name in listings: `blas.matmul`."""
         return f"{self.library}.{self.function}"
 
     @property
     def destination(self) -> bool:
-        """Whether it takes the arrays to write into."""
+        """Return True if it takes the arrays to write into."""
         return "out" in _parameters(self.run)
 
     def types(self, attrs: Attrs, args: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
-        """The annotations of the results; None where the function says nothing of them."""
+        """Return the annotations of the results, or None without an annotation."""
         if self.annotation is None:
             return None
-        found = self.annotation(*args, **accepted(self.annotation, attrs))
-        return found if isinstance(found, tuple) else (found,)
+        declared = self.annotation(*args, **accepted(self.annotation, attrs))
+        return declared if isinstance(declared, tuple) else (declared,)
 
     def __call__(
         self, attrs: Attrs, args: Sequence[Array | None], results: int, out: Sequence[Array] | None
     ) -> tuple[Array, ...]:
-        """The results; those in `out` where the function writes into what it is given.
+        """Call the function; return `out` if it writes into that.
 
-        Raises ShapeError or DtypeError where a result is not as annotated.
+        Raises ShapeError or DtypeError if a result contradicts its annotation.
         """
-        given = accepted(self.run, attrs)
-        wanted = self.types(attrs, [_type(a) for a in args])
+        keywords = accepted(self.run, attrs)
+        expected = self.types(attrs, [_type(a) for a in args])
         if not self.destination:
-            found = self.run(*args, **given)
-            arrays = tuple(map(np.asarray, found if isinstance(found, tuple) else (found,)))
-            self.check(arrays, wanted, results)
+            returned = self.run(*args, **keywords)
+            arrays = tuple(
+                map(np.asarray, returned if isinstance(returned, tuple) else (returned,))
+            )
+            self.check(arrays, expected, results)
             return arrays
-        places = tuple(out) if out is not None else self._room(wanted)
-        self.check(places, wanted, results)
-        self.run(*args, out=places[0] if results == 1 else places, **given)
+        places = tuple(out) if out is not None else self._allocate(expected)
+        self.check(places, expected, results)
+        self.run(*args, out=places[0] if results == 1 else places, **keywords)
         return places
 
-    def _room(self, wanted: tuple[Tensor, ...] | None) -> tuple[Array, ...]:
-        assert wanted is not None, "registration asks for the annotation"
-        return tuple(_empty(t) for t in wanted)
+    def _allocate(self, expected: tuple[Tensor, ...] | None) -> tuple[Array, ...]:
+        assert expected is not None, "registration asks for the annotation"
+        return tuple(_empty(t) for t in expected)
 
-    def check(self, found: Sequence[Array], wanted: Sequence[Tensor] | None, results: int) -> None:
-        """ShapeError or DtypeError unless the results are as annotated."""
-        if len(found) != results:
+    def check(
+        self, arrays: Sequence[Array], expected: Sequence[Tensor] | None, results: int
+    ) -> None:
+        """Raise ShapeError or DtypeError unless the results match their annotations."""
+        if len(arrays) != results:
             raise ShapeError(
-                f"{self.name} gave {len(found)} results where {results} are bound",
+                f"{self.name} returned {len(arrays)} results where {results} are bound",
                 where=self.name,
                 expected=results,
-                found=len(found),
+                actual=len(arrays),
                 try_="return a tuple with one array for each result",
             )
-        for array, type in zip(found, wanted or (), strict=False):
+        for array, type in zip(arrays, expected or (), strict=False):
             if type.shape is not None and array.shape != type.shape:
                 raise ShapeError(
-                    f"{self.name} gave an array of shape {array.shape}, and its annotation says "
-                    f"{type.shape}",
+                    f"{self.name} returned an array of shape {array.shape}, and its annotation "
+                    f"says {type.shape}",
                     where=self.name,
                     expected=type.shape,
-                    found=array.shape,
+                    actual=array.shape,
                     try_=f"correct {self.function!r} or its annotation",
                 )
             if type.dtype is not None and dtype_of(array) != type.dtype:
                 raise DtypeError(
-                    f"{self.name} gave an array of {dtype_of(array)}, and its annotation says "
+                    f"{self.name} returned an array of {dtype_of(array)}, and its annotation says "
                     f"{type.dtype}",
                     where=self.name,
                     expected=type.dtype,
-                    found=dtype_of(array),
+                    actual=dtype_of(array),
                     try_=f"correct {self.function!r} or its annotation",
                 )
 
@@ -111,41 +115,41 @@ def check_result(
     shape: tuple[object, ...] | None,
     dtype: str | None,
 ) -> None:
-    """ShapeError or DtypeError unless what a library gave is what `source` wants of it."""
+    """Raise ShapeError or DtypeError unless a library's result is as `source` requires."""
     if shape is not None and array.shape != shape:
         raise ShapeError(
-            f"{name} gave an array of shape {array.shape}, and {source} {shape}",
+            f"{name} returned an array of shape {array.shape}, and {source} {shape}",
             where=name,
             expected=shape,
-            found=array.shape,
+            actual=array.shape,
             try_="correct the function or its annotation",
         )
     if dtype is not None and dtype_of(array) != dtype:
         raise DtypeError(
-            f"{name} gave an array of {dtype_of(array)}, and {source} {dtype}",
+            f"{name} returned an array of {dtype_of(array)}, and {source} {dtype}",
             where=name,
             expected=dtype,
-            found=dtype_of(array),
+            actual=dtype_of(array),
             try_="correct the function or its annotation",
         )
 
 
 @lru_cache(maxsize=1024)
 def _parameters(function: Callable[..., Any]) -> Mapping[str, bool]:
-    """Each parameter, and whether it is given by name only."""
+    """Return each parameter, and whether it is keyword-only."""
     try:
-        found = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         raise BadOption(
-            f"nobody can tell the parameters of {function!r}",
+            f"the parameters of {function!r} cannot be inspected",
             where=getattr(function, "__name__", "a function"),
-            try_="wrap it in a function of Python",
+            try_="wrap it in a Python function",
         ) from None
-    return {p.name: p.kind is p.KEYWORD_ONLY for p in found}
+    return {p.name: p.kind is p.KEYWORD_ONLY for p in parameters}
 
 
 def accepted(function: Callable[..., Any], attrs: Attrs) -> dict[str, Any]:
-    """The attributes that a function takes as keywords."""
+    """Return the attributes that a function takes as keywords."""
     names = _parameters(function)
     return {n: v for n, v in attrs if n != "out" and names.get(n)}
 
@@ -165,33 +169,33 @@ _functions: dict[tuple[str, str], LibraryFunction] = {}
 
 
 def register_function(function: LibraryFunction) -> LibraryFunction:
-    """Make a function known to library calls; a later one of the same name takes its place."""
+    """Register a function for library calls; a later one of the same name replaces it."""
     if function.destination and function.annotation is None:
         raise BadOption(
             f"{function.name} writes into `out`, so how large that is must be said",
             where=function.name,
             expected="annotation=, from the annotations of the arguments to those of the results",
-            found="no annotation",
+            actual="no annotation",
         )
     _functions[function.library, function.function] = function
     return function
 
 
 def library_functions() -> Mapping[tuple[str, str], LibraryFunction]:
-    """All functions that are known, by library and name."""
+    """Return all registered functions, by library and name."""
     return MappingProxyType(_functions)
 
 
 def find_function(library: str, function: str) -> LibraryFunction:
-    """The function of that name; UnsupportedOperator names those that there are."""
-    found = _functions.get((library, function))
-    if found is None:
-        known = sorted(f for lib, f in _functions if lib == library)
+    """Return the function of that name; raise UnsupportedOperator with the names there are."""
+    registered = _functions.get((library, function))
+    if registered is None:
+        names = sorted(f for lib, f in _functions if lib == library)
         raise UnsupportedOperator(
             f"the library {library!r} has no function {function!r}",
             where=f"{library}.{function}",
-            expected=", ".join(known),
-            found=function,
+            expected=", ".join(names),
+            actual=function,
             try_="register it with @explorer.library before the program runs",
         )
-    return found
+    return registered

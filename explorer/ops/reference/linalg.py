@@ -1,5 +1,6 @@
-"""The library "linalg": factorisations and solutions of matrices by NumPy, which hands them to its
-LAPACK; batches included, in the dtype of the argument.
+"""Library "linalg": factorisations and solutions of matrices by NumPy and its LAPACK.
+
+Batches are included; results have the dtype of the argument.
 """
 
 from __future__ import annotations
@@ -14,65 +15,66 @@ from explorer.ops.reference.library_functions import LibraryFunction, register_f
 Array = np.ndarray
 
 
-def _as(like: Array, *found: Any) -> Any:
-    """Results in the dtype of an argument."""
-    each = tuple(np.asarray(f, like.dtype) for f in found)
+def _as(like: Array, *results: Any) -> Any:
+    """Convert results to the dtype of an argument."""
+    each = tuple(np.asarray(f, like.dtype) for f in results)
     return each if len(each) > 1 else each[0]
 
 
 def _each(run: Callable[..., Any], *arrays: Array) -> list[Any]:
-    """What a function of single matrices gives for each of a batch."""
+    """Apply a function of single matrices to each of a batch."""
     lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     wide = [np.broadcast_to(a, (*lead, *a.shape[-2:])) for a in arrays]
     return [run(*(w[at] for w in wide)) for at in np.ndindex(lead)]
 
 
 def cholesky(a: Array, *, upper: int = 0) -> Any:
-    """The triangle of which the product with its transpose is a."""
+    """Return the triangle whose product with its transpose is a."""
     low = np.linalg.cholesky(np.swapaxes(a, -1, -2) if upper else a)
     return _as(a, np.swapaxes(low, -1, -2) if upper else low)
 
 
 def qr(a: Array, *, mode: str = "reduced") -> Any:
-    """Orthogonal columns and a triangle, of which the product is a."""
-    found = np.linalg.qr(a, mode)  # type: ignore[call-overload]
-    return _as(a, found) if mode == "r" else _as(a, *found)
+    """Return orthogonal columns and a triangle whose product is a."""
+    factors = np.linalg.qr(a, mode)  # type: ignore[call-overload]
+    return _as(a, factors) if mode == "r" else _as(a, *factors)
 
 
 def householder(a: Array) -> Any:
-    """A triangle from the diagonal on, below it the vectors of reflections, and their factors."""
+    """Return a triangle with the reflections' vectors below its diagonal, and their factors."""
     vectors, tau = np.linalg.qr(a, "raw")
     return _as(a, np.swapaxes(vectors, -1, -2), tau)
 
 
 def svd(a: Array, *, full: int = 0) -> Any:
-    """Left vectors, singular values from the greatest on, and right vectors in rows."""
+    """Return left vectors, singular values in descending order, and right vectors in rows."""
     return _as(a, *np.linalg.svd(a, full_matrices=bool(full)))
 
 
 def singular_values(a: Array) -> Any:
-    """Singular values from the greatest on."""
+    """Return the singular values in descending order."""
     return _as(a, np.linalg.svd(a, compute_uv=False))
 
 
 def eigh(a: Array, *, lower: int = 1) -> Any:
-    """Eigenvalues from the least on, and vectors in columns, of symmetric matrices."""
+    """Return ascending eigenvalues, and eigenvectors in columns, of symmetric matrices."""
     return _as(a, *np.linalg.eigh(a, "L" if lower else "U"))
 
 
 def eigvalsh(a: Array, *, lower: int = 1) -> Any:
-    """Eigenvalues from the least on, of symmetric matrices."""
+    """Return the eigenvalues of symmetric matrices in ascending order."""
     return _as(a, np.linalg.eigvalsh(a, "L" if lower else "U"))
 
 
 def inverse(a: Array) -> Any:
-    """The inverse; infinite where there is none, as nothing may be raised for one of a batch."""
+    """Return the inverse."""
     return _as(a, np.linalg.inv(a))
 
 
 def pseudo_inverse(a: Array, atol: Array, rtol: Array, *, hermitian: int = 0) -> Any:
-    """By singular values, or eigenvalues of symmetric matrices; those up to a number, or to a share
-    of the greatest, count as 0.
+    """Return the pseudo-inverse by singular values, or eigenvalues of symmetric matrices.
+
+    Values up to `atol`, or up to the share `rtol` of the greatest, count as 0.
     """
     if hermitian:
         values, left = np.linalg.eigh(a)
@@ -81,18 +83,18 @@ def pseudo_inverse(a: Array, atol: Array, rtol: Array, *, hermitian: int = 0) ->
         left, values, right = np.linalg.svd(a, full_matrices=False)
     size = np.abs(values)
     largest = size.max(-1, keepdims=True, initial=0)
-    kept = size > np.maximum(atol[..., None], rtol[..., None] * largest)
-    inverse = np.where(kept, 1 / np.where(kept, values, 1), 0)
+    significant = size > np.maximum(atol[..., None], rtol[..., None] * largest)
+    inverse = np.where(significant, 1 / np.where(significant, values, 1), 0)
     return _as(a, (np.swapaxes(right, -1, -2) * inverse[..., None, :]) @ np.swapaxes(left, -1, -2))
 
 
 def solve(a: Array, b: Array) -> Any:
-    """x of a x = b, for columns of b."""
+    """Return x of a x = b, for columns of b."""
     return _as(a, np.linalg.solve(a, b))
 
 
 def solve_triangle(a: Array, b: Array, *, upper: int = 0, unit: int = 0) -> Any:
-    """x of a x = b, where only a triangle of a is read; with ones on its diagonal if `unit`."""
+    """Return x of a x = b for a triangle of a; its diagonal is ones if `unit`."""
     triangle = np.triu(a) if upper else np.tril(a)
     if unit:
         n = a.shape[-1]
@@ -101,23 +103,23 @@ def solve_triangle(a: Array, b: Array, *, upper: int = 0, unit: int = 0) -> Any:
 
 
 def determinant(a: Array) -> Any:
-    """The determinant."""
+    """Return the determinant."""
     return _as(a, np.linalg.det(a))
 
 
 def log_determinant(a: Array) -> Any:
-    """The sign of the determinant, and the logarithm of its absolute value."""
+    """Return the sign of the determinant, and the logarithm of its absolute value."""
     return _as(a, *np.linalg.slogdet(a))
 
 
 def lu(a: Array) -> Any:
-    """Both triangles in one matrix by Gauss with row exchanges, and the rows exchanged, from 1."""
-    found = np.array(a, copy=True)
+    """Return both triangles in one matrix, by row pivoting, and the exchanged rows, from 1."""
+    packed = np.array(a, copy=True)
     *lead, rows, columns = a.shape
     steps = min(rows, columns)
     pivots = np.zeros((*lead, steps), np.int32)
     for at in np.ndindex(*lead):
-        m = found[at]
+        m = packed[at]
         for k in range(steps):
             best = k + int(np.argmax(np.abs(m[k:, k])))
             pivots[(*at, k)] = best + 1
@@ -125,31 +127,31 @@ def lu(a: Array) -> Any:
             if m[k, k] != 0:
                 m[k + 1 :, k] /= m[k, k]
                 m[k + 1 :, k + 1 :] -= np.outer(m[k + 1 :, k], m[k, k + 1 :])
-    return found, pivots
+    return packed, pivots
 
 
 def permutation(pivots: Array, *, rows: int) -> Any:
-    """The matrix whose product with both triangles is what was factored."""
+    """Return the permutation matrix P of A = P L U."""
     *lead, steps = pivots.shape
-    found = np.zeros((*lead, rows, rows), np.float32)
+    matrices = np.zeros((*lead, rows, rows), np.float32)
     for at in np.ndindex(*lead):
         order = np.arange(rows)
         for k in range(steps):
             j = int(pivots[(*at, k)]) - 1
             order[[k, j]] = order[[j, k]]
-        found[at][order, np.arange(rows)] = 1
-    return found
+        matrices[at][order, np.arange(rows)] = 1
+    return matrices
 
 
 def least_squares(a: Array, b: Array) -> Any:
-    """x for which a x is nearest to b."""
-    found = _each(lambda m, v: np.linalg.lstsq(m, v, rcond=None)[0], a, b)
+    """Return the x for which a x is nearest to b."""
+    solutions = _each(lambda m, v: np.linalg.lstsq(m, v, rcond=None)[0], a, b)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return _as(a, np.reshape(found, (*lead, a.shape[-1], b.shape[-1])))
+    return _as(a, np.reshape(solutions, (*lead, a.shape[-1], b.shape[-1])))
 
 
 def exponential(a: Array) -> Any:
-    """The exponential of matrices, by squaring a Taylor series of a part of them."""
+    """Return the matrix exponential, by scaling and squaring of a Taylor series."""
     wide = a.astype(np.float64)
     size = np.abs(wide).sum(-2).max(initial=0.0) if a.size else 0.0
     halves = max(0, int(np.ceil(np.log2(max(size, 1e-30)))) + 4)
@@ -165,16 +167,16 @@ def exponential(a: Array) -> Any:
 
 
 def reflections(a: Array, tau: Array) -> Any:
-    """The product of Householder's reflections, of which the columns of a hold the vectors."""
+    """Return the product of Householder reflections whose vectors are the columns of a."""
     *lead, rows, columns = a.shape
-    found = np.zeros_like(a)
+    products = np.zeros_like(a)
     for at in np.ndindex(*lead):
         q = np.eye(rows, dtype=a.dtype)
         for k in range(tau.shape[-1]):
             v = np.concatenate([np.zeros(k), [1.0], a[at][k + 1 :, k]]).astype(a.dtype)
             q = q - tau[at][k] * np.outer(q @ v, v)
-        found[at] = q[:, :columns]
-    return found
+        products[at] = q[:, :columns]
+    return products
 
 
 FUNCTIONS = tuple(

@@ -1,9 +1,10 @@
-"""The shape heap of a function: one slot for each distinct extent that its parameters, match_casts
-and results state, and the checks that fill it (Relax, section 4.5: generating shape checks).
+"""Shape heap of a function, and the checks that fill it (Relax, section 4.5: shape checks).
 
-f(x: float32[n, m], y: float32[... 3]): z: float32[k, m, k + 1] = match_cast(y)
-->  slots n, m, k, k + 1;  entry: STORE n, STORE m;  z: STORE k, ASSERT_EQ_LOAD m, NO_OP, then
-    COMPUTE k + 1, and in the second round ASSERT_EQ_LOAD k + 1
+There is one slot for each distinct extent of its parameters, match_casts and results.
+
+    f(x: float32[n, m], y: float32[... 3]): z: float32[k, m, k + 1] = match_cast(y)
+    ->  slots n, m, k, k + 1;  entry: STORE n, STORE m;  z: STORE k, ASSERT_EQ_LOAD m, NO_OP, then
+        COMPUTE k + 1, and in the second round ASSERT_EQ_LOAD k + 1
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from explorer.ir.types import Annotation, ShapeType, Tensor, TupleType
 
 
 class Op(Enum):
-    """What one instruction of a shape heap does."""
+    """The operation of a shape heap's instruction."""
 
     STORE = "STORE"  # the extent is the symbol's value
     ASSERT_EQ_IMM = "ASSERT_EQ_IMM"  # the extent is a number
-    ASSERT_EQ_LOAD = "ASSERT_EQ_LOAD"  # the extent is what the slot holds
+    ASSERT_EQ_LOAD = "ASSERT_EQ_LOAD"  # the extent equals the slot's value
     NO_OP = "NO_OP"  # not computable yet: remembered for the second round
-    COMPUTE = "COMPUTE"  # an expression whose symbols are now known
+    COMPUTE = "COMPUTE"  # evaluate an expression whose symbols are known
     RECALL = "RECALL"  # an extent that an earlier point could not judge is now checked
     BOUND = "BOUND"  # the symbol is within its bounds
 
@@ -50,7 +51,7 @@ class Subject(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """One step. `place` and `axis` say of which subject's extent, `slot` where in the heap."""
+    """One step: `place` and `axis` select a subject's extent, `slot` the position in the heap."""
 
     op: Op
     place: int
@@ -81,6 +82,7 @@ class CheckPoint:
         return (*self.first, *self.computed, *self.second)
 
     def __str__(self) -> str:
+        """Return the kind and the name."""
         return f"{'match_cast' if self.kind == 'match_cast' else f'{self.kind} of'} {self.name!r}"
 
 
@@ -88,7 +90,7 @@ class CheckPoint:
 class ShapeHeap:
     """The slots of a function, and the points that fill and check them, in order.
 
-    `given` are the symbols that a body has from its caller, with their slots.
+    `caller_slots` are the symbols that a body has from its caller, with their slots.
     """
 
     function: str
@@ -96,44 +98,47 @@ class ShapeHeap:
     entry: CheckPoint
     casts: Mapping[str, CheckPoint]
     leave: CheckPoint
-    given: tuple[tuple[str, int], ...] = ()
+    caller_slots: tuple[tuple[str, int], ...] = ()
 
     @property
     def points(self) -> tuple[CheckPoint, ...]:
-        """Every check point, in the order in which a call meets them."""
+        """Every check point, in the order of a call."""
         return (self.entry, *self.casts.values(), self.leave)
 
 
 _Key = tuple[int, int, frozenset[str], bool]
-_made: OrderedDict[_Key, tuple[Function, ShapeEnv, ShapeHeap]] = OrderedDict()
+_heaps: OrderedDict[_Key, tuple[Function, ShapeEnv, ShapeHeap]] = OrderedDict()
 _lock = ForkLock()
 _MOST = 4096
 
 
 def heap_of(
-    function: Function, env: ShapeEnv, given: Iterable[str] = (), *, inputs: bool = False
+    function: Function, env: ShapeEnv, caller_symbols: Iterable[str] = (), *, inputs: bool = False
 ) -> ShapeHeap:
-    """The shape heap of a function, made once. `given` are the symbols of the caller that a branch
-    or a loop body sees; with `inputs` errors call the parameters inputs of the program.
+    """Return the shape heap of a function, built once.
+
+    `caller_symbols` are the caller's symbols that a branch arm or a loop body sees. With `inputs`,
+    errors call the parameters inputs of the program.
     """
-    key = (id(function), id(env), frozenset(given), inputs)
-    found = _made.get(key)
-    if found is not None and found[0] is function and found[1] is env:
-        return found[2]
-    heap = _Writer(function, env, frozenset(given), inputs).heap()
+    key = (id(function), id(env), frozenset(caller_symbols), inputs)
+    cached = _heaps.get(key)
+    if cached is not None and cached[0] is function and cached[1] is env:
+        return cached[2]
+    heap = _Writer(function, env, frozenset(caller_symbols), inputs).heap()
     with _lock:
-        _made[key] = (function, env, heap)
-        while len(_made) > _MOST:
-            _made.popitem(last=False)
+        _heaps[key] = (function, env, heap)
+        while len(_heaps) > _MOST:
+            _heaps.popitem(last=False)
     return heap
 
 
 class _Writer:
-    """One function's heap being written: what is known where the walk stands."""
+    """One function's heap being written, with the symbols known at this point of the walk."""
 
     def __init__(
-        self, function: Function, env: ShapeEnv, given: frozenset[str], inputs: bool
+        self, function: Function, env: ShapeEnv, caller_symbols: frozenset[str], inputs: bool
     ) -> None:
+        """Assign the slots, and count the unknown symbols of each expression."""
         self.function, self.inputs = function, inputs
         self.bounds = {s.name: s for s in env.symbols}
         self.casts = [b.var for b in function.body if isinstance(b.expr, MatchCast)]
@@ -143,10 +148,10 @@ class _Writer:
                 for dim in dims_of(leaf) or ():
                     if not isinstance(dim, int):
                         self.slots.setdefault(dim, len(self.slots))
-        self.given = given & {n for dim in self.slots for n in symbols_of(dim)}
-        self.known: set[str] = set()
+        self.caller_symbols = caller_symbols & {n for dim in self.slots for n in symbols_of(dim)}
+        self.known_symbols: set[str] = set()
         self.bare = {d.name: d for d in self.slots if d.is_Symbol}
-        self.filled = {d for n, d in self.bare.items() if n in self.given}
+        self.filled = {d for n, d in self.bare.items() if n in self.caller_symbols}
         self.claimed: dict[sympy.Expr, Instruction] = {}
         self.missing = {d: len(symbols_of(d)) for d in self.slots if not d.is_Symbol}
         self.waiting: dict[str, list[sympy.Expr]] = {}
@@ -158,14 +163,16 @@ class _Writer:
         f = self.function
         of = f" of {f.name!r}"
         called = ("the input", "") if self.inputs else ("the parameter", of)
-        entry = self.point("entry", f.name, f.params, called, sorted(self.given))
+        entry = self.point("entry", f.name, f.params, called, sorted(self.caller_symbols))
         casts = {
             v.name: self.point("match_cast", v.name, (v,), ("the match_cast", ""))
             for v in self.casts
         }
         leave = self.point("return", f.name, f.outputs, ("the result", of))
-        given = tuple((n, self.slots[d]) for n, d in self.bare.items() if n in self.given)
-        return ShapeHeap(f.name, tuple(self.slots), entry, casts, leave, given)
+        caller_slots = tuple(
+            (n, self.slots[d]) for n, d in self.bare.items() if n in self.caller_symbols
+        )
+        return ShapeHeap(f.name, tuple(self.slots), entry, casts, leave, caller_slots)
 
     def point(
         self,
@@ -173,11 +180,11 @@ class _Writer:
         name: str,
         values: tuple[Var, ...],
         called: tuple[str, str],
-        given: Iterable[str] = (),
+        caller_symbols: Iterable[str] = (),
     ) -> CheckPoint:
         subjects = tuple(_subjects(values, called))
         ready: list[sympy.Expr] = []
-        for symbol in given:
+        for symbol in caller_symbols:
             self.learn(symbol, ready)
         first: list[Instruction] = []
         for subject in subjects:
@@ -185,7 +192,7 @@ class _Writer:
                 first.append(self.check(subject, axis, dim, ready))
         stored = [(i, str(i.dim)) for i in first if i.op is Op.STORE]
         computed = [self.compute(dim) for dim in ready]
-        second = [self.again(i) for i in first if i.op is Op.NO_OP]
+        second = [self.second_round(i) for i in first if i.op is Op.NO_OP]
         second += [_bounded(i, self.bounds[n]) for i, n in stored if n in self.bounds]
         return CheckPoint(
             kind,
@@ -200,7 +207,7 @@ class _Writer:
         )
 
     def check(self, subject: Subject, axis: int, dim: Dim, ready: list[sympy.Expr]) -> Instruction:
-        """The first round's instruction for one extent."""
+        """Return the first round's instruction for one extent."""
         if isinstance(dim, int):
             return Instruction(Op.ASSERT_EQ_IMM, subject.place, axis, -1, dim, subject)
         op = Op.NO_OP
@@ -213,10 +220,10 @@ class _Writer:
         return Instruction(op, subject.place, axis, self.slots[dim], dim, subject)
 
     def learn(self, name: str, ready: list[sympy.Expr]) -> None:
-        """A symbol has a value: the expressions that waited for it alone can be computed."""
-        if name in self.known:
+        """Mark a symbol as known; expressions that waited for it alone become computable."""
+        if name in self.known_symbols:
             return
-        self.known.add(name)
+        self.known_symbols.add(name)
         for dim in self.waiting.get(name, ()):
             self.missing[dim] -= 1
             if self.missing[dim] == 0:
@@ -229,8 +236,11 @@ class _Writer:
             return claim._replace(op=Op.RECALL)
         return Instruction(Op.COMPUTE, -1, -1, self.slots[dim], dim, _NOTHING)
 
-    def again(self, first: Instruction) -> Instruction:
-        """The second round's instruction; what is still not computable waits for a later point."""
+    def second_round(self, first: Instruction) -> Instruction:
+        """Return the second round's instruction.
+
+        An extent that is not yet computable waits for a later point.
+        """
         if first.dim in self.filled:
             return first._replace(op=Op.ASSERT_EQ_LOAD)
         self.filled.add(first.dim)
@@ -248,7 +258,7 @@ _NOTHING = Subject(-1, -1, (), "", "", Tensor(), None, None)
 def _leaves(
     annotation: Annotation, path: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], Annotation]]:
-    """The annotations within tuples, and where they are."""
+    """Yield the annotations within tuples, and their paths."""
     if isinstance(annotation, TupleType):
         for at, item in enumerate(annotation.items):
             yield from _leaves(item, (*path, at))

@@ -1,4 +1,4 @@
-"""Whether a program is well formed at its stage; the first thing that is wrong, in one sentence."""
+"""Well-formedness of a program at its stage; the first error in one sentence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from explorer.ops.reference.verify_symbols import check_symbols, scopes_of
 
 
 def verify(program: Program) -> None:
-    """VerifyError unless the program keeps what its stage promises.
+    """Raise VerifyError unless the program satisfies the invariants of its stage.
 
     Values are bound once and before they are read; calls fit what they call; kernels are well
     formed; every source operator is in the program or was dropped with a reason.
@@ -58,8 +58,8 @@ class _Function:
         self.scope = {*scope, *parameter_symbols(function)}
         self.functions = {f.name: f for f in program.functions}
         self.defined: dict[str, Annotation] = {n: c.type for n, c in program.constants.items()}
-        self.memory: dict[str, str] = {}  # of a value that lies in another's memory, whose
-        self.over: dict[str, str] = {}  # values that are no more, and what was written over them
+        self.memory: dict[str, str] = {}  # by aliasing value, the owner of its memory
+        self.over: dict[str, str] = {}  # by overwritten value, the value in its memory
 
     def verify(self) -> None:
         for param in self.function.params:
@@ -70,16 +70,16 @@ class _Function:
             self.binding(binding)
             for var in binding.vars:
                 self.define(var, "a binding")
-            self.lies(binding)
+            self.record_memory(binding)
             self.scope |= defined_by(binding)
         for var in self.function.outputs:
             self.read(var, f"the outputs of {self.function.name!r}")
         names = self.function.output_names
         if names and len(names) != len(self.function.outputs):
-            _wrong("there are other numbers of outputs and of their names", self.function.name)
+            _wrong("the numbers of outputs and of their names differ", self.function.name)
 
-    def lies(self, binding: Binding) -> None:
-        """Note what lies in whose memory, and what is written over as a whole."""
+    def record_memory(self, binding: Binding) -> None:
+        """Record which values share memory, and which are overwritten completely."""
         match binding.expr:
             case View(arg) | MatchCast(arg):
                 self.memory[binding.var.name] = self.memory.get(arg.name, arg.name)
@@ -103,38 +103,38 @@ class _Function:
             _wrong(f"reads {var.name!r} before it is bound", where)
         if var.name in self.over:
             _wrong(f"reads {var.name!r}, over which {self.over[var.name]!r} was written", where)
-        known = self.defined[var.name]
-        if self.program.stage >= Stage.TYPED and not same(known, var.type, self.env):
+        defined = self.defined[var.name]
+        if self.program.stage >= Stage.TYPED and not same(defined, var.type, self.env):
             _wrong(
-                f"reads {var.name!r} as {_text(var.type)}, and it is {_text(known)}",
+                f"reads {var.name!r} as {_text(var.type)}, and it is {_text(defined)}",
                 where,
             )
 
     def binding(self, binding: Binding) -> None:
         where = f"binding {binding.vars[0].name!r}" if binding.vars else "a binding of nothing"
         if not binding.vars:
-            _wrong("binds nothing", self.function.name)
+            _wrong("a binding has no values", self.function.name)
         check_symbols(self.function, binding, self.scope, where)
         match binding.expr:
             case OpCall(op, _, _) if self.program.stage >= Stage.LEGALIZED:
-                _wrong(f"{op} is no kernel at stage {self.program.stage.name}", where)
+                _wrong(f"{op} is not a kernel at stage {self.program.stage.name}", where)
             case KernelCall(kernel, args, _):
                 if len(binding.vars) != len(kernel.outputs):
-                    found = f"{len(kernel.outputs)} outputs of a kernel"
-                    _wrong(f"{len(binding.vars)} values for {found}", where)
+                    outputs = f"{len(kernel.outputs)} outputs of a kernel"
+                    _wrong(f"{len(binding.vars)} values for {outputs}", where)
                 verify_kernel(kernel, where)
                 self.kernel_call(binding, binding.expr, where)
             case View(arg, _):
                 self.view(binding, arg, where)
             case FunctionCall(name, args):
-                self.gives(self.call(name, args, set(), where), binding.vars, where)
+                self.check_results(self.call(name, args, set(), where), binding.vars, where)
             case Gradient(name, args, wrt):
                 results = self.call(name, args, self.scope, where)
-                self.gives((*results, *(args[n].type for n in wrt)), binding.vars, where)
+                self.check_results((*results, *(args[n].type for n in wrt)), binding.vars, where)
             case Branch(cond, then, orelse, args):
                 self.condition(cond, where)
-                self.gives(self.call(then, args, self.scope, where), binding.vars, where)
-                self.gives(self.call(orelse, args, self.scope, where), binding.vars, where)
+                self.check_results(self.call(then, args, self.scope, where), binding.vars, where)
+                self.check_results(self.call(orelse, args, self.scope, where), binding.vars, where)
             case Loop() as loop:
                 self.loop(loop, binding, where)
 
@@ -144,21 +144,23 @@ class _Function:
             _wrong(f"{len(call.args)} arguments for {len(kernel.inputs)} inputs", where)
         for name, arg in zip(kernel.inputs, call.args, strict=True):
             spec = kernel.spec(name)
-            wanted = Tensor(spec.shape, spec.dtype)
-            if arg.type != wanted:
-                level, why = match(wanted, arg.type, self.env)
+            input_type = Tensor(spec.shape, spec.dtype)
+            if arg.type != input_type:
+                level, why = match(input_type, arg.type, self.env)
                 if level < Match.PROVED:
-                    self.differ(arg, f"the kernel's {name!r}", wanted, why, where)
+                    self.differ(arg, f"the kernel's {name!r}", input_type, why, where)
             if name in kernel.constants and arg.name not in self.program.constants:
-                _wrong(f"{arg.name!r} is no constant, and the kernel's {name!r} is", where)
+                _wrong(f"{arg.name!r} is not a constant, but the kernel's {name!r} is", where)
         for output, var in zip(kernel.outputs, binding.vars, strict=True):
             spec = kernel.spec(output)
-            made = Tensor(spec.shape, spec.dtype)
-            if var.type == made:
+            output_type = Tensor(spec.shape, spec.dtype)
+            if var.type == output_type:
                 continue
-            level, why = match(var.type, made, self.env)
+            level, why = match(var.type, output_type, self.env)
             if level < Match.PROVED:
-                _wrong(f"is {_text(var.type)} and the kernel makes {_text(made)}: {why}", where)
+                _wrong(
+                    f"is {_text(var.type)} and the kernel makes {_text(output_type)}: {why}", where
+                )
 
     def view(self, binding: Binding, arg: Var, where: str) -> None:
         before, after = arg.type, binding.var.type
@@ -189,7 +191,7 @@ class _Function:
     def call(
         self, name: str, args: tuple[Var, ...], shared: set[str], where: str
     ) -> tuple[Annotation, ...]:
-        """What a function gives for these arguments, by its signature; a body shares symbols."""
+        """Return the results of a call by the function's signature; a body shares symbols."""
         function = self.functions.get(name)
         if function is None:
             _wrong(f"there is no function {name!r}", where)
@@ -204,7 +206,7 @@ class _Function:
         where: str,
     ) -> tuple[Annotation, ...]:
         if len(params) != len(args):
-            _wrong(f"{len(args)} values where {len(params)} are wanted", where)
+            _wrong(f"{len(args)} arguments, expected {len(params)}", where)
         signature = signature_of(replace(function, params=params), shared)
         derived = unify(signature, tuple(a.type for a in args), self.env, shared)
         for row in derived.rows:
@@ -215,11 +217,13 @@ class _Function:
             return derived.result.items
         return (derived.result,)
 
-    def gives(self, found: tuple[Annotation, ...], vars: tuple[Var, ...], where: str) -> None:
-        """A value is what it is declared to be, as far as signatures tell."""
-        if len(found) != len(vars):
-            _wrong(f"{len(vars)} values where {len(found)} are given", where)
-        for var, type in zip(vars, found, strict=True):
+    def check_results(
+        self, types: tuple[Annotation, ...], vars: tuple[Var, ...], where: str
+    ) -> None:
+        """Check that values are as declared, as far as signatures tell."""
+        if len(types) != len(vars):
+            _wrong(f"{len(vars)} values where {len(types)} are given", where)
+        for var, type in zip(vars, types, strict=True):
             level, why = match(var.type, type, self.env)
             if level < Match.CHECKED and self.program.stage >= Stage.TYPED:
                 self.differ(var, "what is called", type, why, where)
@@ -233,34 +237,38 @@ class _Function:
             _wrong(f"there is no function {loop.body!r}", where)
         count = len(loop.state)
         if len(body.outputs) != 1 + count + loop.scans or len(binding.vars) != count + loop.scans:
-            _wrong(f"the body of the loop does not give its {count + loop.scans} values", where)
+            _wrong(f"the body of the loop must return {count + loop.scans} values", where)
         args = (*loop.state, *loop.args)
-        found = self.fit(body, body.params[2:], args, self.scope, where)
+        first_trip = self.fit(body, body.params[2:], args, self.scope, where)
         after = body.outputs[1 : 1 + count]
-        again = self.fit(body, body.params[2:], (*after, *loop.args), self.scope, where)
-        for types in (found[1 : 1 + count], again[1 : 1 + count], [s.type for s in loop.state]):
-            self.gives(tuple(types), binding.vars[:count], where)
+        second_trip = self.fit(body, body.params[2:], (*after, *loop.args), self.scope, where)
+        for types in (
+            first_trip[1 : 1 + count],
+            second_trip[1 : 1 + count],
+            [s.type for s in loop.state],
+        ):
+            self.check_results(tuple(types), binding.vars[:count], where)
         if loop.padded and loop.trip is None:
             _wrong("a loop without a limit has no buffer for its rows", where)
-        for var, row in zip(binding.vars[count:], found[1 + count :], strict=True):
-            self.stacks(loop, var, row, where)
+        for var, row in zip(binding.vars[count:], first_trip[1 + count :], strict=True):
+            self.check_rows(loop, var, row, where)
 
-    def stacks(self, loop: Loop, var: Var, row: Annotation, where: str) -> None:
-        """A stacked value has the rows of the body, and as many as a constant limit says."""
-        whole = var.type
-        if not isinstance(whole, Tensor) or not whole.is_known or not isinstance(row, Tensor):
+    def check_rows(self, loop: Loop, var: Var, row: Annotation, where: str) -> None:
+        """Check that a stacked value has the body's rows, and as many as a constant limit."""
+        stacked = var.type
+        if not isinstance(stacked, Tensor) or not stacked.is_known or not isinstance(row, Tensor):
             return
-        of = Tensor(whole.dims[1:], whole.dtype) if whole.dims else whole
-        if not whole.dims or not same(of, row, self.env):
-            _wrong(f"{var.name!r} is {_text(whole)} and stacks {_text(row)}", where)
+        of = Tensor(stacked.dims[1:], stacked.dtype) if stacked.dims else stacked
+        if not stacked.dims or not same(of, row, self.env):
+            _wrong(f"{var.name!r} is {_text(stacked)} and stacks {_text(row)}", where)
         limit = self.program.constants.get(loop.trip.name if loop.trip else "")
         trips = None if limit is None else max(0, int(limit.array.reshape(-1)[0]))
-        if trips is not None and self.env.equal(whole.dims[0], trips) is False:
-            _wrong(f"{var.name!r} is {_text(whole)} and has {trips} rows", where)
+        if trips is not None and self.env.equal(stacked.dims[0], trips) is False:
+            _wrong(f"{var.name!r} is {_text(stacked)} and has {trips} rows", where)
 
 
 def same(a: Annotation, b: Annotation, env: ShapeEnv) -> bool:
-    """Whether two annotations are equal, or could be: only a proof of the contrary counts."""
+    """Return True unless two annotations are proved to differ."""
     if a == b or not (isinstance(a, Tensor) and isinstance(b, Tensor)):
         return True
     if a.dtype != b.dtype and a.dtype is not None and b.dtype is not None:
@@ -273,28 +281,26 @@ def same(a: Annotation, b: Annotation, env: ShapeEnv) -> bool:
 
 
 def _origins(program: Program) -> None:
-    """Every source operator is found again, or has a reason; no name is invented."""
+    """Check that every source operator remains or has a reason, and no name is invented."""
     sources = {s.name for s in program.sources}
     if not sources:
         return
-    found: set[str] = set()
+    remaining: set[str] = set()
     for _, binding in program.bindings():
-        _known(binding.origin, sources, binding.vars[0].name)
-        found |= binding.origin
+        _check_sources(binding.origin, sources, binding.vars[0].name)
+        remaining |= binding.origin
         if isinstance(binding.expr, KernelCall):
             for compute in binding.expr.kernel.computes:
-                _known(compute.origin, sources, binding.vars[0].name)
+                _check_sources(compute.origin, sources, binding.vars[0].name)
                 if not compute.origin:
                     _wrong(f"{compute.out!r} comes from no source operator", binding.vars[0].name)
-                found |= compute.origin
-    lost = sources - found - {name for name, _ in program.dropped}
+                remaining |= compute.origin
+    lost = sources - remaining - {name for name, _ in program.dropped}
     if lost:
-        _wrong(
-            f"nothing is left of {', '.join(sorted(lost)[:5])}, and nothing says why", program.name
-        )
+        _wrong(f"{', '.join(sorted(lost)[:5])} left the program without a reason", program.name)
 
 
-def _known(origin: Iterable[str], sources: set[str], where: str) -> None:
+def _check_sources(origin: Iterable[str], sources: set[str], where: str) -> None:
     unknown = set(origin) - sources
     if unknown:
-        _wrong(f"comes from {sorted(unknown)[:3]}, which are no source operators", where)
+        _wrong(f"comes from {sorted(unknown)[:3]}, which are not source operators", where)

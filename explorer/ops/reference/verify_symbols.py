@@ -1,4 +1,4 @@
-"""Which symbols each function sees, and whether a binding speaks only of those."""
+"""Symbols that each function sees, and the check that a binding uses only those."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ Scope = frozenset[str]
 
 
 def scopes_of(program: Program) -> dict[str, Scope]:
-    """The symbols that each function has from its caller: none, unless it is only the body of
-    branches and loops; then those that all their places have in common. A function that nothing
-    reaches never runs: it sees whatever there is.
+    """Return the symbols that each function has from its caller.
+
+    There are none unless it is only the body of branches and loops: then those that all its uses
+    have in common. An unreachable function never runs, so it sees all symbols.
     """
     functions = {f.name: f for f in program.functions}
-    found: dict[str, Scope] = {program.main.name: frozenset()}
+    scopes: dict[str, Scope] = {program.main.name: frozenset()}
     todo = [program.main.name]
     while todo:
         function = functions[todo.pop()]
-        scope = set(found[function.name]) | parameter_symbols(function)
+        scope = set(scopes[function.name]) | parameter_symbols(function)
         for binding in function.body:
             for name, seen in _callees(binding, scope):
-                known = found.get(name)
-                shared = frozenset(seen) if known is None else known & seen
-                if name in functions and shared != known:
-                    found[name] = shared
+                earlier = scopes.get(name)
+                shared = frozenset(seen) if earlier is None else earlier & seen
+                if name in functions and shared != earlier:
+                    scopes[name] = shared
                     todo.append(name)
             scope |= defined_here(binding)
-    if len(found) == len(functions):
-        return found
+    if len(scopes) == len(functions):
+        return scopes
     anything = Scope().union(*map(parameter_symbols, program.functions))
     anything = anything.union(*(defined_here(b) for _, b in program.bindings()))
-    return {name: found.get(name, anything) for name in functions}
+    return {name: scopes.get(name, anything) for name in functions}
 
 
 def _callees(binding: Binding, scope: set[str]) -> list[tuple[str, set[str]]]:
@@ -52,22 +53,21 @@ def _callees(binding: Binding, scope: set[str]) -> list[tuple[str, set[str]]]:
 
 
 def check_symbols(function: Function, binding: Binding, scope: set[str], where: str) -> None:
-    """VerifyError where a binding speaks of a symbol that has no value when it runs."""
+    """Raise VerifyError if a binding uses a symbol without a value."""
     needed = needed_by(binding)
     if needed <= scope:
         return
     name = min(needed - scope)
     for later in function.body:
         if name in defined_here(later):
-            _wrong(f"speaks of {name!r} before the match_cast {later.var.name!r} defines it", where)
+            _wrong(f"uses {name!r} before the match_cast {later.var.name!r} defines it", where)
     within = [p.name for p in function.params if name in symbols_in(p.type)]
     if within:
         _wrong(
-            f"speaks of {name!r}, which {within[0]!r} has only in an expression: that defines "
-            f"nothing",
+            f"uses {name!r}, which {within[0]!r} has only in an expression, which defines nothing",
             where,
         )
-    _wrong(f"speaks of {name!r}, which no parameter and no match_cast defines", where)
+    _wrong(f"uses {name!r}, which no parameter and no match_cast defines", where)
 
 
 def _wrong(problem: str, where: str) -> NoReturn:

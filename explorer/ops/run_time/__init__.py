@@ -1,1 +1,1 @@
-"""Operators whose shapes or cuts only a run knows: the host computes them."""
+"""Operators whose shapes or slices only a run knows: the host computes them."""

@@ -1,7 +1,8 @@
-"""Broadcasting that bounds do not decide: for each dim an extent, and for each argument a step of 0
-or 1 that its index makes along it.
+"""Broadcasting that bounds do not decide: run-time extents and index steps.
 
-y = Add(x: [5], b: [k])  ->  y[i] = x[i] + b[step * i], and the host says whether step is 0 or 1
+Each dim has an extent, and each argument a step of 0 or 1 along it.
+
+    y = Add(x: [5], b: [k])  ->  y[i] = x[i] + b[step * i], and the host says whether step is 0 or 1
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Attrs = Mapping[str, Any]
 
 
 def _certain(dims: Sequence[Dim | None], env: ShapeEnv) -> Dim | None:
-    """The extent of a result, where one of the dims is certainly not 1, or all are one dim."""
+    """Return the extent of a result if a dim is certainly not 1, or all dims are equal."""
     for dim in dims:
         if dim is not None and env.bounds(dim)[0] > 1:
             return dim
@@ -28,7 +29,7 @@ def _certain(dims: Sequence[Dim | None], env: ShapeEnv) -> Dim | None:
 
 
 def _columns(site: Site, shapes: Sequence[Shape], rank: int) -> list[list[Dim | None]]:
-    """For each dim of the result the dims that meet there; None is one that only a run knows."""
+    """Return for each dim of the result the dims that meet there; None is known only in a run."""
     columns: list[list[Dim | None]] = [[] for _ in range(rank)]
     for shape in shapes:
         for d, n in enumerate(shape, rank - len(shape)):
@@ -40,15 +41,15 @@ def _columns(site: Site, shapes: Sequence[Shape], rank: int) -> list[list[Dim | 
 
 
 def _inner(op: str) -> int:
-    """How many dims at the end of each shape do not broadcast."""
+    """Return how many dims at the end of each shape do not broadcast."""
     return 2 if op == "MatMul" else 0
 
 
 def _shapes(site: Site) -> list[Shape]:
-    """The shapes of the arguments that are read at broadcast places."""
+    """Return the shapes of the broadcast arguments."""
     count = 1 if site.op == "Expand" else len(site.args)
-    found = [site.shape(i) if site.has(i) else () for i in range(count)]
-    return [shape[: max(0, len(shape) - _inner(site.op))] for shape in found]
+    shapes = [site.shape(i) if site.has(i) else () for i in range(count)]
+    return [shape[: max(0, len(shape) - _inner(site.op))] for shape in shapes]
 
 
 def _rank(site: Site, shapes: Sequence[Shape]) -> int:
@@ -57,14 +58,14 @@ def _rank(site: Site, shapes: Sequence[Shape]) -> int:
 
 
 def _extents(site: Site) -> list[Dim | None]:
-    """The extents of the result; None where only a run knows."""
+    """Return the extents of the result; None for those that only a run knows."""
     shapes = _shapes(site)
     columns = _columns(site, shapes, _rank(site, shapes))
     return [_certain(column, site.env) for column in columns]
 
 
 def _step(dim: Dim, extent: Dim | None, env: ShapeEnv) -> int | None:
-    """The step along a dim of an argument; None where only a run knows."""
+    """Return the step along a dim of an argument, or None if only a run knows it."""
     if dim == extent or env.bounds(dim)[0] > 1:
         return 1
     return 0 if dim == 1 else None
@@ -72,19 +73,19 @@ def _step(dim: Dim, extent: Dim | None, env: ShapeEnv) -> int | None:
 
 def _names(site: Site) -> tuple[Number, ...]:
     extents, expands = _extents(site), site.op == "Expand"  # its target is no argument of a kernel
-    found = [Number(f"extent{d}", known=n) for d, n in enumerate(extents) if n is None or expands]
+    numbers = [Number(f"extent{d}", value=n) for d, n in enumerate(extents) if n is None or expands]
     for i, shape in enumerate(_shapes(site)):
         for d, n in enumerate(shape, len(extents) - len(shape)):
             if _step(n, extents[d], site.env) is None:
-                found.append(Number(f"step{i}_{d}", 0, 1))
-    return tuple(found)
+                numbers.append(Number(f"step{i}_{d}", 0, 1))
+    return tuple(numbers)
 
 
 def _values(op: str, read: frozenset[int]) -> Any:
     def values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
         host = Host(op, attrs, args)
-        whole = [host.integers(i) or [] for i in range(len(args))]
-        shapes = [shape[: max(0, len(shape) - _inner(op))] for shape in whole]
+        full_shapes = [host.integers(i) or [] for i in range(len(args))]
+        shapes = [shape[: max(0, len(shape) - _inner(op))] for shape in full_shapes]
         rank = max(map(len, shapes), default=0)
         extents = [1] * rank
         for shape in shapes:
@@ -92,12 +93,12 @@ def _values(op: str, read: frozenset[int]) -> Any:
                 if (n != 1 and extents[d] not in (1, n)) or n < 0:
                     host.fail(f"{' and '.join(map(str, shapes))} do not broadcast")
                 extents[d] = extents[d] if n == 1 else n
-        found = {f"extent{d}": n for d, n in enumerate(extents)}
+        values_ = {f"extent{d}": n for d, n in enumerate(extents)}
         for i, shape in enumerate(shapes):
             if i not in read:
                 lead = rank - len(shape)
-                found |= {f"step{i}_{d}": int(n != 1) for d, n in enumerate(shape, lead)}
-        return found
+                values_ |= {f"step{i}_{d}": int(n != 1) for d, n in enumerate(shape, lead)}
+        return values_
 
     return values
 
@@ -107,14 +108,14 @@ def _rewritten(site: Site, symbols: Mapping[str, Dim]) -> Site:
     for i, shape in enumerate(_shapes(site)):
         row: list[Dim] = []  # dims that do not broadcast have no step here
         for d, n in enumerate(shape, len(extents) - len(shape)):
-            known = _step(n, extents[d], site.env)
-            row.append(symbols[f"step{i}_{d}"] if known is None else known)
+            step = _step(n, extents[d], site.env)
+            row.append(symbols[f"step{i}_{d}"] if step is None else step)
         steps.append(tuple(row))
-    whole = tuple(symbols[f"extent{d}"] if n is None else n for d, n in enumerate(extents))
+    extents_ = tuple(symbols[f"extent{d}"] if n is None else n for d, n in enumerate(extents))
     args = site.args[:1] if site.op == "Expand" else site.args
-    return symbolic(site, *args, extents=whole, steps=tuple(steps))
+    return symbolic(site, *args, extents=extents_, steps=tuple(steps))
 
 
 def broadcast_rule(op: str, read: frozenset[int] = frozenset()) -> RunTime:
-    """The rule of an operator whose arguments broadcast; `read` are target shapes, as values."""
+    """Return the rule of a broadcasting operator; `read` are target shapes, as values."""
     return RunTime(read, _names, _values(op, read), _rewritten, "extents")

@@ -1,4 +1,4 @@
-"""Slice, Pad and Trilu where the run says what is cut, and how much is put around."""
+"""Slice, Pad and Trilu with run-time slices and padding."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from explorer.ops.site import Site
 Attrs = Mapping[str, Any]
 
 
-# Slice: for each dim that may be cut where it begins, how many there are, and the step.
+# Slice: for each dim that may be sliced its begin, its extent, and its step.
 
 
 def _cut_dims(site: Site) -> tuple[int, ...]:
-    """The dims that may be cut: the axes where they are known, otherwise all."""
+    """Return the dims that may be sliced: the axes if they are known, otherwise all."""
     rank = len(site.shape())
     axes = site.values[3] if site.has(3) else None
     if axes is not None:
@@ -28,7 +28,7 @@ def _cut_dims(site: Site) -> tuple[int, ...]:
 
 
 def _known_steps(site: Site) -> dict[int, int] | None:
-    """The step of each dim that may be cut; None where only the run knows them."""
+    """Return the step of each dim that may be sliced, or None if only the run knows them."""
     dims = _cut_dims(site)
     if not site.has(4):
         return dict.fromkeys(dims, 1)
@@ -38,15 +38,16 @@ def _known_steps(site: Site) -> dict[int, int] | None:
     if steps is None or (site.has(3) and axes is None):
         return None
     order = [site.in_rank(int(a), len(site.shape())) for a in axes] if axes is not None else dims
-    return {d: no_farther(site, d, int(s)) for d, s in zip(order, steps, strict=False)}
+    return {d: clamp_step(site, d, int(s)) for d, s in zip(order, steps, strict=False)}
 
 
 FARTHEST = 1 << 47  # elements: no address space holds more
 
 
-def no_farther(site: Site, d: int, step: int) -> int:
-    """A step that takes the same elements of a dim and no more than its extent: indices, and
-    addresses made of them, stay within 64 bits.
+def clamp_step(site: Site, d: int, step: int) -> int:
+    """Return an equivalent step that is no larger than the dim's extent.
+
+    So indices, and addresses computed from them, stay within 64 bits.
     """
     shape = site.shape()
     most = site.env.at_most(shape[d])
@@ -57,18 +58,18 @@ def no_farther(site: Site, d: int, step: int) -> int:
 
 
 def _slice_names(site: Site) -> tuple[Number, ...]:
-    found: list[Number] = []
+    numbers: list[Number] = []
     for d in _cut_dims(site):
         high = site.env.at_most(site.shape()[d])
-        found += [Number(f"begin{d}", 0, high), Number(f"extent{d}", 0, high)]
+        numbers += [Number(f"begin{d}", 0, high), Number(f"extent{d}", 0, high)]
         if _known_steps(site) is None:
-            found += signed(f"step{d}")
-    return tuple(found)
+            numbers += signed(f"step{d}")
+    return tuple(numbers)
 
 
 def _slice_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("Slice", attrs, args)
-    shape, starts, ends = host.given(0), host.given(1), host.given(2)
+    shape, starts, ends = host.required(0), host.required(1), host.required(2)
     axes, steps = host.integers(3), host.integers(4)
     axes = host.axes(range(len(starts)) if axes is None else axes, len(shape))
     steps = [1] * len(starts) if steps is None else steps
@@ -76,20 +77,20 @@ def _slice_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
         host.fail(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps")
     if 0 in steps:
         host.fail("a step is 0")
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for d, n in enumerate(shape):
-        found |= {f"begin{d}": 0, f"extent{d}": n, **parts(f"step{d}", 1)}
+        values |= {f"begin{d}": 0, f"extent{d}": n, **parts(f"step{d}", 1)}
     for d, start, end, step in zip(axes, starts, ends, steps, strict=True):
         begin, extent = cut(start, end, step, shape[d])
-        found |= {f"begin{d}": begin, f"extent{d}": extent}
-        found |= parts(f"step{d}", step if extent > 1 else 1)
-    return found
+        values |= {f"begin{d}": begin, f"extent{d}": extent}
+        values |= parts(f"step{d}", step if extent > 1 else 1)
+    return values
 
 
 def cut(start: int, end: int, step: int, n: int) -> tuple[int, int]:
-    """Where a slice of a dim of `n` begins, and how many elements it has.
+    """Return where a slice of a dim of `n` begins, and how many elements it has.
 
-    A start is clipped into the dim, an end to one place outside of it (the ONNX standard).
+    A start is clipped into the dim, an end to one position outside of it (the ONNX standard).
     """
     low, high = (0, n) if step > 0 else (-1, n - 1)
     first = min(max(start + n if start < 0 else start, 0), high)
@@ -99,35 +100,35 @@ def cut(start: int, end: int, step: int, n: int) -> tuple[int, int]:
 
 
 def _sliced(site: Site, symbols: Mapping[str, Dim]) -> Site:
-    shape, dims, known = site.shape(), _cut_dims(site), _known_steps(site)
+    shape, dims, known_steps = site.shape(), _cut_dims(site), _known_steps(site)
     begin: list[Dim] = [0] * len(shape)
     extent, step = list(shape), [1] * len(shape)
     steps: list[Dim] = list(step)
     for d in dims:
         begin[d], extent[d] = symbols[f"begin{d}"], symbols[f"extent{d}"]
-        steps[d] = difference(symbols, f"step{d}") if known is None else known.get(d, 1)
+        steps[d] = difference(symbols, f"step{d}") if known_steps is None else known_steps.get(d, 1)
     return symbolic(site, site.arg(0), begin=tuple(begin), extent=tuple(extent), step=tuple(steps))
 
 
-# Pad: for each dim how much is cut or put before it, what is left of it, and the extent after.
+# Pad: for each dim the padding or crop before it, the remaining elements, and the extent after.
 
 
 def _pad_names(site: Site) -> tuple[Number, ...]:
-    found: list[Number] = []
+    numbers: list[Number] = []
     for d in range(len(site.shape())):
         high = site.env.at_most(site.shape()[d])
-        found += [Number(f"before{d}"), Number(f"begin{d}", 0, high)]
-        found += [Number(f"inner{d}", 0, high), Number(f"extent{d}")]
-    return tuple(found)
+        numbers += [Number(f"before{d}"), Number(f"begin{d}", 0, high)]
+        numbers += [Number(f"inner{d}", 0, high), Number(f"extent{d}")]
+    return tuple(numbers)
 
 
 def _pad_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("Pad", attrs, args)
-    shape, pads, axes = host.given(0), host.given(1), host.integers(3)
+    shape, pads, axes = host.required(0), host.required(1), host.integers(3)
     axes = host.axes(range(len(shape)) if axes is None else axes, len(shape))
     if len(pads) != 2 * len(axes):
         host.fail(f"{len(pads)} pads for {len(axes)} axes")
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for d, n in enumerate(shape):
         place = axes.index(d) if d in axes else None
         before, after = (0, 0) if place is None else (pads[place], pads[place + len(axes)])
@@ -137,9 +138,9 @@ def _pad_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
             host.fail(f"pads {before} and {after} cut more than the {n} of dim {d}")
         if inner == 0 and extent and attrs.get("mode", "constant") != "constant":
             host.fail(f"there is nothing in dim {d} to fill {extent} places with")
-        found |= {f"before{d}": max(0, before), f"begin{d}": begin}
-        found |= {f"inner{d}": inner, f"extent{d}": extent}
-    return found
+        values |= {f"before{d}": max(0, before), f"begin{d}": begin}
+        values |= {f"inner{d}": inner, f"extent{d}": extent}
+    return values
 
 
 def _padded(site: Site, symbols: Mapping[str, Dim]) -> Site:
@@ -156,13 +157,13 @@ def _padded(site: Site, symbols: Mapping[str, Dim]) -> Site:
     )
 
 
-# Trilu: the diagonal, kept where it still means something.
+# Trilu: the diagonal, clamped to the matrix.
 
 
 def _trilu_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("Trilu", attrs, args)
-    rows, columns = host.given(0)[-2:]
-    return parts("k", min(max(host.one(1), -rows), columns))
+    rows, columns = host.required(0)[-2:]
+    return parts("k", min(max(host.single(1), -rows), columns))
 
 
 SLICE = RunTime(frozenset({1, 2, 3, 4}), _slice_names, _slice_values, _sliced, "begin")

@@ -1,4 +1,4 @@
-"""Range and OneHot where the run says how many elements there are."""
+"""Range and OneHot with a run-time number of elements."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def _range_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     if delta == 0 or not all(np.isfinite(float(v)) for v in (start, limit, delta)):
         host.fail(f"there are no steps of {delta} from {start} to {limit}")
     if isinstance(delta, np.integer):
-        room = int(limit) - int(start)
-        return {"extent": max(0, -(-room // int(delta)))}
+        distance = int(limit) - int(start)
+        return {"extent": max(0, -(-distance // int(delta)))}
     return {"extent": max(0, int(np.ceil(float(limit - start) / float(delta))))}
 
 
 def _range(site: Site, symbols: Mapping[str, Dim]) -> Site:
-    """`y[i] = start + i * delta`, of two scalars that the kernel reads."""
+    """Return `y[i] = start + i * delta`, of two scalars that the kernel reads."""
     return symbolic(site, site.arg(0), None, site.arg(2), op="Ramp", extent=symbols["extent"])
 
 
 def _depth(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("OneHot", attrs, args)
-    depth = host.one(1)
+    depth = host.single(1)
     if depth < 0:
         host.fail(f"a depth of {depth}")
     return {"depth": depth}

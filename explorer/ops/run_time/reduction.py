@@ -1,7 +1,8 @@
-"""Reductions and the prefix sum along axes that the run says.
+"""Reductions and the prefix sum along run-time axes.
 
-Each dim d of x is two axes, `kept` and `over`: (n, 1) where it is kept, (1, n) where it is reduced.
-y[i0, i1] = sum over r0, r1 of x[i0 + r0, i1 + r1]
+Each dim d of x is two axes, `kept` and `over`: (n, 1) if it is kept, (1, n) if it is reduced.
+
+    y[i0, i1] = sum over r0, r1 of x[i0 + r0, i1 + r1]
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ Attrs = Mapping[str, Any]
 
 
 def _names(site: Site) -> tuple[Number, ...]:
-    shape, found = site.shape(), list[Number]()
+    shape, numbers = site.shape(), list[Number]()
     for d, n in enumerate(shape):
         if n != 1:
-            found.append(Number(f"kept{d}", 0, highest(site, (n, 1))))
-            found.append(Number(f"over{d}", 0, highest(site, (n, 1))))
+            numbers.append(Number(f"kept{d}", 0, highest(site, (n, 1))))
+            numbers.append(Number(f"over{d}", 0, highest(site, (n, 1))))
     if site.integer("keepdims", 1):
-        return tuple(found)
-    return (*found, *dim_names(_rank(site), highest(site, (1, *shape))))
+        return tuple(numbers)
+    return (*numbers, *dim_names(_rank(site), highest(site, (1, *shape))))
 
 
 def _rank(site: Site) -> int:
-    """The rank of the result where reduced dims are dropped."""
+    """Return the rank of the result without the reduced dims."""
     rank, count = len(site.shape()), length(site, 1)
     if count == 0:
         return rank if site.integer("noop_with_empty_axes") else 0
@@ -40,33 +41,33 @@ def _rank(site: Site) -> int:
 def _values(op: str) -> Any:
     def values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
         host = Host(op, attrs, args)
-        shape, axes = host.given(0), host.given(1)
-        gone = host.axes(axes, len(shape))
+        shape, axes = host.required(0), host.required(1)
+        reduced = host.axes(axes, len(shape))
         if not axes and not attrs.get("noop_with_empty_axes"):
-            gone = list(range(len(shape)))
-        found: dict[str, int] = {}
+            reduced = list(range(len(shape)))
+        extents: dict[str, int] = {}
         for d, n in enumerate(shape):
-            found |= {f"kept{d}": 1 if d in gone else n, f"over{d}": n if d in gone else 1}
-        return found | dim_values([n for d, n in enumerate(shape) if d not in gone])
+            extents |= {f"kept{d}": 1 if d in reduced else n, f"over{d}": n if d in reduced else 1}
+        return extents | dim_values([n for d, n in enumerate(shape) if d not in reduced])
 
     return values
 
 
 def _rewritten(site: Site, symbols: Mapping[str, Dim]) -> Site:
     shape = site.shape()
-    kept = tuple(symbols[f"kept{d}"] if n != 1 else 1 for d, n in enumerate(shape))
+    outer = tuple(symbols[f"kept{d}"] if n != 1 else 1 for d, n in enumerate(shape))
     over = tuple(symbols[f"over{d}"] if n != 1 else 1 for d, n in enumerate(shape))
     if site.integer("keepdims", 1):
-        return symbolic(site, site.arg(0), kept=kept, over=over)
-    return symbolic(site, site.arg(0), kept=kept, over=over, dims=dim_symbols(symbols))
+        return symbolic(site, site.arg(0), kept=outer, over=over)
+    return symbolic(site, site.arg(0), kept=outer, over=over, dims=dim_symbols(symbols))
 
 
 def reduction_rule(op: str) -> RunTime:
-    """The rule of a reduction."""
+    """Return the rule of a reduction."""
     return RunTime(frozenset({1}), _names, _values(op), _rewritten)
 
 
-# CumSum: a step of 0 or 1 along each dim, and the extent of the one that is summed along.
+# CumSum: a step of 0 or 1 along each dim, and the extent of the summed dim.
 
 
 def _cumsum_names(site: Site) -> tuple[Number, ...]:
@@ -77,8 +78,8 @@ def _cumsum_names(site: Site) -> tuple[Number, ...]:
 
 def _cumsum_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("CumSum", attrs, args)
-    shape = host.given(0)
-    axis = host.axis(host.one(1), len(shape))
+    shape = host.required(0)
+    axis = host.axis(host.single(1), len(shape))
     return {"extent": shape[axis], **{f"step{d}": int(d == axis) for d in range(len(shape))}}
 
 

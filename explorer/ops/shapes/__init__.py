@@ -1,1 +1,1 @@
-"""Operators that move, join, cut and make tensors, and compute nothing."""
+"""Operators that move, join, slice and create tensors without arithmetic."""

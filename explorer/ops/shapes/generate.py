@@ -1,4 +1,4 @@
-"""Operators that make tensors out of shapes and numbers."""
+"""Operators that create tensors from shapes and numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from explorer.ops.site import Site, Values
 
 
 def dims_array(dims: Any) -> Values:
-    """Dims as an array of objects, of the shape that `dims` is nested in."""
+    """Return dims as a one-dimensional array of objects."""
     out = np.empty(len(dims), dtype=object)
     out[:] = list(dims)
     return out
@@ -36,8 +36,8 @@ def _shape_part(site: Site) -> tuple[Dim, ...]:
 
 
 def _end(attrs: Mapping[str, Any]) -> int | None:
-    found = attrs.get("end")
-    return found if isinstance(found, int) else None
+    end = attrs.get("end")
+    return end if isinstance(end, int) else None
 
 
 def _shape_types(site: Site) -> tuple[Tensor, ...]:
@@ -64,9 +64,9 @@ def _fold_size(site: Site) -> tuple[Values | None, ...]:
 
 
 def _bounds(attrs: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Start, limit and delta; a list of one number, which ONNX's own functions give, is it."""
-    found = (attrs[n] for n in ("start", "limit", "delta"))
-    start, limit, step = (v[0] if isinstance(v, tuple) and len(v) == 1 else v for v in found)
+    """Return start, limit and delta; ONNX's own functions give lists of one number for them."""
+    values = (attrs[n] for n in ("start", "limit", "delta"))
+    start, limit, step = (v[0] if isinstance(v, tuple) and len(v) == 1 else v for v in values)
     return start, limit, step
 
 
@@ -76,22 +76,24 @@ def _range_extent(site: Site) -> Dim:
         if isinstance(value, tuple):
             site.fail(f"{name} must be one number, and is {value}", expected="one number")
     if isinstance(start, float) or isinstance(limit, float) or isinstance(step, float):
-        known = [v for v in (start, limit, step) if isinstance(v, int | float)]
-        if len(known) < 3:
+        numbers = [v for v in (start, limit, step) if isinstance(v, int | float)]
+        if len(numbers) < 3:
             return site.unsupported("a limit that only a run knows, among floats")
-        first, last, by = map(float, known)
-        if not np.isfinite(known).all() or by == 0:
-            site.fail(f"from {first} to {last} by {by} are no finite number of elements")
+        first, last, by = map(float, numbers)
+        if not np.isfinite(numbers).all() or by == 0:
+            site.fail(f"the range from {first} to {last} by {by} is not finite")
         return max(0, int(np.ceil((last - first) / by)))
     if not isinstance(step, int) or step == 0:
         return site.unsupported(f"a step of {step}")
     first_dim, last_dim = _dim(site, start), _dim(site, limit)
-    room = simplify(last_dim - first_dim) if step > 0 else simplify(first_dim - last_dim)
-    return most(site.env, (0, ceil_div(room, abs(step))))
+    distance = simplify(last_dim - first_dim) if step > 0 else simplify(first_dim - last_dim)
+    return most(site.env, (0, ceil_div(distance, abs(step))))
 
 
 def _dim(site: Site, value: Any) -> Dim:
-    return site.fail("a limit is no number") if value is None or isinstance(value, str) else value
+    return (
+        site.fail("a limit is not a number") if value is None or isinstance(value, str) else value
+    )
 
 
 def _range_types(site: Site) -> tuple[Tensor, ...]:
@@ -106,8 +108,8 @@ def _lower_range(low: Lowering) -> None:
     def body(axes: Any) -> Expr:
         place = var(axes[0].name)
         if not isinstance(start, float) and not isinstance(step, float):
-            whole = IndexValue(place * step + start)
-            return whole if dtype == "int64" else call(f"cast_{dtype}", whole)
+            value = IndexValue(place * step + start)
+            return value if dtype == "int64" else call(f"cast_{dtype}", value)
         return call(
             "add",
             call("mul", call(f"cast_{dtype}", IndexValue(place)), float(step), dtype=dtype),
@@ -131,7 +133,7 @@ def _fold_range(site: Site) -> tuple[Values | None, ...]:
     return (dims_array([simplify(first + i * by) for i in range(extent)]),)
 
 
-# Ramp: a Range whose start and step are data; only its extent is known, as a dim.
+# Ramp: a Range whose start and step are data; only its extent is a dim.
 
 
 def _ramp_types(site: Site) -> tuple[Tensor, ...]:
@@ -160,23 +162,23 @@ def _ramp(attrs: Mapping[str, Any], args: Any) -> Any:
 # ConstantOfShape.
 
 
-def _filling(site: Site) -> Any:
-    """The element of which the result is full."""
+def _fill_value(site: Site) -> Any:
+    """Return the fill value."""
     dtype, value = site.text("dtype", "float32"), site.attrs.get("value", 0)
     try:
         return numpy_dtype(dtype).type(value).item()
-    except (OverflowError, ValueError):  # an integer too large, or of what is no number
-        return site.fail(f"{value!r} is no {dtype}", expected=f"a value that {dtype} has")
+    except (OverflowError, ValueError):  # an integer too large, or not a number
+        return site.fail(f"{value!r} is not a {dtype}", expected=f"a value that {dtype} has")
 
 
 def _fill_types(site: Site) -> tuple[Tensor, ...]:
-    _filling(site)
+    _fill_value(site)
     return (Tensor(site.dims("shape") or (), site.text("dtype", "float32")),)
 
 
 def _lower_fill(low: Lowering) -> None:
     nest, dtype = low.nest("fill"), low.site.text("dtype", "float32")
-    nest.map("y", low.result, lambda axes: Const(_filling(low.site), dtype))
+    nest.map("y", low.result, lambda axes: Const(_fill_value(low.site), dtype))
 
 
 def _fill(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -189,8 +191,10 @@ def _fold_fill(site: Site) -> tuple[Values | None, ...]:
         if all(isinstance(d, int) for d in site.dims("shape") or ())
         else None
     )
-    whole = site.text("dtype", "float32").startswith("int")
-    return (np.full(shape, _filling(site), object) if shape is not None and whole else None,)
+    is_integral = site.text("dtype", "float32").startswith("int")
+    return (
+        np.full(shape, _fill_value(site), object) if shape is not None and is_integral else None,
+    )
 
 
 RECORDS = (

@@ -1,4 +1,4 @@
-"""Concat and Split: parts of one tensor, each an affine copy, or a view of its outermost dim."""
+"""Concat and Split: each part an affine copy, or a view along the outermost dim."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def _concat_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _lower_concat(low: Lowering) -> None:
-    """Of many parts some at a time are joined, then what they give."""
-    parts, axis = low.site.given, low.site.axis(len(low.shape), 0)
+    """Concatenate many parts a limited number at a time, then the results."""
+    parts, axis = low.site.present_args, low.site.axis(len(low.shape), 0)
     for n in count(1):
         if len(parts) <= MOST_PARTS:
             return _join(low, low.result, parts, axis)
@@ -50,9 +50,9 @@ def _lower_concat(low: Lowering) -> None:
         for begin in range(0, len(parts), MOST_PARTS):
             some, shape = parts[begin : begin + MOST_PARTS], list(low.shape)
             shape[axis] = total_of([shape_of(p)[axis] for p in some])
-            whole = low.temporary(f"join{n}_{begin}", tuple(shape), low.site.dtype())
-            _join(low, whole, some, axis)
-            joined.append(whole)
+            joined_part = low.temporary(f"join{n}_{begin}", tuple(shape), low.site.dtype())
+            _join(low, joined_part, some, axis)
+            joined.append(joined_part)
         parts = tuple(joined)
 
 
@@ -77,32 +77,32 @@ def _concat(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _fold_concat(site: Site) -> tuple[Values | None, ...]:
-    known = [v for v in site.values if v is not None]
-    if len(known) < len(site.args) or not known or not known[0].ndim:
+    elements = [v for v in site.values if v is not None]
+    if len(elements) < len(site.args) or not elements or not elements[0].ndim:
         return (None,)
-    return (np.concatenate(known, site.axis(known[0].ndim)),)
+    return (np.concatenate(elements, site.axis(elements[0].ndim)),)
 
 
 def _split_sizes(site: Site) -> tuple[int, tuple[Dim, ...]]:
-    axis, given = site.axis(len(site.shape()), 0), site.dims("split")
-    if given is not None and len(given) != site.results:
-        site.fail(f"{len(given)} parts, and {site.results} of them are used")
-    extent, found = site.shape()[axis], site.dims("sizes")
-    if found is not None:  # by the host
-        return axis, found
-    if given is None:
+    axis, sizes = site.axis(len(site.shape()), 0), site.dims("split")
+    if sizes is not None and len(sizes) != site.results:
+        site.fail(f"{len(sizes)} parts, and {site.results} of them are used")
+    extent, host_sizes = site.shape()[axis], site.dims("sizes")
+    if host_sizes is not None:  # by the host
+        return axis, host_sizes
+    if sizes is None:
         parts = site.integer("num_outputs", site.results)
         if parts != site.results:
             site.fail(f"{parts} parts, and {site.results} of them are used")
         return axis, _even(extent, parts)
-    total = simplify(sum(given[1:], given[0]))
+    total = simplify(sum(sizes[1:], sizes[0]))
     if total != extent and not agree(total, extent, site.env):
-        site.fail(f"parts {given} do not add up to {extent}")
-    return axis, given
+        site.fail(f"parts {sizes} do not add up to {extent}")
+    return axis, sizes
 
 
 def _even(extent: Dim, parts: int) -> tuple[Dim, ...]:
-    """Parts of one size, rounded up; the last ones are what is left."""
+    """Split an extent into equal parts, rounded up; the last ones get the remainder."""
     if isinstance(extent, int):
         return tuple(even_parts(extent, parts))
     each = floor_div(extent, parts)

@@ -1,4 +1,4 @@
-"""Operators that move or repeat elements: affine copies, views where nothing moves."""
+"""Operators that move or repeat elements: affine copies, or views if nothing moves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _permutation(site: Site) -> tuple[int, ...]:
     rank = len(site.shape())
     order = site.integers("perm", range(rank)[::-1]) or ()
     if sorted(order) != list(range(rank)):
-        site.fail(f"perm {order} is no permutation of {rank} dims")
+        site.fail(f"perm {order} is not a permutation of {rank} dims")
     return order
 
 
@@ -79,7 +79,7 @@ def _tile_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _lower_tile(low: Lowering) -> None:
-    """y[r * n + i] = x[i]."""
+    """Store each element at all its copies: y[r * n + i] = x[i]."""
     shape, repeats = low.site.shape(), low.site.dims("repeats") or ()
     nest, axes, store = low.nest("tile"), [], []
     for inner, n, r in zip(letters(shape), shape, repeats, strict=True):
@@ -101,7 +101,7 @@ def _tile(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _block(site: Site) -> int:
-    """How many rows, and columns, of space are channels."""
+    """Return the number of rows, and columns, of space that become channels."""
     b, mode = site.integer("blocksize", 1), site.text("mode", "DCR")
     if b < 1:
         site.fail(f"blocksize must be positive, and is {b}", expected="a positive blocksize")
@@ -128,7 +128,10 @@ def _space_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _lower_depth(low: Lowering) -> None:
-    """y[n, c, h*b + p, w*b + q] = x[n, (p*b + q)*C + c, h, w], or channel c*b*b + p*b + q."""
+    """Move channels to space.
+
+    y[n, c, h*b + p, w*b + q] = x[n, (p*b + q)*C + c, h, w], or channel c*b*b + p*b + q.
+    """
     site, b = low.site, low.site.integer("blocksize", 1)
     n, c, h, w = low.shape[0], low.shape[1], site.shape()[2], site.shape()[3]
     place = var("p") * b + var("q")
@@ -144,7 +147,10 @@ def _lower_depth(low: Lowering) -> None:
 
 
 def _lower_space(low: Lowering) -> None:
-    """y[n, (p*b + q)*C + c, h, w] = x[n, c, h*b + p, w*b + q], or channel c*b*b + p*b + q."""
+    """Move space to channels.
+
+    y[n, (p*b + q)*C + c, h, w] = x[n, c, h*b + p, w*b + q], or channel c*b*b + p*b + q.
+    """
     site, b = low.site, low.site.integer("blocksize", 1)
     nest, c = low.nest("space_to_depth"), site.shape()[1]
     index = (var("n"), var("c"), var("h") * b + var("p"), var("w") * b + var("q"))

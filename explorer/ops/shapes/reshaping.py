@@ -1,4 +1,4 @@
-"""Operators that give a tensor another shape and move nothing: each is a view."""
+"""Operators that change a tensor's shape only: each is a view."""
 
 from __future__ import annotations
 
@@ -18,65 +18,73 @@ from explorer.ops.site import Site, Values
 
 
 def view(low: Lowering) -> None:
-    """The same bytes under the result's shape."""
+    """Bind the same bytes in the result's shape."""
     low.view(low.result, low.site.arg(0))
 
 
 def refold(reference: Any) -> Fold:
-    """The reference, on dims."""
+    """Return a fold that applies the reference to dims."""
 
     def fold(site: Site) -> tuple[Values | None, ...]:
-        known = site.values[0]
-        whole = all(isinstance(d, int) for name in site.attrs for d in site.dims(name) or ())
-        return (reference(dict(site.attrs), [known]) if known is not None and whole else None,)
+        elements = site.values[0]
+        is_constant = all(isinstance(d, int) for name in site.attrs for d in site.dims(name) or ())
+        return (
+            reference(dict(site.attrs), [elements])
+            if elements is not None and is_constant
+            else None,
+        )
 
     return fold
 
 
-# Reshape: 0 keeps a dim, -1 is what remains.
+# Reshape: 0 copies a dim, -1 is inferred.
 
 
 def _reshape_types(site: Site) -> tuple[Tensor, ...]:
     dims = site.dims("dims")
-    if dims is not None:  # the host finds what fits, if anything does
+    if dims is not None:  # the host checks that they fit
         if site.env.equal(product(dims), product(site.shape())) is False:
             site.fail(f"{text(site.shape())} does not fit into {text(dims)}")
         return (Tensor(dims, site.dtype()),)
     shape, wanted = site.shape(), list(site.dims("shape") or ())
     if not site.integer("allowzero"):
-        wanted = [_kept(site, shape, d) if n == 0 else n for d, n in enumerate(wanted)]
+        wanted = [_copied_dim(site, shape, d) if n == 0 else n for d, n in enumerate(wanted)]
     open_at = [d for d, n in enumerate(wanted) if n == -1]
     if len(open_at) > 1:
         site.fail(f"the shape {tuple(wanted)} has several dims of -1")
     if open_at and 0 in wanted and site.integer("allowzero"):
-        site.fail(f"beside a dim of 0 that of -1 could be anything, in {tuple(wanted)}")
-    total, rest = product(shape), product(n for n in wanted if n != -1)
+        site.fail(f"a dim of -1 is ambiguous beside a dim of 0, in {tuple(wanted)}")
+    total, other_elements = product(shape), product(n for n in wanted if n != -1)
     if open_at:
-        wanted[open_at[0]] = _remaining(site, total, rest)
-        rest = product(wanted)
+        wanted[open_at[0]] = _remaining(site, total, other_elements)
+        other_elements = product(wanted)
     try:
-        fits = total == rest or agree(total, rest, site.env)
+        fits = total == other_elements or agree(total, other_elements, site.env)
     except Unprovable as unknown:
         raise Unprovable(str(unknown), filled=tuple(wanted)) from None
     if not fits:
-        site.fail(f"{text(shape)} has {total} elements and {text(wanted)} has {rest}")
+        site.fail(f"{text(shape)} has {total} elements and {text(wanted)} has {other_elements}")
     return (Tensor(tuple(wanted), site.dtype()),)
 
 
-def _kept(site: Site, shape: Shape, d: int) -> Dim:
-    return shape[d] if d < len(shape) else site.fail(f"dim {d} is to be kept, of {len(shape)}")
+def _copied_dim(site: Site, shape: Shape, d: int) -> Dim:
+    return (
+        shape[d]
+        if d < len(shape)
+        else site.fail(f"a 0 copies dim {d}, but the input has {len(shape)} dims")
+    )
 
 
-def _remaining(site: Site, total: Dim, rest: Dim) -> Dim:
-    if rest == 0:
+def _remaining(site: Site, total: Dim, other_elements: Dim) -> Dim:
+    if other_elements == 0:
         return 0
-    if isinstance(total, int) and isinstance(rest, int) and total % rest:
-        site.fail(f"{total} elements do not divide into rows of {rest}")
-    return floor_div(total, rest)
+    if isinstance(total, int) and isinstance(other_elements, int) and total % other_elements:
+        site.fail(f"{total} elements do not divide into rows of {other_elements}")
+    return floor_div(total, other_elements)
 
 
 def text(shape: Sequence[Dim]) -> str:
-    """A shape in words."""
+    """Return a shape in words."""
     return f"[{', '.join(map(str, shape))}]"
 
 
@@ -109,24 +117,25 @@ def _flatten(attrs: Mapping[str, Any], args: Any) -> Any:
 def _squeeze_types(site: Site) -> tuple[Tensor, ...]:
     shape = site.shape()
     axes = site.axes(len(shape))
-    gone = _ones(site, shape) if axes is None else axes
-    if len(set(gone)) < len(gone):
-        site.fail(f"axes {gone} name a dim twice")
-    for d in gone:
+    dropped = _ones(site, shape) if axes is None else axes
+    if len(set(dropped)) < len(dropped):
+        site.fail(f"axes {dropped} name a dim twice")
+    for d in dropped:
         if shape[d] != 1 and not agree(shape[d], 1, site.env):
             site.fail(f"dim {d} of {text(shape)} is not 1")
-    return (Tensor(tuple(n for d, n in enumerate(shape) if d not in gone), site.dtype()),)
+    return (Tensor(tuple(n for d, n in enumerate(shape) if d not in dropped), site.dtype()),)
 
 
 def _ones(site: Site, shape: Shape) -> tuple[int, ...]:
-    """Return the dims of extent 1; Unprovable where a dim may be 1 in one run and not in another,
-    so that only a run knows the rank.
+    """Return the dims of extent 1.
+
+    Raises Unprovable if a dim may be 1 in one run and not in another: only a run knows the rank.
     """
     ones = [False if _is_more_than_one(n) else site.env.equal(n, 1) for n in shape]
     if None in ones:
-        n, rank = shape[ones.index(None)], sum(one is not True for one in ones)
+        n, rank = shape[ones.index(None)], sum(is_one is not True for is_one in ones)
         raise Unprovable(f"whether {n} is 1", (n, simplify(sympy.Max(2, n))), rank=rank)
-    return tuple(d for d, one in enumerate(ones) if one)
+    return tuple(d for d, is_one in enumerate(ones) if is_one)
 
 
 def _is_more_than_one(n: Dim) -> bool:
@@ -140,10 +149,10 @@ def _squeeze(attrs: Mapping[str, Any], args: Any) -> Any:
 def _unsqueeze_types(site: Site) -> tuple[Tensor, ...]:
     shape, axes = site.shape(), site.integers("axes") or ()
     rank = len(shape) + len(axes)
-    new, rest = {site.in_rank(a, rank) for a in axes}, iter(shape)
+    new, old_dims = {site.in_rank(a, rank) for a in axes}, iter(shape)
     if len(new) < len(axes):
         site.fail(f"axes {axes} name a dim twice")
-    return (Tensor(tuple(1 if d in new else next(rest) for d in range(rank)), site.dtype()),)
+    return (Tensor(tuple(1 if d in new else next(old_dims) for d in range(rank)), site.dtype()),)
 
 
 def _unsqueeze(attrs: Mapping[str, Any], args: Any) -> Any:

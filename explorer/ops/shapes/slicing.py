@@ -17,7 +17,7 @@ from explorer.ops.arithmetic.dim_arithmetic import least, most
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, entry
 from explorer.ops.record import OperatorRecord
-from explorer.ops.run_time.cuts import PAD, SLICE, TRILU, cut, no_farther
+from explorer.ops.run_time.cuts import PAD, SLICE, TRILU, clamp_step, cut
 from explorer.ops.site import Array, Site, Values
 
 _END = 1 << 31  # exporters write the end of a dim as a huge number
@@ -25,7 +25,7 @@ _END = 1 << 31  # exporters write the end of a dim as a huge number
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """`start :: step` of a dim, `extent` of them."""
+    """The slice `start :: step` of a dim, with `extent` elements."""
 
     start: Dim
     step: Dim
@@ -33,11 +33,11 @@ class Cut:
 
 
 def cuts(site: Site) -> tuple[Cut, ...]:
-    """What a Slice keeps of each dim."""
+    """Return the slice of each dim."""
     shape, begin = site.shape(), site.dims("begin")
-    if begin is not None:  # found by the host
-        rest = zip(site.dims("step") or (), site.dims("extent") or (), strict=True)
-        return tuple(Cut(b, *r) for b, r in zip(begin, rest, strict=True))
+    if begin is not None:  # computed by the host
+        steps_and_extents = zip(site.dims("step") or (), site.dims("extent") or (), strict=True)
+        return tuple(Cut(b, *r) for b, r in zip(begin, steps_and_extents, strict=True))
     starts, ends = site.dims("starts") or (), site.dims("ends") or ()
     axes = site.axes(len(shape))
     if axes is None:
@@ -45,10 +45,10 @@ def cuts(site: Site) -> tuple[Cut, ...]:
     steps = site.integers("steps", (1,) * len(starts)) or ()
     if not len(starts) == len(ends) == len(axes) == len(steps):
         site.fail(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps")
-    found = [Cut(0, 1, n) for n in shape]
+    slices = [Cut(0, 1, n) for n in shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        found[axis] = _cut(site, shape[axis], start, end, no_farther(site, axis, step))
-    return tuple(found)
+        slices[axis] = _cut(site, shape[axis], start, end, clamp_step(site, axis, step))
+    return tuple(slices)
 
 
 def _cut(site: Site, extent: Dim, start: Dim, end: Dim, step: int) -> Cut:
@@ -57,15 +57,15 @@ def _cut(site: Site, extent: Dim, start: Dim, end: Dim, step: int) -> Cut:
     low, high = (0, extent) if step > 0 else (-1, simplify(extent - 1))
     first = _place(site, start, extent, 0, high)
     last = _place(site, end, extent, low, high)
-    room = simplify(last - first) if step > 0 else simplify(first - last)
-    count = ceil_div(room, abs(step))
-    if room != extent:  # which is never negative, whatever its bounds say
+    distance = simplify(last - first) if step > 0 else simplify(first - last)
+    count = ceil_div(distance, abs(step))
+    if distance != extent:  # an extent is never negative, whatever its bounds are
         count = most(site.env, (0, count))
     return Cut(first, step, count)
 
 
 def _place(site: Site, at: Dim, extent: Dim, low: Dim, high: Dim) -> Dim:
-    """A start or an end, counted from the end if negative, kept inside of the dim."""
+    """Return a start or an end, counted from the end if negative, clipped to the dim."""
     env = site.env
     if isinstance(at, int) and abs(at) >= _END:
         return high if at > 0 else low
@@ -90,9 +90,9 @@ def _lower_slice(low: Lowering) -> None:
 
 
 def lower_slice(low: Lowering, result: Any, start: Sequence[Dim], steps: Sequence[Dim]) -> None:
-    """Bind `x[start :: step]`; a view where only the outermost dim longer than 1 is cut."""
-    shape, kept = low.site.shape(), result.type.dims
-    cut = [d for d, n in enumerate(shape) if n != kept[d]]
+    """Bind `x[start :: step]`; a view if only the outermost dim longer than 1 is sliced."""
+    shape, result_dims = low.site.shape(), result.type.dims
+    cut = [d for d, n in enumerate(shape) if n != result_dims[d]]
     outer = next((d for d, n in enumerate(shape) if n != 1), 0)
     if all(s == 1 for s in steps) and all(d <= outer for d in cut):
         offset = product((start[outer], *shape[outer + 1 :])) if cut else 0
@@ -101,7 +101,9 @@ def lower_slice(low: Lowering, result: Any, start: Sequence[Dim], steps: Sequenc
     nest = low.nest("slice")
 
     def body(axes: tuple[Axis, ...]) -> Expr:
-        index = (entry(a, n) * s + b for a, n, s, b in zip(axes, kept, steps, start, strict=True))
+        index = (
+            entry(a, n) * s + b for a, n, s, b in zip(axes, result_dims, steps, start, strict=True)
+        )
         return Read(nest.tensor(low.site.arg(0), "x"), tuple(index))
 
     nest.map("y", result, body)
@@ -122,15 +124,15 @@ def _slice(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _fold_slice(site: Site) -> tuple[Values | None, ...]:
-    known = site.values[0]
+    elements = site.values[0]
     if (
-        known is None
+        elements is None
         or "begin" in site.attrs
         or not all(isinstance(c.start, int) for c in cuts(site))
     ):
         return (None,)
     attrs = {k: site.integers(k) for k in ("starts", "ends", "axes", "steps") if k in site.attrs}
-    return (_slice(attrs, [known]),)
+    return (_slice(attrs, [elements]),)
 
 
 # Pad.
@@ -138,7 +140,7 @@ def _fold_slice(site: Site) -> tuple[Values | None, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What becomes of a dim: `inner` elements from `begin` on, `before` places before them."""
+    """A padded dim: `inner` elements from `begin` on, `before` positions before them."""
 
     before: Dim
     begin: Dim
@@ -146,34 +148,34 @@ class Frame:
     extent: Dim
 
     @property
-    def is_whole(self) -> bool:
-        """Whether nothing is cut or added."""
+    def is_unchanged(self) -> bool:
+        """Return True if nothing is cropped or added."""
         return self.before == 0 and self.begin == 0 and self.inner == self.extent
 
     @property
     def is_near(self) -> bool:
-        """Whether no place is further away than there are others to reflect."""
+        """Return True if no position is further away than there are elements to reflect."""
         n = self.inner
-        known = all(isinstance(d, int) for d in (self.before, n, self.extent))
-        return known and bool(self.before < n and self.extent - self.before - n < n)
+        is_constant = all(isinstance(d, int) for d in (self.before, n, self.extent))
+        return is_constant and bool(self.before < n and self.extent - self.before - n < n)
 
 
 def _frames(site: Site) -> tuple[Frame, ...]:
     names, shape = ("before", "begin", "inner", "extent"), site.shape()
-    if "before" in site.attrs:  # found by the host
+    if "before" in site.attrs:  # computed by the host
         return tuple(map(Frame, *(site.dims(n) or () for n in names)))
-    axes, given = site.axes(len(shape)), site.dims("pads") or ()
+    axes, pads = site.axes(len(shape)), site.dims("pads") or ()
     axes = tuple(range(len(shape))) if axes is None else axes
-    if len(given) != 2 * len(axes):
-        site.fail(f"{len(given)} pads for {len(axes)} axes")
-    found = [Frame(0, 0, n, n) for n in shape]
+    if len(pads) != 2 * len(axes):
+        site.fail(f"{len(pads)} pads for {len(axes)} axes")
+    frames = [Frame(0, 0, n, n) for n in shape]
     for i, axis in enumerate(axes):
-        found[axis] = _frame(shape[axis], given[i], given[len(axes) + i])
-    return tuple(found)
+        frames[axis] = _frame(shape[axis], pads[i], pads[len(axes) + i])
+    return tuple(frames)
 
 
 def _frame(n: Dim, before: Dim, after: Dim) -> Frame:
-    """A pad below zero cuts; one that is no number is taken to be none."""
+    """Return the frame of a dim; a negative pad crops, a symbolic one is taken to be positive."""
     begin = max(0, -before) if isinstance(before, int) else 0
     end = max(0, -after) if isinstance(after, int) else 0
     first = max(0, before) if isinstance(before, int) else before
@@ -194,8 +196,9 @@ def _pad_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _check_repeated(site: Site, d: int, frame: Frame) -> None:
-    """ShapeError where places repeat elements that are not there; Unprovable where only a run knows
-    whether there are any.
+    """Raise ShapeError if positions repeat elements of an empty dim.
+
+    Raises Unprovable if only a run knows whether the dim is empty.
     """
     if frame.inner == frame.extent or site.env.bounds(frame.inner)[0] > 0:
         return
@@ -224,43 +227,43 @@ def _lower_pad(low: Lowering) -> None:
 def _filled(
     low: Lowering, nest: Nest, x: str, axes: tuple[Axis, ...], frames: tuple[Frame, ...]
 ) -> Expr:
-    """The element, or the value around: a property of the read where it is a number."""
+    """Load the element, or the fill; a constant fill is a property of the read."""
     site, places = low.site, [var(a.name) - f.before + f.begin for a, f in zip(axes, frames)]
     fill: Any = low.scalar(site.arg(2)) if site.has(2) else site.number("value", 0.0)
     if fill is not None:
         return Read(x, tuple(places), fill)
     rank = len(site.shape(2))
-    found: Expr = Read(x, tuple(places), 0.0)
+    value_or_fill: Expr = Read(x, tuple(places), 0.0)
     value = nest.load(site.arg(2), "value", (Affine(),) * rank)
     for place, f, n in zip(places, frames, site.shape(), strict=True):
-        if not f.is_whole:
+        if not f.is_unchanged:
             for outside in (
                 call("lt", IndexValue(place), 0, dtype="int64"),
                 call("ge", IndexValue(place), Const(n, "int64")),
             ):
-                found = call("where", outside, value, found)
-    return found
+                value_or_fill = call("where", outside, value, value_or_fill)
+    return value_or_fill
 
 
 def _inside(axis: Axis, frame: Frame, mode: str) -> Affine | Expr:
-    """An index expression for the element that a place repeats."""
-    if frame.is_whole:
+    """Return an index expression for the element that a position repeats."""
+    if frame.is_unchanged:
         return var(axis.name)
     place = IndexValue(var(axis.name) - frame.before)
     last = Const(simplify(frame.inner - 1), "int64")
-    one = Const(1, "int64")
+    unit = Const(1, "int64")
     match mode:
         case "edge":
-            found = call("min", call("max", place, Const(0, "int64")), last)
+            index = call("min", call("max", place, Const(0, "int64")), last)
         case "wrap":
-            found = call("mod", place, call("max", Const(frame.inner, "int64"), one))
+            index = call("mod", place, call("max", Const(frame.inner, "int64"), unit))
         case _:
-            way: Expr = call("abs", place)
+            distance: Expr = call("abs", place)
             if not frame.is_near:
                 twice = Const(simplify(2 * frame.inner - 2), "int64")
-                way = call("mod", place, call("max", twice, one))
-            found = call("sub", last, call("abs", call("sub", last, way)))
-    return found if frame.begin == 0 else call("add", found, Const(frame.begin, "int64"))
+                distance = call("mod", place, call("max", twice, unit))
+            index = call("sub", last, call("abs", call("sub", last, distance)))
+    return index if frame.begin == 0 else call("add", index, Const(frame.begin, "int64"))
 
 
 def _pad(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -274,17 +277,17 @@ def _pad(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _pads(attrs: Mapping[str, Any], x: Array) -> tuple[tuple[slice, ...], list[tuple[int, int]]]:
-    """What is cut out of an array, and how much is put around that."""
+    """Return the crop of an array, and the padding around it."""
     if "before" in attrs:
         rows = [attrs[n] for n in ("before", "begin", "inner", "extent")]
         crop = tuple(slice(b, b + n) for _, b, n, _ in zip(*rows, strict=True))
         return crop, [(p, e - p - n) for p, _, n, e in zip(*rows, strict=True)]
-    given, axes = attrs["pads"], attrs.get("axes")
+    pads, axes = attrs["pads"], attrs.get("axes")
     axes = range(x.ndim) if axes is None else axes
-    half = len(given) // 2
+    half = len(pads) // 2
     around = [(0, 0)] * x.ndim
     for i, axis in enumerate(axes):
-        around[axis] = (given[i], given[half + i])
+        around[axis] = (pads[i], pads[half + i])
     crop = tuple(slice(max(0, -a), x.shape[d] + min(0, b)) for d, (a, b) in enumerate(around))
     return crop, [(max(0, a), max(0, b)) for a, b in around]
 

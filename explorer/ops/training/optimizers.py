@@ -1,4 +1,4 @@
-"""One step of an optimizer (ai.onnx.preview.training): the new values of parameters and moments."""
+"""Optimizer steps (ai.onnx.preview.training): the new values of parameters and moments."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from explorer.ops.site import Site
 
 F = Callable[..., Any]
 Number = Callable[[str, float], float]
-Keep = Callable[[int, Any], Any]  # takes a result, by number, and gives it for what it is used in
+Keep = Callable[[int, Any], Any]  # stores a result, by number, and returns it for further use
 Step = Callable[[F, Number, Keep, str, Any, Any, Sequence[Any]], None]
 
 
 def _regular(f: F, number: Number, values: Sequence[Any]) -> Any:
-    """The gradient with the slope of the parameter's own size."""
+    """Return the gradient with the L2 regularisation of the parameter."""
     x, g = values[:2]
     return f("add", f("mul", x, number("norm_coefficient", 0.0)), g)
 
@@ -49,8 +49,8 @@ def _adam(
     mean = keep(1, f("add", f("mul", v, alpha), f("mul", g, 1 - alpha)))
     square = keep(2, f("add", f("mul", h, beta), f("mul", f("mul", g, g), 1 - beta)))
     size = f("add", f("sqrt", square), number("epsilon", 1e-6))
-    rest = f("sqrt", f("sub", 1.0, f("pow", beta, t)))
-    grown = f("div", f("mul", rate, rest), f("sub", 1.0, f("pow", alpha, t)))
+    correction = f("sqrt", f("sub", 1.0, f("pow", beta, t)))
+    grown = f("div", f("mul", rate, correction), f("sub", 1.0, f("pow", alpha, t)))
     rate = f("where", f("gt", t, 0.0), grown, rate)
     moved = f("sub", x, f("div", f("mul", rate, mean), size))
     keep(0, f("mul", moved, 1 - number("norm_coefficient_post", 0.0)))
@@ -64,16 +64,18 @@ def _momentum(
     g = _regular(f, number, values)
     beta = f("where", f("gt", t, 0.0), number("beta", 0.0), 1.0)
     new = keep(1, f("add", f("mul", v, alpha), f("mul", beta, g)))
-    way = f("add", g, f("mul", new, alpha)) if mode == "nesterov" else new
-    keep(0, f("sub", x, f("mul", rate, way)))
+    direction = f("add", g, f("mul", new, alpha)) if mode == "nesterov" else new
+    keep(0, f("sub", x, f("mul", rate, direction)))
 
 
 def _count(site: Site, kinds: int) -> int:
-    """How many parameters a step is of; each has `kinds` arguments."""
-    given = len(site.args) - 2
-    if given < kinds or given % kinds or any(a is None for a in site.args):
-        site.fail(f"{given} values are no whole number of {kinds} for each parameter")
-    return given // kinds
+    """Return the number of parameters of a step; each has `kinds` arguments."""
+    arguments = len(site.args) - 2
+    if arguments < kinds or arguments % kinds or any(a is None for a in site.args):
+        site.fail(
+            f"{arguments} values are not a multiple of {kinds}, the number for each parameter"
+        )
+    return arguments // kinds
 
 
 def _values(args: Sequence[Any], which: int, count: int, kinds: int) -> list[Any]:
@@ -81,7 +83,7 @@ def _values(args: Sequence[Any], which: int, count: int, kinds: int) -> list[Any
 
 
 def _record(name: str, step: Step, kinds: int) -> OperatorRecord:
-    """`kinds` arguments for each parameter: itself, its gradient, its moments."""
+    """Return a record with `kinds` arguments for each parameter: itself, its gradient, moments."""
 
     def types(site: Site) -> tuple[Tensor, ...]:
         count = _count(site, kinds)
@@ -94,8 +96,8 @@ def _record(name: str, step: Step, kinds: int) -> OperatorRecord:
                     DtypeError,
                     expected=site.dtype(like),
                 )
-        kept = [k for k in range(kinds) if k != 1]
-        return tuple(site.tensor(2 + k * count + i) for k in kept for i in range(count))
+        results = [k for k in range(kinds) if k != 1]
+        return tuple(site.tensor(2 + k * count + i) for k in results for i in range(count))
 
     def lower(low: Lowering) -> None:
         site = low.site
@@ -105,16 +107,16 @@ def _record(name: str, step: Step, kinds: int) -> OperatorRecord:
 
     def reference(attrs: Mapping[str, Any], args: Any) -> Any:
         count = (len(args) - 2) // kinds
-        found: dict[tuple[int, int], Any] = {}
+        outputs: dict[tuple[int, int], Any] = {}
         for which in range(count):
 
             def keep(part: int, value: Any, which: int = which) -> Any:
-                found[part, which] = np.asarray(value, args[2].dtype)
+                outputs[part, which] = np.asarray(value, args[2].dtype)
                 return value
 
             values = _values(args, which, count, kinds)
             step(_numpy, attrs.get, keep, attrs.get("mode", ""), args[0], args[1], values)
-        return tuple(value for _, value in sorted(found.items()))
+        return tuple(value for _, value in sorted(outputs.items()))
 
     return OperatorRecord(name, "elementwise", types, reference, lower, first=1)
 
@@ -136,15 +138,15 @@ def _numpy(op: str, *args: Any) -> Any:
 
 
 def _lower_one(low: Lowering, step: Step, which: int, count: int, kinds: int) -> None:
-    """The results of one parameter, its new value and those of its moments, by one kernel."""
+    """Lower one parameter: its new value and those of its moments, by one kernel."""
     site, nest = low.site, low.nest(low.site.op.lower())
     if shape_of(site.arg(0)) or shape_of(site.arg(1)):
-        site.unsupported("a rate or a count that is no scalar")
-    values, made = _values(site.args, which, count, kinds), dict[int, Var]()
+        site.unsupported("a rate or a count that is not a scalar")
+    values, outputs = _values(site.args, which, count, kinds), dict[int, Var]()
     for part, result in enumerate(low.results[which::count]):
         if low.is_read(result.name):
-            made[part] = result
-    if not made:
+            outputs[part] = result
+    if not outputs:
         return
     dtype, shape = site.dtype(2 + which), shape_of(values[0])
     axes = letters(shape)
@@ -153,7 +155,7 @@ def _lower_one(low: Lowering, step: Step, which: int, count: int, kinds: int) ->
         return call(op, *args, dtype=dtype)
 
     def keep(part: int, value: Expr) -> Expr:
-        if part not in made:
+        if part not in outputs:
             return value
         nest.compute(f"y{part}", shape, dtype, axes, value)
         return at(f"y{part}", axes)
@@ -164,7 +166,7 @@ def _lower_one(low: Lowering, step: Step, which: int, count: int, kinds: int) ->
     )
     elements = [nest.along(v, f"v{i}", axes) for i, v in enumerate(values)]
     step(f, site.number, keep, site.text("mode", ""), rate, time, elements)
-    nest.give({f"y{part}": result for part, result in made.items()})
+    nest.bind_outputs({f"y{part}": result for part, result in outputs.items()})
 
 
 def _cast(value: Expr, source: DType, dtype: DType) -> Expr:

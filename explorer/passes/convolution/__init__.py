@@ -1,3 +1,1 @@
-"""Convolutions by minimal filtering (Lavin and Gray, 2016): in two dims, in one, and where that
-pays.
-"""
+"""Convolutions by minimal filtering (Lavin and Gray, 2016), in two dims and in one."""

@@ -1,4 +1,4 @@
-"""Maps over a tensor that is written in parts, as maps of the parts."""
+"""Element-wise computes over a tensor written in parts, split into computes of the parts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from explorer.ir.kernel import Compute, Expr, Kernel, Read, reads, result_dtype,
 
 
 def map_parts(kernel: Kernel) -> Kernel:
-    """After: no element-wise compute alone reads, point by point, what maps write in parts.
+    """Split an element-wise compute by the parts of the tensor that it reads.
 
-    `t[2*i] = a[i]; t[2*i+1] = b[i]; y[j] = max(t[j], 0)` becomes `y[2*i] = max(a[i], 0); y[2*i+1] =
-    max(b[i], 0)`.
+    After: no element-wise compute is the only reader of a tensor that element-wise computes write
+    in parts. `t[2*i] = a[i]; t[2*i+1] = b[i]; y[j] = max(t[j], 0)` becomes `y[2*i] = max(a[i], 0);
+    y[2*i+1] = max(b[i], 0)`.
     """
     split = {c.out for c in kernel.computes if any(i.bare is None for i in c.target)}
     for tensor in sorted(split - {*kernel.outputs}):
-        kernel = _mapped(kernel, tensor)
+        kernel = _map_tensor(kernel, tensor)
     return kernel
 
 
-def _mapped(kernel: Kernel, tensor: str) -> Kernel:
+def _map_tensor(kernel: Kernel, tensor: str) -> Kernel:
     parts = [c for c in kernel.computes if c.out == tensor]
     users = [c for c in kernel.computes if any(r.tensor == tensor for r in reads(c.expr))]
     if len(users) != 1 or users[0].reduce or any(_is_no_map(kernel, p) for p in parts):
@@ -32,21 +33,21 @@ def _mapped(kernel: Kernel, tensor: str) -> Kernel:
     read = mine.pop()
     if not _reads_all(kernel, user, read):
         return kernel
-    made = [_part(user, p, read) for p in parts]
-    if any(m is None for m in made) or sum(c.out == user.out for c in kernel.computes) > 1:
+    mapped = [_map_part(user, p, read) for p in parts]
+    if any(m is None for m in mapped) or sum(c.out == user.out for c in kernel.computes) > 1:
         return kernel
-    new = tuple(m for m in made if m is not None)
-    rest = tuple(c for c in kernel.computes if c.out != tensor)
-    place = rest.index(user)
+    new = tuple(m for m in mapped if m is not None)
+    others = tuple(c for c in kernel.computes if c.out != tensor)
+    place = others.index(user)
     return replace(
         kernel,
-        computes=(*rest[:place], *new, *rest[place + 1 :]),
+        computes=(*others[:place], *new, *others[place + 1 :]),
         tensors=tuple(t for t in kernel.tensors if t.name != tensor),
     )
 
 
 def _reads_all(kernel: Kernel, user: Compute, read: Read) -> bool:
-    """Whether the reader's axes run over all of the dims that they index."""
+    """Return True if the reader's axes cover all of the dims that they index."""
     extents = {a.name: a.extent for a in user.axes}
     return all(
         extents.get(i.bare, n) == n
@@ -59,10 +60,8 @@ def _is_no_map(kernel: Kernel, c: Compute) -> bool:
     return bool(c.reduce) or result_dtype(c.expr, kernel) != kernel.dtype(c.out)
 
 
-def _part(user: Compute, part: Compute, read: Read) -> Compute | None:
-    """The reader at the elements that one part writes; None where it does not read point by
-    point.
-    """
+def _map_part(user: Compute, part: Compute, read: Read) -> Compute | None:
+    """Return the reader at the elements that one part writes, or None if it is not element-wise."""
     if read.fill is not None:
         return None
     values: dict[str, Affine] = {}

@@ -16,15 +16,16 @@ from math import prod
 import numpy as np
 
 TAPS = 3
-BLOCK_FILTERS = 4096  # transformed at once: they stay in cache; chosen, no measurement kept
+BLOCK_FILTERS = 4096  # filters transformed at once, to stay in cache; chosen, unmeasured
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MinimalFilter:
-    """The transforms of F(outputs, taps): of the input (BT), the filter (G) and the output (AT),
-    one row a product or an output.
+    """The transforms of F(outputs, taps): of the input (BT), the filter (G) and the output (AT).
+
+    `input` and `filter` have one row a product, `output` one row an output.
     """
 
     outputs: int
@@ -40,49 +41,53 @@ class MinimalFilter:
 
     @property
     def label(self) -> str:
-        """The name in the paper, of two dims."""
+        """The paper's name of the two-dimensional algorithm."""
         return f"F({self.outputs}x{self.outputs}, {self.taps}x{self.taps})"
 
     @property
     def row_label(self) -> str:
-        """The name, of one dim."""
+        """The name of the one-dimensional algorithm."""
         return f"F({self.outputs}, {self.taps}) along a row"
 
     def along(self, weights: np.ndarray, dim: int) -> np.ndarray:
-        """float32[points, .., segments, ..] from weights[.., taps, ..]: summed in float64, rounded
-        once. What the last segment lacks is zero.
+        """Return float32[points, .., segments, ..] from weights[.., taps, ..] along a dim.
+
+        The sum is in float64 and rounded once. The last segment is padded with zeros.
         """
         moved = np.moveaxis(weights, dim, 0).astype(np.float64)
         segments = -(-len(moved) // self.taps)
-        made = np.zeros((self.points, *moved.shape[1:], segments), np.float32)
+        transformed = np.zeros((self.points, *moved.shape[1:], segments), np.float32)
         for s in range(segments):
             taps = list(moved[s * self.taps : (s + 1) * self.taps])
             for j, row in enumerate(self.filter):
-                made[j, ..., s] = _combined((row[: len(taps)],), taps)[0]
-        return np.ascontiguousarray(np.moveaxis(made, -1, dim + 1))
+                transformed[j, ..., s] = _combine_rows((row[: len(taps)],), taps)[0]
+        return np.ascontiguousarray(np.moveaxis(transformed, -1, dim + 1))
 
     def filters(self, weights: np.ndarray) -> np.ndarray:
-        """float32[points, points, ...] from weights[3, 3, ...]: summed in float64, rounded once."""
+        """Return float32[points, points, ...] from weights[3, 3, ...].
+
+        The sum is in float64 and rounded once.
+        """
         flat = weights.reshape(TAPS, TAPS, -1)
-        made = np.empty((self.points, self.points, flat.shape[2]), np.float32)
+        transformed = np.empty((self.points, self.points, flat.shape[2]), np.float32)
         for start in range(0, flat.shape[2], BLOCK_FILTERS):
             part = flat[..., start : start + BLOCK_FILTERS].astype(np.float64)
-            columns = [_combined(self.filter, list(part[:, k])) for k in range(TAPS)]
+            columns = [_combine_rows(self.filter, list(part[:, k])) for k in range(TAPS)]
             for i in range(self.points):
-                row = _combined(self.filter, [c[i] for c in columns])
-                made[i, :, start : start + BLOCK_FILTERS] = row
-        return made.reshape(self.points, self.points, *weights.shape[2:])
+                row = _combine_rows(self.filter, [c[i] for c in columns])
+                transformed[i, :, start : start + BLOCK_FILTERS] = row
+        return transformed.reshape(self.points, self.points, *weights.shape[2:])
 
 
-def _combined(rows: Matrix, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Each row's combination of the parts, without a library that would take every core."""
+def _combine_rows(rows: Matrix, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return each row's combination of the parts, without a multithreaded BLAS."""
     return [
         np.add.reduce([float(f) * p for f, p in zip(row, parts, strict=True) if f]) for row in rows
     ]
 
 
 def minimal_filter(outputs: int, at: tuple[Fraction, ...], taps: int = TAPS) -> MinimalFilter:
-    """F(outputs, taps) by the values at `outputs + taps - 2` different points and at infinity."""
+    """Build F(outputs, taps) from `outputs + taps - 2` distinct points and infinity."""
     assert len(at) == outputs + taps - 2, "a point for each product but one"
     scales = tuple(prod((p - q for q in at if q != p), start=Fraction(1)) for p in at)
     roots = [tuple(q for q in at if q != p) for p in at]
@@ -93,34 +98,37 @@ def minimal_filter(outputs: int, at: tuple[Fraction, ...], taps: int = TAPS) -> 
     return MinimalFilter(
         outputs,
         taps,
-        tuple(_polynomial(r, len(at) + 1) for r in (*roots, at)),
+        tuple(_expand_polynomial(r, len(at) + 1) for r in (*roots, at)),
         (*filters, infinity),
         tuple(zip(*values, last, strict=True)),
     )
 
 
-def _polynomial(roots: tuple[Fraction, ...], length: int) -> tuple[Fraction, ...]:
-    """The coefficients of a product of `x - root`, the constant first."""
-    found = [Fraction(1)]
+def _expand_polynomial(roots: tuple[Fraction, ...], length: int) -> tuple[Fraction, ...]:
+    """Return the coefficients of the product of all `x - root`, constant first."""
+    coefficients = [Fraction(1)]
     for r in roots:
-        shifted, scaled = [Fraction(0), *found], [-r * x for x in found] + [Fraction(0)]
-        found = [a + b for a, b in zip(shifted, scaled, strict=True)]
-    return tuple(found + [Fraction(0)] * (length - len(found)))
+        shifted, scaled = (
+            [Fraction(0), *coefficients],
+            [-r * x for x in coefficients] + [Fraction(0)],
+        )
+        coefficients = [a + b for a, b in zip(shifted, scaled, strict=True)]
+    return tuple(coefficients + [Fraction(0)] * (length - len(coefficients)))
 
 
-def _around_zero(*points: Fraction) -> tuple[Fraction, ...]:
-    """Zero, and each point with its negative behind it: what such two share is computed once."""
+def _symmetric_points(*points: Fraction) -> tuple[Fraction, ...]:
+    """Return zero and each point followed by its negative: pairs share their computation."""
     return (Fraction(0), *(x for p in points for x in (p, -p)))
 
 
-F2 = minimal_filter(2, _around_zero(Fraction(1)))
-F4 = minimal_filter(4, _around_zero(Fraction(3, 4), Fraction(3, 2)))
+F2 = minimal_filter(2, _symmetric_points(Fraction(1)))
+F4 = minimal_filter(4, _symmetric_points(Fraction(3, 4), Fraction(3, 2)))
 """Points whose powers are exact in float32; 3/4 and 3/2 make a quarter of the error of 1 and 2
 (Barabasz et al. 2020, Error analysis and improving the accuracy of Winograd convolution).
 """
 
-ROW3 = minimal_filter(3, (*_around_zero(Fraction(1)), Fraction(2)), 3)
-ROW4 = minimal_filter(4, (*_around_zero(Fraction(1), Fraction(1, 2)), Fraction(2)), 4)
+ROW3 = minimal_filter(3, (*_symmetric_points(Fraction(1)), Fraction(2)), 3)
+ROW4 = minimal_filter(4, (*_symmetric_points(Fraction(1), Fraction(1, 2)), Fraction(2)), 4)
 """As many outputs as taps: a long window is cut into segments that begin where tiles do. The
 largest error along rows of 7 and 11 taps is about 4e-7 of the largest answer.
 """

@@ -1,5 +1,6 @@
-"""A convolution by minimal filtering as computes of a kernel: transformed input, products by point,
-transformed output (Lavin and Gray 2016, algorithm 1).
+"""A two-dimensional convolution by minimal filtering, as computes of a kernel.
+
+Transformed input, products by point, transformed output (Lavin and Gray 2016, algorithm 1):
 
     y[n, h, w, o] = sum over kh, kw, c of x[n, h+kh-1, w+kw-1, c] * g[kh, kw, c, o]
 ->  rows[i][n, th, w, c] = BT[i] . x[n, 2*th+k-1, w-1, c]        image[n, h, w, c] = x[n, h, w, c]
@@ -8,7 +9,7 @@ transformed output (Lavin and Gray 2016, algorithm 1).
     sums[i'][j][n, th, tw, o] = AT[i'] . points[i][j][n, th, tw, o]
     y[n, 2*th+i', 2*tw+j', o] = AT[j'] . sums[i'][j][n, th, tw, o]
 
-Where channels come in groups, those of all are transformed; points, sums and y have an axis more.
+Grouped convolutions transform the channels of all groups; points, sums and y have one axis more.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from explorer.passes.pipeline.names import fresh
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Tensors and axes of the new computes, none of which the kernel has."""
+    """Fresh names of the new tensors and axes."""
 
     image: str
     rows: str
@@ -47,23 +48,23 @@ class Names:
 
 
 def tensor_names(kernel: Kernel) -> Names:
-    """Names that are free."""
+    """Return names that the kernel does not use."""
     taken = {t.name for t in kernel.tensors}
     for c in kernel.computes:
         taken |= {a.name for a in (*c.axes, *c.reduce)}
     tensors = ("image", "rows", "tiles", "filters", "points", "sums")
     axes = ("th", "tw", "w", "c", "i", "j", "inner")
-    made: list[str] = []
+    names: list[str] = []
     for wish in (*tensors, *axes):
-        made.append(fresh(wish, {*taken, *made}))
-    return Names(*made)
+        names.append(fresh(wish, {*taken, *names}))
+    return Names(*names)
 
 
-def combination(coefficients: Sequence[Fraction], load: Callable[[int], Expr]) -> Expr:
-    """`sum of coefficients[k] * load(k)`, the even terms and the odd ones apart.
+def combine_terms(coefficients: Sequence[Fraction], load: Callable[[int], Expr]) -> Expr:
+    """Return the sum of `coefficients[k] * load(k)`, the even terms apart from the odd ones.
 
     The transforms have points p and -p, whose combinations are `even + odd` and `even - odd`:
-    written so, what two rows share is one expression.
+    written so, two rows share a subexpression.
     """
     terms = [(k, f) for k, f in enumerate(coefficients) if f]
     total: Expr | None = None
@@ -74,57 +75,59 @@ def combination(coefficients: Sequence[Fraction], load: Callable[[int], Expr]) -
         lead = mine[-1][1]
         part: Expr = load(mine[-1][0])
         for k, f in mine[:-1]:
-            part = _plus(part, f / lead, load(k))
-        total = _scaled(lead, part) if total is None else _plus(total, lead, part)
+            part = _add_scaled(part, f / lead, load(k))
+        total = _scale(lead, part) if total is None else _add_scaled(total, lead, part)
     assert total is not None
     return total
 
 
-def paired(coefficients: Sequence[Fraction], load: Callable[[int], Expr]) -> Expr:
-    """The same with the terms of the points p and -p, which stand side by side, taken together;
-    one point may have none.
+def combine_paired_terms(coefficients: Sequence[Fraction], load: Callable[[int], Expr]) -> Expr:
+    """Return the same sum with the terms of the points p and -p, which are adjacent, combined.
+
+    One point may have no partner.
     """
-    total: Expr | None = _scaled(coefficients[0], load(0)) if coefficients[0] else None
+    total: Expr | None = _scale(coefficients[0], load(0)) if coefficients[0] else None
     last = len(coefficients) - 1
     for k in range(1, last - 1, 2):
         f, g = coefficients[k], coefficients[k + 1]
         both = Apply("add" if f == g else "sub", (load(k), load(k + 1)))
-        total = _scaled(f, both) if total is None else _plus(total, f, both)
+        total = _scale(f, both) if total is None else _add_scaled(total, f, both)
     for k in (*((last - 1,) if last % 2 == 0 else ()), last):
         if coefficients[k]:
             assert total is not None
-            total = _plus(total, coefficients[k], load(k))
+            total = _add_scaled(total, coefficients[k], load(k))
     assert total is not None
     return total
 
 
-def _scaled(factor: Fraction, value: Expr) -> Expr:
+def _scale(factor: Fraction, value: Expr) -> Expr:
     return value if factor == 1 else Apply("mul", (value, Const(float(factor))))
 
 
-def _plus(total: Expr, factor: Fraction, value: Expr) -> Expr:
+def _add_scaled(total: Expr, factor: Fraction, value: Expr) -> Expr:
     op = "add" if factor > 0 else "sub"
-    return Apply(op, (total, _scaled(abs(factor), value)))
+    return Apply(op, (total, _scale(abs(factor), value)))
 
 
 class Transforms:
     """The computes of one convolution by one algorithm."""
 
-    def __init__(self, kernel: Kernel, found: WindowSum, by: MinimalFilter) -> None:
-        self.kernel, self.found, self.by = kernel, found, by
+    def __init__(self, kernel: Kernel, window: WindowSum, by: MinimalFilter) -> None:
+        """Prepare the convolution `window` of a kernel for the algorithm `by`."""
+        self.kernel, self.window, self.by = kernel, window, by
         self.names = tensor_names(kernel)
-        high, wide = self.size = (found.high.extent, found.wide.extent)
+        high, wide = self.size = (window.high.extent, window.wide.extent)
         self.count = (ceil_div(high, by.outputs), ceil_div(wide, by.outputs))
-        self.origin = found.compute.origin
-        self.columns = (*found.group, found.column)
-        self.channels = found.channel
-        if found.group:
-            every = product(a.extent for a in (*found.group, found.channel))
+        self.origin = window.compute.origin
+        self.columns = (*window.group, window.column)
+        self.channels = window.channel
+        if window.group:
+            every = product(a.extent for a in (*window.group, window.channel))
             self.channels = Axis(self.names.channels, every)
 
     def replaced(self) -> Kernel:
-        """The kernel with the convolution's compute replaced by all of them."""
-        made = (
+        """Return the kernel with the convolution's compute replaced by the transformed ones."""
+        new = (
             self.image(),
             *self.rows(),
             *self.tiles(),
@@ -134,14 +137,14 @@ class Transforms:
         )
         old = self.kernel
         names = self.names
-        position = old.computes.index(self.found.compute)
-        inputs = tuple(names.filters if n == self.found.weight.tensor else n for n in old.inputs)
-        gone = {self.found.weight.tensor}
+        position = old.computes.index(self.window.compute)
+        inputs = tuple(names.filters if n == self.window.weight.tensor else n for n in old.inputs)
+        gone = {self.window.weight.tensor}
         tensors = (*(t for t in old.tensors if t.name not in gone), *self.specs())
         return replace(
             old,
             tensors=tensors,
-            computes=(*old.computes[:position], *made, *old.computes[position + 1 :]),
+            computes=(*old.computes[:position], *new, *old.computes[position + 1 :]),
             inputs=inputs,
             constants=(old.constants - gone) | {names.filters},
         )
@@ -152,19 +155,19 @@ class Transforms:
         return self.names.filters
 
     def transformed(self, weights: np.ndarray) -> np.ndarray:
-        """The constant's values as this algorithm reads them: [i, j, groups, c, o]."""
-        dims, groups = self.found.filter_dims, tuple(int(a.extent) for a in self.found.group)
-        rest = tuple(d for d in range(weights.ndim) if d not in dims)
-        plain = weights.transpose(*rest, *dims).reshape([weights.shape[d] for d in dims])
-        made = self.by.filters(plain)
+        """Return the constant's values in the layout of this algorithm: [i, j, groups, c, o]."""
+        dims, groups = self.window.filter_dims, tuple(int(a.extent) for a in self.window.group)
+        others = tuple(d for d in range(weights.ndim) if d not in dims)
+        plain = weights.transpose(*others, *dims).reshape([weights.shape[d] for d in dims])
+        filters = self.by.filters(plain)
         if not groups:
-            return made
-        i, j, c, _ = made.shape
-        return np.ascontiguousarray(made.reshape(i, j, c, *groups, -1).transpose(0, 1, 3, 2, 4))
+            return filters
+        i, j, c, _ = filters.shape
+        return np.ascontiguousarray(filters.reshape(i, j, c, *groups, -1).transpose(0, 1, 3, 2, 4))
 
     def specs(self) -> tuple[TensorSpec, ...]:
-        """The tensors that come in between, and the transformed weights."""
-        f, t, m, names = self.found, self.by.points, self.by.outputs, self.names
+        """Return the intermediate tensors and the transformed weights."""
+        f, t, m, names = self.window, self.by.points, self.by.outputs, self.names
         lead = tuple(a.extent for a in f.batch)
         down, across = self.count
         c, o = self.channels.extent, tuple(a.extent for a in self.columns)
@@ -187,24 +190,24 @@ class Transforms:
         at: tuple[Affine, ...] = (),
         reduce: tuple[Axis, ...] = (),
     ) -> Compute:
-        """One compute with the origin of the convolution."""
+        """Build one compute with the origin of the convolution."""
         combiner = "sum" if reduce else None
         return Compute(out, axes, expr, reduce, combiner, at, self.origin)
 
     def over(self, *more: Axis) -> tuple[Axis, ...]:
-        """The batch axes, tiles down, and what follows."""
-        return (*self.found.batch, Axis(self.names.down, self.count[0]), *more)
+        """Return the batch axes, the tiles down, and the given axes."""
+        return (*self.window.batch, Axis(self.names.down, self.count[0]), *more)
 
     def image(self) -> Compute:
-        """The input as it is, in scratch, where zeros stand around it."""
-        spec = self.kernel.spec(self.found.data.tensor)
+        """Copy the input to scratch memory, which is padded with zeros."""
+        spec = self.kernel.spec(self.window.data.tensor)
         axes = tuple(Axis(f"{self.names.image}{d}", n) for d, n in enumerate(spec.shape))
         read = Read(spec.name, tuple(var(a.name) for a in axes))
         return self.compute(self.names.image, axes, read)
 
     def rows(self) -> list[Compute]:
-        """The transform along the columns of each tile."""
-        f, by, names = self.found, self.by, self.names
+        """Build the input transform along the columns of each tile."""
+        f, by, names = self.window, self.by, self.names
         wide = Axis(names.wide, by.outputs * self.count[1] + by.points - by.outputs)
         axes = self.over(wide, self.channels)
         at_h, at_w = f.places
@@ -218,12 +221,12 @@ class Transforms:
 
         plain = tuple(var(a.name) for a in axes)
         return [
-            self.compute(names.rows, axes, combination(r, load), (Affine((), i), *plain))
+            self.compute(names.rows, axes, combine_terms(r, load), (Affine((), i), *plain))
             for i, r in enumerate(by.input)
         ]
 
     def tiles(self) -> list[Compute]:
-        """The transform along the rows of each tile."""
+        """Build the input transform along the rows of each tile."""
         by, names = self.by, self.names
         channels = self.channels
         axes = (Axis(names.i, by.points), *self.over(Axis(names.across, self.count[1]), channels))
@@ -233,15 +236,15 @@ class Transforms:
             column = var(names.across) * by.outputs + k
             return Read(names.rows, (*lead, column, var(channels.name)))
 
-        i, *rest = (var(a.name) for a in axes)
+        i, *later = (var(a.name) for a in axes)
         return [
-            self.compute(names.tiles, axes, combination(r, load), (i, Affine((), j), *rest))
+            self.compute(names.tiles, axes, combine_terms(r, load), (i, Affine((), j), *later))
             for j, r in enumerate(by.input)
         ]
 
     def points(self) -> Compute:
-        """The products, summed over the channels: one matrix product for each point."""
-        by, f, names = self.by, self.found, self.names
+        """Build the products, summed over the channels: one matrix product for each point."""
+        by, f, names = self.by, self.window, self.names
         lead = (Axis(names.i, by.points), Axis(names.j, by.points))
         middle = self.over(Axis(names.across, self.count[1]))
         place = (*(var(a.name) for a in (*lead, *middle)), f.data.index[-1])
@@ -251,7 +254,7 @@ class Transforms:
         return self.compute(names.points, axes, product, reduce=(f.channel,))
 
     def sums(self) -> list[Compute]:
-        """The output's transform along the columns of each tile."""
+        """Build the output transform along the columns of each tile."""
         by, names = self.by, self.names
         axes = (
             Axis(names.j, by.points),
@@ -263,23 +266,23 @@ class Transforms:
             return Read(names.points, (Affine((), k), *plain))
 
         return [
-            self.compute(names.sums, axes, paired(r, load), (Affine((), i), *plain))
+            self.compute(names.sums, axes, combine_paired_terms(r, load), (Affine((), i), *plain))
             for i, r in enumerate(by.output)
         ]
 
     def parts(self) -> list[Compute]:
-        """The output's transform along the rows of each tile; what would lie outside is not made.
+        """Build the output transform along the rows of each tile, without elements outside.
 
-        The last of them has the most tiles: where the image is no multiple of the tile, or may be
-        none, the first rows of the tiles go one tile further than the others.
+        The last part has the most tiles: where the image may not be a multiple of the tile, the
+        first rows of the tiles extend one tile further than the others.
         """
         m, (high, wide) = self.by.outputs, self.size
-        whole = floor_div(high, m)
-        rest = high - whole * m
-        if isinstance(high, int) and not (whole and rest):
-            groups = [(0, rest or m, ceil_div(high, m))]
+        full = floor_div(high, m)
+        remainder = high - full * m
+        if isinstance(high, int) and not (full and remainder):
+            groups = [(0, remainder or m, ceil_div(high, m))]
         else:
-            groups = [(rest, m - rest, whole), (0, rest, ceil_div(high, m))]
+            groups = [(remainder, m - remainder, full), (0, remainder, ceil_div(high, m))]
         columns = min(m, wide) if isinstance(wide, int) else m
         return [
             self.part(j, *group, ceil_div(wide - j, m))
@@ -288,10 +291,10 @@ class Transforms:
         ]
 
     def part(self, j: int, first: Dim, count: Dim, down: Dim, across: Dim) -> Compute:
-        """Rows `first ..` and column `j` of each tile."""
-        by, f, names = self.by, self.found, self.names
+        """Build rows `first ..` and column `j` of each tile."""
+        by, f, names = self.by, self.window, self.names
         group = 0 if first == 0 else 1
-        inner = Axis(f"{names.inner}{group}_{j}", count)  # of this part alone: no tile cuts it
+        inner = Axis(f"{names.inner}{group}_{j}", count)  # specific to this part: no tile cuts it
         axes = (
             *f.batch,
             Axis(names.down, down),
@@ -312,4 +315,4 @@ class Transforms:
         }
         values |= {a.name: var(a.name) for a in (*f.batch, *self.columns)}
         store = tuple(i.substitute(values) for i in f.compute.target)
-        return self.compute(f.compute.out, axes, paired(by.output[j], load), store)
+        return self.compute(f.compute.out, axes, combine_paired_terms(by.output[j], load), store)

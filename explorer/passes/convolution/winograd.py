@@ -1,15 +1,15 @@
-"""Convolutions by minimal filtering, where the model says that it pays.
+"""Minimal filtering of convolutions, chosen by the cost model.
 
 Of 3 x 3: F(2x2, 3x3) needs 2.25 times fewer products than direct convolution, F(4x4, 3x3) 4 times
-fewer (Lavin and Gray 2016), and pays for them with additions and with larger weights. A longer
-window is filtered along one dim: by F(4, 4), 11 taps take 5.25 products instead of 11.
+fewer (Lavin and Gray 2016); both cost extra additions and larger weights. A longer window is
+filtered along one dim: by F(4, 4), 11 taps take 5.25 products instead of 11.
 
-Accuracy: the largest error of F(2x2) is about that of the direct sum, that of F(4x4) stays below
-1e-5 of the largest answer (about 3e-6 at 512 channels), those along a row below 1e-6. What is not
-finite spreads: a NaN or an infinity of the input makes every output of its tiles (2 x 2, 4 x 4, or
-3 or 4 in a row) NaN, those that the direct sum makes so and neighbours that it does not; an
-infinity comes out as NaN. Values above 1e37 may overflow where the direct sum does not. The
-algorithm "direct" keeps NumPy's meaning.
+Accuracy: the largest error of F(2x2) is about that of the direct sum. The error of F(4x4) stays
+below 1e-5 of the largest answer (about 3e-6 at 512 channels), along a row below 1e-6. Values that
+are not finite spread: a NaN or an infinity of the input makes every output of its tiles (2 x 2, 4 x
+4, or 3 or 4 in a row) NaN, including neighbours that the direct sum leaves finite; an infinity
+comes out as NaN. Values above 1e37 may overflow where the direct sum does not. The algorithm
+"direct" keeps NumPy's semantics.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from explorer.cost.bound import bind_kernel, sizes_of
+from explorer.cost.bind_kernel import bind_kernel, sizes_of
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.algorithms import AlgorithmDecision
@@ -38,26 +38,34 @@ from explorer.passes.convolution.row_filters import RowSum, RowTransforms, row_s
 from explorer.passes.convolution.tile_transforms import Transforms
 from explorer.passes.convolution.window_sums import WindowSum, window_sum
 from explorer.passes.pipeline.names import fresh
-from explorer.passes.pipeline.progress import told
+from explorer.passes.pipeline.progress import report_progress
 from explorer.passes.pipeline.ranges import OneOf, Share, check, option
 from explorer.passes.pipeline.registry import compiler_pass
-from explorer.passes.rewrite_trace import matched
+from explorer.passes.rewrite_trace import record_match
 
 Price = Callable[[Kernel, ShapeEnv], float]  # modelled microseconds at the best tiling
 
 
 class Computes(Protocol):
-    """A convolution of a kernel by an algorithm."""
+    """The computes of a convolution by one algorithm."""
 
     @property
-    def filters(self) -> str: ...
-    def replaced(self) -> Kernel: ...
-    def transformed(self, weights: np.ndarray) -> np.ndarray: ...
+    def filters(self) -> str:
+        """The name of the transformed weights."""
+
+    def replaced(self) -> Kernel:
+        """Return the kernel with the convolution's compute replaced."""
+
+    def transformed(self, weights: np.ndarray) -> np.ndarray:
+        """Return the constant's values in the layout of this algorithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A way to convolve: `find` says what it needs to know of a compute, or why it cannot do it."""
+    """A convolution algorithm.
+
+    `find` matches a compute, or returns why the algorithm does not apply.
+    """
 
     label: str
     by: MinimalFilter
@@ -75,26 +83,27 @@ ALGORITHMS = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How convolutions are done.
+    """Options of the convolution algorithms.
 
-    algorithm  "auto": as the model says; "direct", or "f2", "f4" of 3 x 3, "row3", "row4" of longer
-               windows: that one wherever it can be done
+    algorithm  "auto": by the cost model; "direct", or "f2", "f4" for 3 x 3, "row3", "row4" for
+               longer windows: that one wherever it applies
     margin     "auto" leaves direct convolution only for a gain of this share of its time
     """
 
     algorithm: str = option(
-        "auto", OneOf(("auto", "direct", *ALGORITHMS)), "how convolutions are done"
+        "auto", OneOf(("auto", "direct", *ALGORITHMS)), "the convolution algorithm"
     )
     margin: float = option(
-        0.1, Share(below=True), "the gain that auto leaves direct convolution for"
+        0.1, Share(below=True), "the least gain for which auto leaves direct convolution"
     )
 
     def __post_init__(self) -> None:
+        """Raise BadOption if a field is invalid."""
         check("convolution", self)
 
 
 def products(kernel: Kernel, env: ShapeEnv) -> float:
-    """A price that knows no device: what is multiplied or added, in millions."""
+    """Return a device-independent cost: multiplications and additions, in millions."""
     return sum(
         prod(env.hint(a.extent) for a in (*c.axes, *c.reduce)) / 1e6 for c in kernel.computes
     )
@@ -103,10 +112,10 @@ def products(kernel: Kernel, env: ShapeEnv) -> float:
 @compiler_pass("winograd", paper="Lavin and Gray 2016, Fast algorithms for convolutional networks")
 @dataclass(frozen=True, slots=True)
 class Winograd:
-    """Minimal filtering for one device. `price` is Roller's modelled time of a kernel.
+    """The minimal-filtering pass for one device; `price` is Roller's modelled time of a kernel.
 
-    Where the constants of a program are more than the caches of the device hold, each run loads
-    weights from memory: that is counted apart, as if nothing hid it.
+    If the program's constants exceed the device's caches, each run loads weights from memory. That
+    time is added to the model without overlap.
     """
 
     device: Device | None = None
@@ -114,8 +123,10 @@ class Winograd:
     options: Options = Options()
 
     def __call__(self, program: Program) -> Program:
-        """After: a convolution by constant weights is done by the algorithm that is modelled to be
-        fastest; every algorithm that was weighed stands in the decisions.
+        """Select the fastest modelled algorithm for each convolution.
+
+        After: a convolution by constant weights uses the algorithm with the lowest modelled time.
+        The decisions list every candidate.
         """
         if self.options.algorithm == "direct":
             return program
@@ -123,37 +134,42 @@ class Winograd:
         decisions: list[AlgorithmDecision] = []
         weighed: dict[Kernel, tuple[Candidate[str | None], ...]] = {}
         calls = program.kernel_calls
-        convolutions = sum(_only_convolution(b.kernel_call.kernel) is not None for b in calls)
+        convolutions = sum(_single_convolution(b.kernel_call.kernel) is not None for b in calls)
         rate = self.load_rate(program)
 
-        def chosen(binding: Binding) -> Binding:
+        def select(binding: Binding) -> Binding:
             call = binding.expr
-            found = _only_convolution(call.kernel) if isinstance(call, KernelCall) else None
-            if found is None or not isinstance(call, KernelCall):
+            convolution = _single_convolution(call.kernel) if isinstance(call, KernelCall) else None
+            if convolution is None or not isinstance(call, KernelCall):
                 return binding
             kernel = call.kernel
-            told(f"choose convolutions: {binding.name}", len(decisions), convolutions)
+            report_progress(
+                f"select convolution algorithms: {binding.name}", len(decisions), convolutions
+            )
             if kernel not in weighed:
-                planned = bind_kernel(kernel, sizes_of(kernel, program.env))  # in numbers: fast
-                compute = _only_convolution(planned)
-                asked = (kernel, found) if compute is None else (planned, compute)
-                weighed[kernel] = self.candidates(*asked, program.env, rate)
+                planned = bind_kernel(
+                    kernel, sizes_of(kernel, program.env)
+                )  # numbers are faster than symbols
+                compute = _single_convolution(planned)
+                candidate_of = (kernel, convolution) if compute is None else (planned, compute)
+                weighed[kernel] = self.candidates(*candidate_of, program.env, rate)
             ranked = weighed[kernel]
-            new = _rewritten(binding, call, found, ranked[0], constants)
+            new = _apply_to_binding(binding, call, convolution, ranked[0], constants)
             if new is None:
-                ranked = _finite_only(ranked)
+                ranked = _prefer_direct(ranked)
             decisions.append(AlgorithmDecision(binding.var.name, ranked[0].label, ranked))
             return new or binding
 
-        functions = tuple(replace(f, body=tuple(map(chosen, f.body))) for f in program.functions)
+        functions = tuple(replace(f, body=tuple(map(select, f.body))) for f in program.functions)
         if not decisions:
             return program
         left = replace(program.decisions, algorithms=tuple(decisions))
         return replace(program, functions=functions, constants=constants, decisions=left)
 
     def load_rate(self, program: Program) -> float:
-        """Bytes of weights that all units load from memory in a microsecond; infinite where a cache
-        holds them all.
+        """Return the rate at which all units load weights from memory, in bytes per microsecond.
+
+        The rate is infinite if a cache holds all constants.
         """
         total = sum(c.array.nbytes for c in program.constants.values())
         if self.device is None or total <= _cache_bytes(self.device):
@@ -161,35 +177,37 @@ class Winograd:
         return self.device.all_gb_per_s(self.device.levels[-1]) * 1e3
 
     def terms(self, kernel: Kernel, env: ShapeEnv, rate: float) -> tuple[tuple[str, float], ...]:
-        """What a kernel takes: its modelled time, and loading its constants at that rate."""
+        """Return the cost terms of a kernel: modelled time, and load time of its constants."""
         shapes = (kernel.shape(n) for n in kernel.constants)
         count = sum(prod(env.hint(d) for d in shape) for shape in shapes)
         return ("modelled", self.price(kernel, env)), ("weights", 4 * count / rate)
 
     def candidates(
-        self, kernel: Kernel, found: Compute | str, env: ShapeEnv, rate: float = float("inf")
+        self, kernel: Kernel, convolution: Compute | str, env: ShapeEnv, rate: float = float("inf")
     ) -> tuple[Candidate[str | None], ...]:
-        """Every algorithm for a convolution: the one to take first, losers with the reason."""
+        """Return every algorithm for a convolution, best first, losers with the reason."""
         direct = Candidate("direct", None, self.terms(kernel, env, rate))
-        if isinstance(found, str):
+        if isinstance(convolution, str):
             return (
                 direct,
-                *(Candidate(a.label, a.label, refused=found) for a in ALGORITHMS.values()),
+                *(Candidate(a.label, a.label, refused=convolution) for a in ALGORITHMS.values()),
             )
         wanted = self.options.algorithm
         limit = direct.cost_us * (1 - self.options.margin)
         others: list[Candidate[str | None]] = []
-        for name, way in ALGORITHMS.items():
+        for name, algorithm in ALGORITHMS.items():
             if wanted not in ("auto", name):
-                others.append(Candidate(way.label, way.label, refused=f"the option says {wanted}"))
+                others.append(
+                    Candidate(algorithm.label, algorithm.label, refused=f"the option says {wanted}")
+                )
                 continue
-            new = rewritten(kernel, found, way)
+            new = apply_algorithm(kernel, convolution, algorithm)
             if isinstance(new, str):
-                others.append(Candidate(way.label, way.label, refused=new))
+                others.append(Candidate(algorithm.label, algorithm.label, refused=new))
                 continue
             terms = self.terms(new, env, rate)
             why = _refusal(sum(t for _, t in terms), limit, direct, wanted == name)
-            others.append(Candidate(way.label, way.label, terms, why))
+            others.append(Candidate(algorithm.label, algorithm.label, terms, why))
         if wanted in ALGORITHMS and not all(c.refused for c in others):
             direct = replace(direct, refused=f"the option says {wanted}")
         best = sorted((c for c in others if not c.refused), key=lambda c: c.cost_us)
@@ -197,7 +215,7 @@ class Winograd:
 
 
 def _cache_bytes(device: Device) -> int:
-    """The largest memory of a device but the last."""
+    """Return the capacity of the largest memory level but the last."""
     return max((m.capacity_bytes or 0 for m in device.levels[:-1]), default=0)
 
 
@@ -209,9 +227,10 @@ def _refusal(time_us: float, limit_us: float, direct: Candidate[str | None], for
     return f"it would take {time_us:.1f} us by the model, direct {direct.cost_us:.1f} us"
 
 
-def _only_convolution(kernel: Kernel) -> Compute | str | None:
-    """The one sum over a window in a kernel, or why it must be done directly; None without one, or
-    where it has no results.
+def _single_convolution(kernel: Kernel) -> Compute | str | None:
+    """Return the single window sum of a kernel, or why it must be direct.
+
+    Returns None without a window sum, or if its result is empty.
     """
     if len(kernel.outputs) > 1:
         return None
@@ -219,75 +238,77 @@ def _only_convolution(kernel: Kernel) -> Compute | str | None:
     windows = [c for c in sums if contraction(c) is not None and len(c.reduce) > 1]
     if not windows or any(a.extent == 0 for c in windows for a in c.axes):
         return None
-    return windows[0] if len(sums) == 1 else "the kernel sums something else as well"
+    return windows[0] if len(sums) == 1 else "the kernel has another reduction"
 
 
-def could_be_filtered(kernel: Kernel) -> bool:
-    """Whether minimal filtering is a way to do a kernel's 3 x 3 convolution, were it not for
-    others.
-    """
+def can_be_filtered(kernel: Kernel) -> bool:
+    """Return True if a kernel has a 3 x 3 convolution that minimal filtering supports."""
     return any(c.reduce and not isinstance(window_sum(kernel, c), str) for c in kernel.computes)
 
 
-def rewritten(kernel: Kernel, compute: Compute, way: Algorithm) -> Kernel | str:
-    """The kernel with its convolution done by minimal filtering, or why it cannot be."""
-    found = way.find(kernel, compute)
-    if isinstance(found, str):
-        return found
-    made = normalise(map_parts(way.computes(kernel, found, way.by).replaced()))
-    if compute.out in {c.out for c in made.computes if c.out != made.output}:
-        return "what follows it is not done element by element"
-    return made
+def apply_algorithm(kernel: Kernel, compute: Compute, algorithm: Algorithm) -> Kernel | str:
+    """Return the kernel with its convolution by minimal filtering, or why that is impossible."""
+    window = algorithm.find(kernel, compute)
+    if isinstance(window, str):
+        return window
+    filtered = normalise(map_parts(algorithm.computes(kernel, window, algorithm.by).replaced()))
+    if compute.out in {c.out for c in filtered.computes if c.out != filtered.output}:
+        return "its result is not read element by element"
+    return filtered
 
 
-def _rewritten(
+def _apply_to_binding(
     binding: Binding,
     call: KernelCall,
     compute: Compute | str,
     taken: Candidate[str | None],
     constants: dict[str, Constant],
 ) -> Binding | None:
-    """The binding with the algorithm that was taken; None where its weights overflow."""
-    way = next((a for a in ALGORITHMS.values() if a.label == taken.label), None)
-    if isinstance(compute, str) or way is None:
+    """Apply the selected algorithm to a binding; return None if its weights overflow."""
+    algorithm = next((a for a in ALGORITHMS.values() if a.label == taken.label), None)
+    if isinstance(compute, str) or algorithm is None:
         return binding
-    found = way.find(call.kernel, compute)
-    kernel = rewritten(call.kernel, compute, way)
-    assert isinstance(kernel, Kernel) and not isinstance(found, str)
-    given = dict(zip(call.kernel.inputs, call.args, strict=True))
-    computes = way.computes(call.kernel, found, way.by)
-    filters = _filters(given[found.weight.tensor], found, way, computes, constants)
+    window = algorithm.find(call.kernel, compute)
+    kernel = apply_algorithm(call.kernel, compute, algorithm)
+    assert isinstance(kernel, Kernel) and not isinstance(window, str)
+    operands = dict(zip(call.kernel.inputs, call.args, strict=True))
+    computes = algorithm.computes(call.kernel, window, algorithm.by)
+    filters = _transform_filters(
+        operands[window.weight.tensor], window, algorithm, computes, constants
+    )
     if filters is None:
         return None
-    values = given | {computes.filters: filters}
+    values = operands | {computes.filters: filters}
     args = tuple(values[n] for n in kernel.inputs)
     new = replace(binding, expr=replace(call, kernel=kernel, args=args))
-    matched(way.computes, (binding,), (new,), way.label)
+    record_match(algorithm.computes, (binding,), (new,), algorithm.label)
     return new
 
 
-def _filters(
+def _transform_filters(
     weight: Var,
-    found: WindowSum | RowSum,
-    way: Algorithm,
+    window: WindowSum | RowSum,
+    algorithm: Algorithm,
     computes: Computes,
     constants: dict[str, Constant],
 ) -> Var | None:
-    """The transformed weights as a constant of the program; None where one is not finite."""
+    """Return the transformed weights as a constant of the program, or None if not finite."""
     source = constants[weight.name]
-    how = (found.filter_dims, found.group) if isinstance(found, WindowSum) else found.filter_place
-    made = source.laid_out((way.label, how), computes.transformed)
-    if not np.isfinite(made).all():
+    how = (
+        (window.filter_dims, window.group) if isinstance(window, WindowSum) else window.filter_place
+    )
+    transformed = source.laid_out((algorithm.label, how), computes.transformed)
+    if not np.isfinite(transformed).all():
         return None
-    name = f"{weight.name}.{way.label}"
-    if name not in constants or constants[name].array is not made:
+    name = f"{weight.name}.{algorithm.label}"
+    if name not in constants or constants[name].array is not transformed:
         name = fresh(name, constants)
-        constants[name] = Constant(made)
-    return Var(name, Tensor(tuple(made.shape), "float32"))
+        constants[name] = Constant(transformed)
+    return Var(name, Tensor(tuple(transformed.shape), "float32"))
 
 
-def _finite_only(ranked: tuple[Candidate[str | None], ...]) -> tuple[Candidate[str | None], ...]:
-    """The direct algorithm first: the others would have weights that are not finite."""
+def _prefer_direct(ranked: tuple[Candidate[str | None], ...]) -> tuple[Candidate[str | None], ...]:
+    """Put the direct algorithm first: the transformed weights of the others are not finite."""
     why = "its transformed weights are not finite"
     return (
         *(replace(c, refused="") for c in ranked if c.value is None),

@@ -1,1 +1,1 @@
-"""Views and copies folded into the kernels beside them, by index maps."""
+"""Views and copies folded into neighbouring kernels by index maps."""

@@ -1,6 +1,4 @@
-"""What a view or a copy does, as a map from the indices of its result to those of its source, and
-back.
-"""
+"""Index maps of views and copies, from result to source and back."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from explorer.passes.copies.index_maps import Index, Ranges, Split, solve, throu
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an element of the result is read: an index of the source, and what is outside of it."""
+    """The source index of an element of the result, and the fill value outside of the source."""
 
     index: Index
     fill: float | None
@@ -27,21 +25,19 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ViewMap:
-    """The same bytes, `offset` elements in."""
+    """A view of the same memory, starting at element `offset`."""
 
     source: Shape
     result: Shape
     offset: Dim = 0
 
     def origin(self, index: Index, fill: float | None, ranges: Ranges) -> Origin | Split | None:
-        """Where the element of the result at `index` is in the source."""
-        found = through_reshape(index, self.result, self.source, ranges, self.offset)
-        return Origin(found, fill) if isinstance(found, tuple) else found
+        """Return the source index of the result element at `index`."""
+        source_index = through_reshape(index, self.result, self.source, ranges, self.offset)
+        return Origin(source_index, fill) if isinstance(source_index, tuple) else source_index
 
     def destination(self, index: Index, ranges: Ranges) -> Index | Split | None:
-        """Where the element of the source at `index` is in the result; None where some are in no
-        place.
-        """
+        """Return the result index of the source element at `index`; None if some have none."""
         if self.offset != 0 or product(self.source) != product(self.result):
             return None
         return through_reshape(index, self.source, self.result, ranges)
@@ -59,11 +55,11 @@ class AffineMap:
     fill: float | None
 
     def origin(self, index: Index, fill: float | None, ranges: Ranges) -> Origin | Split | None:
-        """Where the element of the result at `index` is in the source."""
+        """Return the source index of the result element at `index`."""
         outside = [
             d
             for d, (i, n) in enumerate(zip(index, self.result, strict=True))
-            if fill is not None and not ranges.inside(i, n)
+            if fill is not None and not ranges.is_inside(i, n)
         ]
         if outside and self.fill not in (None, fill):
             return None
@@ -72,13 +68,13 @@ class AffineMap:
         values = solve(self.pattern, self.axes, self.result, index, ranges)
         if values is None or isinstance(values, Split):
             return values
-        found = tuple(i.substitute(values) for i in self.index)
-        if fill is None and all(map(ranges.inside, found, self.source)):
-            return Origin(found, None)
-        return Origin(found, self.fill if self.fill is not None else fill)
+        source_index = tuple(i.substitute(values) for i in self.index)
+        if fill is None and all(map(ranges.is_inside, source_index, self.source)):
+            return Origin(source_index, None)
+        return Origin(source_index, self.fill if self.fill is not None else fill)
 
     def _leaves_with(self, d: int) -> bool:
-        """Whether an index that leaves the result at dim `d` leaves the source too."""
+        """Return True if an index that leaves the result at dim `d` leaves the source too."""
         axis = self.pattern[d].bare
         if axis is None or sum(axis in i.variables for i in self.pattern) != 1:
             return False
@@ -99,9 +95,7 @@ class AffineMap:
         )
 
     def destination(self, index: Index, ranges: Ranges) -> Index | Split | None:
-        """Where the element of the source at `index` is in the result; None where some are in no
-        place or in several.
-        """
+        """Return the result index of the source element at `index`; None if none or several."""
         if self.fill is not None:
             return None
         values = solve(self.index, self.axes, self.source, index, ranges)
@@ -115,7 +109,7 @@ CopyMap: TypeAlias = ViewMap | AffineMap
 
 @by_identity
 def copy_map(binding: Binding) -> tuple[Var, CopyMap] | None:
-    """The source and the map of a binding that moves elements and does nothing else."""
+    """Return the source and the map of a binding that only moves elements."""
     match binding.expr:
         case View(arg, offset):
             source, result = arg.type, binding.var.type
@@ -130,7 +124,7 @@ def copy_map(binding: Binding) -> tuple[Var, CopyMap] | None:
             c, result_spec = kernel.computes[0], kernel.spec(kernel.computes[0].out)
             match c.expr:
                 case Read(tensor, index, fill) if c.combiner is None:
-                    spec, entries = kernel.spec(tensor), _affine(index)
+                    spec, entries = kernel.spec(tensor), _affine_index(index)
                     if entries is None or spec.dtype != result_spec.dtype:
                         return None
                     return arg, AffineMap(
@@ -139,6 +133,6 @@ def copy_map(binding: Binding) -> tuple[Var, CopyMap] | None:
     return None
 
 
-def _affine(index: tuple[object, ...]) -> Index | None:
+def _affine_index(index: tuple[object, ...]) -> Index | None:
     entries = tuple(i for i in index if isinstance(i, Affine))
     return entries if len(entries) == len(index) else None

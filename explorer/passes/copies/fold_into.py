@@ -1,4 +1,4 @@
-"""A copy folded into the kernel that reads it, or into the kernel whose result it moves."""
+"""Folding of a copy into its reader, or into the kernel whose result it copies."""
 
 from __future__ import annotations
 
@@ -17,36 +17,35 @@ from explorer.passes.copies.split_axes import contractions, ranges_of, split_axi
 MaySplit = Callable[[Kernel, int, str], bool]
 
 
-def never(kernel: Kernel, n: int, axis: str) -> bool:
-    """No axis is cut."""
+def split_nowhere(kernel: Kernel, n: int, axis: str) -> bool:
+    """Split no axis."""
     return False
 
 
-def everywhere(kernel: Kernel, n: int, axis: str) -> bool:
-    """Any axis may be cut."""
+def split_everywhere(kernel: Kernel, n: int, axis: str) -> bool:
+    """Split any axis."""
     return True
 
 
 def is_elementwise(kernel: Kernel) -> bool:
-    """Whether nothing in a kernel is reduced."""
+    """Return True if a kernel reduces nothing."""
     return not any(c.reduce for c in kernel.computes)
 
 
-def where_free(kernel: Kernel, n: int, axis: str) -> bool:
-    """An axis may be cut where that is free: in a kernel without sums, or but for a contraction's
-    column.
-    """
+def split_if_free(kernel: Kernel, n: int, axis: str) -> bool:
+    """Allow free splits: in kernels without sums, and of any axis but a contraction's column."""
     forms = contractions(kernel)
-    found = forms[n]
+    form = forms[n]
     summed = all(f is not None for f, c in zip(forms, kernel.computes, strict=True) if c.reduce)
-    return summed and (found is None or found.column.name != axis)
+    return summed and (form is None or form.column.name != axis)
 
 
-def where_folded(kernel: Kernel, n: int, axis: str) -> bool:
-    """An axis may be cut where that is free, or in a compute that folds without multiplying two
-    operands: its rows, and what it folds, may be iterated over by two loops.
+def split_if_free_or_reduction(kernel: Kernel, n: int, axis: str) -> bool:
+    """Allow free splits, and splits of reductions that do not multiply two operands.
+
+    Rows and reduction axes of these may be iterated over by two loops.
     """
-    return where_free(kernel, n, axis) or contractions(kernel)[n] is None
+    return split_if_free(kernel, n, axis) or contractions(kernel)[n] is None
 
 
 def read_through(
@@ -59,32 +58,33 @@ def read_through(
     origin: frozenset[str] = frozenset(),
     constant: bool = False,
 ) -> KernelCall | None:
-    """The call with argument `place`, a copy of `source`, replaced by `source`: its loads go where
-    the copy's went.
+    """Replace argument `place`, a copy of `source`, by `source` in a call.
+
+    Its reads are composed with the copy's index map. Returns None if that is impossible.
     """
     name = call.kernel.inputs[place]
     if any(name == taken for _, taken in call.kernel.updates):
-        return None  # it is written over, and not what it is a copy of
+        return None  # the copy is written over, its source is not
     kernel = _split_for_reads(call.kernel, name, copy, env, may_split)
     if kernel is None:
         return None
 
-    def moved(c: Compute) -> Compute:
+    def rewrite_compute(c: Compute) -> Compute:
         touched = False
 
         def leaf(read: Read) -> Expr:
             nonlocal touched
             if read.tensor != name:
                 return read
-            found = _origin(read, c, copy, env)
-            assert isinstance(found, Origin)
+            source = _origin(read, c, copy, env)
+            assert isinstance(source, Origin)
             touched = True
-            return Read(name, found.index, found.fill)
+            return Read(name, source.index, source.fill)
 
         expr = rewrite(c.expr, leaf)
         return replace(c, expr=expr, origin=c.origin | origin) if touched else c
 
-    kernel = replace(kernel, computes=tuple(moved(c) for c in kernel.computes))
+    kernel = replace(kernel, computes=tuple(rewrite_compute(c) for c in kernel.computes))
     kernel = _with_shape(kernel, name, copy.source)
     if constant:
         kernel = replace(kernel, constants=kernel.constants | {name})
@@ -95,18 +95,18 @@ def read_through(
 def _split_for_reads(
     kernel: Kernel, name: str, copy: CopyMap, env: ShapeEnv, may_split: MaySplit
 ) -> Kernel | None:
-    """The kernel with axes cut so that each load of a tensor can go through the map."""
+    """Split axes so that each read of a tensor can be composed with the map."""
     while True:
         request: tuple[int, Split] | None = None
         for n, c in enumerate(kernel.computes):
             for read in reads(c.expr):
                 if read.tensor != name:
                     continue
-                found = _origin(read, c, copy, env)
-                if found is None:
+                source = _origin(read, c, copy, env)
+                if source is None:
                     return None
-                if isinstance(found, Split):
-                    request = (n, found)
+                if isinstance(source, Split):
+                    request = (n, source)
         if request is None:
             return kernel
         n, split = request
@@ -126,12 +126,15 @@ def _origin(read: Read, c: Compute, copy: CopyMap, env: ShapeEnv) -> Origin | Sp
 
 
 def merge_inputs(call: KernelCall) -> KernelCall:
-    """After: no value is given to a kernel twice under two names of the same shape."""
-    kernel, kept = call.kernel, dict[Var, str]()
+    """Pass each value to a kernel only once.
+
+    After: no value is passed twice under two names of the same shape.
+    """
+    kernel, first_names = call.kernel, dict[Var, str]()
     names: dict[str, str] = {}
     over = {taken for _, taken in kernel.updates}
     for name, arg in zip(kernel.inputs, call.args, strict=True):
-        first = kept.setdefault(arg, name)
+        first = first_names.setdefault(arg, name)
         alike = first != name and kernel.shape(first) == kernel.shape(name)
         if alike and not over & {first, name}:
             names[name] = first
@@ -160,13 +163,11 @@ def store_through(
     may_split: MaySplit,
     origin: frozenset[str] = frozenset(),
 ) -> KernelCall | None:
-    """The call that writes what a copy of its result would hold: its stores go where the copy's
-    went.
-    """
+    """Let a call write a copy of its result: its stores are composed with the copy's map."""
     kernel: Kernel | None = call.kernel
     assert kernel is not None and isinstance(result.type, Tensor)
     if len(kernel.outputs) > 1 or kernel.updates:
-        return None  # its stores go together, or into memory that is there
+        return None  # its stores share an index, or update existing memory
     if any(r.tensor == kernel.output for c in kernel.computes for r in reads(c.expr)):
         return None
     if not copy.result and any(c.axes for c in kernel.computes if c.out == kernel.output):
@@ -175,14 +176,14 @@ def store_through(
     if kernel is None:
         return None
 
-    def moved(c: Compute) -> Compute:
+    def rewrite_compute(c: Compute) -> Compute:
         if c.out != kernel.output:
             return c
-        found = copy.destination(c.target, ranges_of(c, env))
-        assert isinstance(found, tuple)
-        return replace(c, store=found, origin=c.origin | origin)
+        stored_at = copy.destination(c.target, ranges_of(c, env))
+        assert isinstance(stored_at, tuple)
+        return replace(c, store=stored_at, origin=c.origin | origin)
 
-    new = replace(kernel, computes=tuple(moved(c) for c in kernel.computes))
+    new = replace(kernel, computes=tuple(rewrite_compute(c) for c in kernel.computes))
     return replace(call, kernel=_with_shape(new, kernel.output, copy.result))
 
 
@@ -193,11 +194,11 @@ def _split_for_stores(
         request: tuple[int, Split] | None = None
         for n, c in enumerate(kernel.computes):
             if c.out == kernel.output:
-                found: Index | Split | None = copy.destination(c.target, ranges_of(c, env))
-                if found is None:
+                stored_at: Index | Split | None = copy.destination(c.target, ranges_of(c, env))
+                if stored_at is None:
                     return None
-                if isinstance(found, Split):
-                    request = (n, found)
+                if isinstance(stored_at, Split):
+                    request = (n, stored_at)
         if request is None:
             return kernel
         n, split = request

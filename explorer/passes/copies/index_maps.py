@@ -1,8 +1,7 @@
-"""Where an element of a copied or reshaped tensor comes from, and where it goes: affine index maps,
-split where they must.
+"""Affine index maps of copied and reshaped tensors, with axis splits where required.
 
-The invariant: a map never changes which value is read. Where an index cannot be taken apart as it
-stands, the answer is a `Split`: cut this axis in two, and ask again.
+Invariant: a map never changes which value is read. If an index cannot be decomposed as it is, the
+result is a `Split`: split this axis in two and retry.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from explorer.ir.shapes.dims import (
 
 Index: TypeAlias = tuple[Affine, ...]
 REMEMBERED_QUOTIENTS = 4096  # a bound on memory, chosen
-TRIED_SIZES = (101, 211, 307, 401, 503)  # primes, so that few divide one another; chosen
+TRIED_SIZES = (101, 211, 307, 401, 503)  # primes, so that few divide another; chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The axis must become two, `outer * inner + rest`, before the index can be taken apart.
+    """A required split of an axis into two, `outer * inner + rest`, before an index is decomposed.
 
-    `inner` is above zero and divides the axis's extent, also where the index runs down along it.
+    `inner` is positive and divides the axis's extent, also where the index decreases along it.
     """
 
     axis: str
@@ -45,54 +44,57 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """The extents of the axes that indices are affine in, and what is known of symbols."""
+    """The extents of the axes of affine indices, and the bounds of symbols."""
 
     extents: Mapping[str, Dim]
     env: ShapeEnv = ShapeEnv()
 
-    def holds(self, gap: Dim) -> bool:
-        """Whether a dim is provably not negative."""
+    def is_nonnegative(self, gap: Dim) -> bool:
+        """Return True if a dim is provably not negative."""
         return gap >= 0 if isinstance(gap, int) else self.env.bounds(simplify(gap))[0] >= 0
 
-    def inside(self, index: Affine, extent: Dim) -> bool:
-        """Whether `0 <= index < extent` for all values of the axes."""
+    def is_inside(self, index: Affine, extent: Dim) -> bool:
+        """Return True if `0 <= index < extent` for all values of the axes."""
         low, high = index.const, index.const
         for name, factor in index.terms:
             reach = factor * (self.extents[name] - 1)
-            if self.holds(factor):
+            if self.is_nonnegative(factor):
                 high = high + reach
-            elif self.holds(-factor):
+            elif self.is_nonnegative(-factor):
                 low = low + reach
             else:
                 return False
-        return self.holds(low) and self.holds(extent - 1 - high)
+        return self.is_nonnegative(low) and self.is_nonnegative(extent - 1 - high)
 
 
 def quotient(a: Dim, b: Dim) -> Dim | None:
-    """`a / b` where it is exact for every binding of the symbols."""
+    """Return `a / b` if it is exact for every binding of the symbols, else None."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b and a % b == 0 else None
-    return 1 if a == b else _exact(a, b)
+    return 1 if a == b else _exact_quotient(a, b)
 
 
 @lru_cache(maxsize=REMEMBERED_QUOTIENTS)
-def _exact(a: Dim, b: Dim) -> Dim | None:
+def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
     if b == 0 or _is_refuted(a, b):
         return None
     if isinstance(a, int):
         return 0 if a == 0 else None
     parts = sorted(parts_of(a) | parts_of(b), key=str)
     words = [sympy.Dummy() for _ in parts]
-    there = dict(zip(parts, words))
-    polynomials = [sympy.Poly(sympy.sympify(d).xreplace(there), *words) for d in (a, b)]
-    found, rest = sympy.div(*polynomials, domain="QQ")
-    if rest or not all(c.is_Integer for c in found.coeffs()):
+    placeholders = dict(zip(parts, words))
+    polynomials = [sympy.Poly(sympy.sympify(d).xreplace(placeholders), *words) for d in (a, b)]
+    ratio, remainder = sympy.div(*polynomials, domain="QQ")
+    if remainder or not all(c.is_Integer for c in ratio.coeffs()):
         return None
-    return simplify(found.as_expr().xreplace(dict(zip(words, parts))))
+    return simplify(ratio.as_expr().xreplace(dict(zip(words, parts))))
 
 
 def _is_refuted(a: Dim, b: Dim) -> bool:
-    """Whether some binding leaves a rest: most do, and sympy takes milliseconds to say so."""
+    """Return True if some binding leaves a remainder.
+
+    Most do, and sympy takes milliseconds to find out.
+    """
     names = sorted(symbols_of(a) | symbols_of(b))
     for start in range(len(TRIED_SIZES)):
         sizes = dict(zip(names, islice(cycle(TRIED_SIZES), start, None)))
@@ -103,65 +105,66 @@ def _is_refuted(a: Dim, b: Dim) -> bool:
 
 
 def divide(index: Affine, by: Dim, ranges: Ranges) -> tuple[Affine, Affine] | Split | None:
-    """`index // by` and `index % by`, both affine; or the axis to split first; None where neither
-    helps.
-    """
+    """Return `index // by` and `index % by`, both affine, or the axis to split first, or None."""
     if by == 1:
         return index, Affine()
-    if by == 0:  # no element is there
+    if by == 0:  # there is no element
         return None
     above: dict[str, Dim] = {}
     below: dict[str, Dim] = {}
     for name, factor in index.terms:
-        whole = quotient(factor, by)
-        if whole is None:
+        multiple = quotient(factor, by)
+        if multiple is None:
             below[name] = factor
         else:
-            above[name] = whole
+            above[name] = multiple
     if isinstance(index.const, int) and isinstance(by, int):
-        top, rest = divmod(index.const, by)
+        top, remainder = divmod(index.const, by)
     else:
         exact = quotient(index.const, by)
-        top, rest = (0, index.const) if exact is None else (exact, 0)
-    low = affine(below, rest)
-    if ranges.inside(low, by):
+        top, remainder = (0, index.const) if exact is None else (exact, 0)
+    low = affine(below, remainder)
+    if ranges.is_inside(low, by):
         return affine(above, top), low
-    near = _nearest(below, by)
+    near = _nearest_multiples(below, by)
     if near is not None:
         more, less = near
-        low = affine(less, rest)
-        if ranges.inside(low, by):
+        low = affine(less, remainder)
+        if ranges.is_inside(low, by):
             return affine(above | more, top), low
-    return next(_splits(below, by, ranges), None)
+    return next(_possible_splits(below, by, ranges), None)
 
 
-def _nearest(terms: Mapping[str, Dim], by: Dim) -> tuple[dict[str, Dim], dict[str, Dim]] | None:
-    """Each factor as the nearest multiple and what is missing to it, perhaps below zero: a step of
-    `by - 1` is one whole and one back. None where all that is missing is the factor itself.
+def _nearest_multiples(
+    terms: Mapping[str, Dim], by: Dim
+) -> tuple[dict[str, Dim], dict[str, Dim]] | None:
+    """Return each factor's nearest multiple of `by` and the remainder, which may be negative.
+
+    A step of `by - 1` is one multiple and -1. Returns None if every multiple is zero.
     """
     if not isinstance(by, int) or not all(isinstance(f, int) for f in terms.values()):
         return None
-    whole = {name: (2 * f + by) // (2 * by) for name, f in terms.items() if isinstance(f, int)}
-    if not any(whole.values()):
+    multiples = {name: (2 * f + by) // (2 * by) for name, f in terms.items() if isinstance(f, int)}
+    if not any(multiples.values()):
         return None
-    return whole, {name: f - whole[name] * by for name, f in terms.items()}
+    return multiples, {name: f - multiples[name] * by for name, f in terms.items()}
 
 
-def _splits(terms: Mapping[str, Dim], by: Dim, ranges: Ranges) -> Iterator[Split]:
+def _possible_splits(terms: Mapping[str, Dim], by: Dim, ranges: Ranges) -> Iterator[Split]:
     for name, factor in terms.items():
         inner = quotient(by, factor)
         extent = ranges.extents[name]
         if inner is None:
             continue
         inner = abs(inner) if isinstance(inner, int) else inner
-        if inner == 1 or inner == extent or not ranges.holds(inner):
+        if inner == 1 or inner == extent or not ranges.is_nonnegative(inner):
             continue
         if quotient(extent, inner) is not None:
             yield Split(name, inner)
 
 
 def linear(index: Sequence[Affine], shape: Shape) -> Affine:
-    """The place of an element in row-major memory."""
+    """Return the position of an element in row-major memory."""
     total, stride = Affine(), 1
     for entry, extent in zip(reversed(index), reversed(shape), strict=True):
         total = total + entry * stride
@@ -170,23 +173,24 @@ def linear(index: Sequence[Affine], shape: Shape) -> Affine:
 
 
 def unravel(place: Affine, shape: Shape, ranges: Ranges) -> Index | Split | None:
-    """The index of a place in row-major memory."""
+    """Return the index of a position in row-major memory."""
     out: list[Affine] = []
     for n, extent in enumerate(reversed(shape)):
         if n == len(shape) - 1:
             out.append(place)
             break
-        found = divide(place, extent, ranges)
-        if found is None or isinstance(found, Split):
-            return found
-        place, rest = found
-        out.append(rest)
+        parts = divide(place, extent, ranges)
+        if parts is None or isinstance(parts, Split):
+            return parts
+        place, remainder = parts
+        out.append(remainder)
     return tuple(reversed(out))
 
 
 def reshape_groups(a: Shape, b: Shape) -> list[tuple[range, range]]:
-    """The smallest runs of dims of two shapes that hold the same elements; unit dims join the run
-    before them.
+    """Return the smallest runs of dims of two shapes with the same elements.
+
+    Unit dims join the run before them.
     """
     groups: list[tuple[range, range]] = []
     i = j = 0
@@ -211,11 +215,11 @@ def reshape_groups(a: Shape, b: Shape) -> list[tuple[range, range]]:
 def through_reshape(
     index: Index, shape: Shape, target: Shape, ranges: Ranges, offset: Dim = 0
 ) -> Index | Split | None:
-    """The index in `target` of the element at `index` in `shape`, both row-major over the same
-    bytes.
+    """Return the index in `target` of the element at `index` in `shape`, in the same memory.
 
-    With an offset, or where `target` has more elements, `shape` begins that many elements in.
-    Indices that may lie outside of their dim are passed on only where the dim stays as it is.
+    Both shapes are row-major. With an offset, or if `target` has more elements, `shape` begins that
+    many elements in. Indices that may lie outside of their dim are only passed on if the dim is
+    unchanged.
     """
     if not target:
         return () if _all_inside(index, shape, ranges) else None
@@ -235,39 +239,39 @@ def through_reshape(
             units = [i for i, n in zip(part, dims, strict=True) if n == 1]
             if not _all_inside(tuple(units), (1,) * len(units), ranges):
                 return None
-            kept = iter([i for i, n in zip(part, dims, strict=True) if n != 1])
-            out += [Affine() if n == 1 else next(kept) for n in into]
+            long_entries = iter([i for i, n in zip(part, dims, strict=True) if n != 1])
+            out += [Affine() if n == 1 else next(long_entries) for n in into]
             continue
         if not _all_inside(part, dims, ranges):
             return None
-        found = unravel(linear(part, dims), into, ranges)
-        if found is None or isinstance(found, Split):
-            return found
-        out += found
+        entries = unravel(linear(part, dims), into, ranges)
+        if entries is None or isinstance(entries, Split):
+            return entries
+        out += entries
     return tuple(out)
 
 
 def _all_inside(index: Index, shape: Shape, ranges: Ranges) -> bool:
-    return all(ranges.inside(i, n) for i, n in zip(index, shape, strict=True))
+    return all(ranges.is_inside(i, n) for i, n in zip(index, shape, strict=True))
 
 
 def solve(
     pattern: Index, axes: Sequence[Axis], shape: Shape, index: Index, ranges: Ranges
 ) -> dict[str, Affine] | Split | None:
-    """The values of `axes` for which `pattern` is `index`, also where an index lies outside of
-    `shape`; None where pattern does not reach each element once.
+    """Return the values of `axes` for which `pattern` equals `index`.
 
-    An axis of extent 1 is 0 only where its dim is read inside: where it is read at -1, it is -1.
+    Indices may lie outside of `shape`. Returns None if the pattern does not reach each element
+    once. An axis of extent 1 is 0 only if its dim is read inside: read at -1, it is -1.
     """
     values: dict[str, Affine] = {}
     extents = {a.name: a.extent for a in axes}
     for entry, extent, wanted in zip(pattern, shape, index, strict=True):
-        found = _solve_dim(entry, extent, wanted, extents, ranges)
-        if found is None or isinstance(found, Split):
-            return found
-        if any(values.get(name, value) != value for name, value in found.items()):
+        solved = _solve_dim(entry, extent, wanted, extents, ranges)
+        if solved is None or isinstance(solved, Split):
+            return solved
+        if any(values.get(name, value) != value for name, value in solved.items()):
             return None
-        values |= found
+        values |= solved
     values = {a.name: Affine() for a in axes if a.extent == 1} | values
     return values if len(values) == len(extents) else None
 
@@ -275,11 +279,12 @@ def solve(
 def _solve_dim(
     entry: Affine, extent: Dim, wanted: Affine, extents: Mapping[str, Dim], ranges: Ranges
 ) -> dict[str, Affine] | Split | None:
-    """One dim of a pattern: `((a * n_b) + b) * n_c + c`, whose axes are the digits of what is
-    wanted.
+    """Solve one dim of a pattern.
+
+    In `((a * n_b) + b) * n_c + c` the axes are the digits of the index.
     """
     if extent == 1:
-        if ranges.inside(wanted, 1):
+        if ranges.is_inside(wanted, 1):
             return {}
         return None if entry.bare is None else {entry.bare: wanted}
     terms = [(name, factor) for name, factor in entry.terms if extents[name] != 1]
@@ -299,8 +304,8 @@ def _solve_dim(
         if factor == 1:
             values[name] = wanted
             break
-        found = divide(wanted, factor, ranges)
-        if found is None or isinstance(found, Split):
-            return found
-        values[name], wanted = found
+        parts = divide(wanted, factor, ranges)
+        if parts is None or isinstance(parts, Split):
+            return parts
+        values[name], wanted = parts
     return values

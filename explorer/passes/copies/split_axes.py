@@ -1,4 +1,4 @@
-"""An axis cut in two, and with it every inner tensor's dim that it runs along."""
+"""Splits of an axis in two, with the dims of inner tensors that it indexes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ from explorer.ir.shapes.dims import Dim, ShapeEnv
 from explorer.passes.copies.index_maps import Ranges, Split, divide, quotient
 from explorer.passes.pipeline.names import fresh
 
-LEAST_COLUMNS = 32  # of a contraction that fill register tiles; chosen, no measurement kept
+LEAST_COLUMNS = 32  # columns of a contraction that fill register tiles; chosen, unmeasured
 
 
 def ranges_of(compute: Compute, env: ShapeEnv) -> Ranges:
-    """The extents of all axes of a compute."""
+    """Return the extents of all axes of a compute."""
     return Ranges({a.name: a.extent for a in (*compute.axes, *compute.reduce)}, env)
 
 
 def split_axis(kernel: Kernel, n: int, split: Split, env: ShapeEnv) -> Kernel | None:
-    """`axis == outer * inner + rest` in compute `n`; inner tensors indexed along it get two dims
-    for the one.
+    """Split an axis of compute `n` such that `axis == outer * inner + rest`.
 
-    None where a reader or writer of such a tensor cannot follow, and where a contraction would stop
-    being one.
+    Inner tensors indexed along it get two dims for the one. Returns None if a reader or writer of
+    such a tensor cannot follow, or if a contraction would not remain one.
     """
     if _is_shared(kernel, n, split.axis):
         return None
-    cut = _cut(kernel, n, split)
+    cut = _split_in_compute(kernel, n, split)
     opened = _split_dims(cut, _merged_dims(cut, n, split.inner), split.inner, env)
     if opened is None:
         return None
@@ -48,9 +47,7 @@ def split_axis(kernel: Kernel, n: int, split: Split, env: ShapeEnv) -> Kernel | 
 
 
 def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
-    """Whether computes that write other parts of the same tensor, or another output, iterate over
-    the same axis.
-    """
+    """Return True if computes of other parts of the tensor, or of other outputs, share the axis."""
     out = kernel.computes[n].out
     beside = kernel.outputs if out in kernel.outputs else (out,)  # outputs share their axes
     return any(
@@ -62,30 +59,30 @@ def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
 
 
 def _keeps_contractions(before: Kernel, after: Kernel) -> bool:
-    """Whether each contraction still is one, with columns enough to fill register tiles."""
+    """Return True if each contraction remains one, with enough columns to fill register tiles."""
     pairs = zip(contractions(before), contractions(after), strict=True)
-    return all(b is not None and _wide(a, b) for a, b in pairs if a is not None)
+    return all(b is not None and _is_wide_enough(a, b) for a, b in pairs if a is not None)
 
 
-def _wide(before: Contraction, after: Contraction) -> bool:
+def _is_wide_enough(before: Contraction, after: Contraction) -> bool:
     was, now = before.column.extent, after.column.extent
     return was == now or (isinstance(now, int) and now >= LEAST_COLUMNS)
 
 
 def contractions(kernel: Kernel) -> list[Contraction | None]:
-    """Each compute as a contraction, where it is one; loops that run once do not count."""
+    """Return each compute as a contraction or None; loops that run once are ignored."""
     return [contraction(c) for c in drop_unit_axes(kernel).computes]
 
 
 def fresh_axis(kernel: Kernel, wish: str) -> str:
-    """An axis name that the kernel does not have."""
+    """Return an unused axis name."""
     taken = {a.name for c in kernel.computes for a in (*c.axes, *c.reduce)}
     return fresh(wish, taken)
 
 
-def _cut(kernel: Kernel, n: int, split: Split) -> Kernel:
-    outer, rest = (fresh_axis(kernel, f"{split.axis}_{end}") for end in ("out", "in"))
-    value = {split.axis: var(outer) * split.inner + var(rest)}
+def _split_in_compute(kernel: Kernel, n: int, split: Split) -> Kernel:
+    outer, inner_name = (fresh_axis(kernel, f"{split.axis}_{end}") for end in ("out", "in"))
+    value = {split.axis: var(outer) * split.inner + var(inner_name)}
 
     def two(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         out: list[Axis] = []
@@ -95,7 +92,7 @@ def _cut(kernel: Kernel, n: int, split: Split) -> Kernel:
                 continue
             count = quotient(a.extent, split.inner)
             assert count is not None, "a split must divide its axis"
-            out += [Axis(outer, count), Axis(rest, split.inner)]
+            out += [Axis(outer, count), Axis(inner_name, split.inner)]
         return tuple(out)
 
     c = kernel.computes[n]
@@ -110,26 +107,29 @@ def _cut(kernel: Kernel, n: int, split: Split) -> Kernel:
 
 
 def _merged_dims(kernel: Kernel, n: int, inner: Dim) -> list[tuple[str, int]]:
-    """The dims of inner tensors at which compute `n` now has a sum of the two parts as index."""
+    """Return the dims of inner tensors that compute `n` now indexes by a sum of the two parts."""
     c = kernel.computes[n]
-    made = {k.out for k in kernel.computes} - {*kernel.outputs}
-    found: dict[tuple[str, int], None] = {}
+    inner_tensors = {k.out for k in kernel.computes} - {*kernel.outputs}
+    merged: dict[tuple[str, int], None] = {}
     entries = [(c.out, c.target), *((r.tensor, r.index) for r in reads(c.expr))]
     for tensor, index in entries:
-        if tensor not in made:
+        if tensor not in inner_tensors:
             continue
         for d, entry in enumerate(index):
             terms = entry.terms if isinstance(entry, Affine) else ()
             if len(terms) > 1 and any(factor == inner for _, factor in terms):
-                found[(tensor, d)] = None
-    return sorted(found, key=lambda t: -t[1])  # from the last dim on: the others keep their place
+                merged[(tensor, d)] = None
+    return sorted(
+        merged, key=lambda t: -t[1]
+    )  # last dim first, so that the positions of others stay valid
 
 
 def open_inner_dims(kernel: Kernel, env: ShapeEnv) -> Kernel:
-    """After: an inner tensor that one compute writes at merged indices has a dim for each axis.
+    """Split the dims of inner tensors that are written at merged indices.
 
-    `t[g * 80 + o] = ...; y[c] = f(t[c])` becomes `t[g, o] = ...; y[g' * 80 + o'] = f(t[g', o'])`,
-    where all readers can follow.
+    After: an inner tensor that one compute writes has a dim for each axis, if all readers can
+    follow. `t[g * 80 + o] = ...; y[c] = f(t[c])` becomes `t[g, o] = ...; y[g' * 80 + o'] = f(t[g',
+    o'])`.
     """
     for name in dict.fromkeys(c.out for c in kernel.computes if c.out not in kernel.outputs):
         writers = [c for c in kernel.computes if c.out == name]
@@ -144,31 +144,30 @@ def open_inner_dims(kernel: Kernel, env: ShapeEnv) -> Kernel:
 
 
 def _merged_entries(c: Compute) -> Iterator[tuple[int, Dim]]:
-    """Dims written at `outer * inner + rest`, and what `inner` is; the last dim first."""
+    """Yield the dims written at `outer * inner + rest`, with `inner`; the last dim first."""
     extents = {a.name: a.extent for a in c.axes}
     for d in reversed(range(len(c.target))):
         terms = c.target[d].terms
-        rest = next((name for name, factor in terms if factor == 1), None)
-        if len(terms) > 1 and rest is not None:
-            yield d, extents[rest]
+        inner_axis = next((name for name, factor in terms if factor == 1), None)
+        if len(terms) > 1 and inner_axis is not None:
+            yield d, extents[inner_axis]
 
 
 def split_dim(kernel: Kernel, tensor: str, dim: int, inner: Dim, env: ShapeEnv) -> Kernel | None:
-    """Dim `dim` of an inner tensor as two, the second of extent `inner`; all its readers and
-    writers follow.
-    """
+    """Split a dim of an inner tensor in two, the second of extent `inner`; all users follow."""
     return _split_dims(kernel, [(tensor, dim)], inner, env)
 
 
 def _split_dims(
     kernel: Kernel, wanted: list[tuple[str, int]], inner: Dim, env: ShapeEnv
 ) -> Kernel | None:
-    """Dims of inner tensors as two each, and with them every dim along which an axis runs that is
-    then cut: first all axes, then all dims, so that each is met once whatever reads whatever.
+    """Split dims of inner tensors, and every dim indexed by an axis that is split for it.
+
+    All axes are split first, then all dims, so that each is visited once whatever the reads are.
     """
     new, dims = kernel, dict.fromkeys(d for d in wanted if kernel.shape(d[0])[d[1]] != inner)
     while True:
-        requests = [_request(new, tensor, dim, inner, env) for tensor, dim in dims]
+        requests = [_required_split(new, tensor, dim, inner, env) for tensor, dim in dims]
         if None in requests:
             return None
         request = next((r for r in requests if isinstance(r, tuple)), None)
@@ -177,24 +176,27 @@ def _split_dims(
         n, split = request
         if _is_shared(new, n, split.axis):
             return None
-        new = _cut(new, n, split)
+        new = _split_in_compute(new, n, split)
         dims |= dict.fromkeys(_merged_dims(new, n, inner))
-    for tensor, dim in sorted(dims, key=lambda d: -d[1]):  # the others keep their place
+    for tensor, dim in sorted(
+        dims, key=lambda d: -d[1]
+    ):  # last dim first, so that the positions of others stay valid
         count = quotient(new.shape(tensor)[dim], inner)
         assert count is not None, "an index was taken apart, so the dim can be"
-        new = _apply(new, tensor, dim, (count, inner), env)
+        new = _split_index(new, tensor, dim, (count, inner), env)
     return new
 
 
-def _request(
+def _required_split(
     kernel: Kernel, tensor: str, dim: int, inner: Dim, env: ShapeEnv
 ) -> tuple[int, Split] | bool | None:
-    """A compute and the axis of it that must be cut before the dim can be; False where none must;
-    None where it cannot be.
+    """Return a compute and the axis to split before the dim is split.
+
+    Returns False if no axis must be split, None if the dim cannot be.
     """
     if quotient(kernel.shape(tensor)[dim], inner) is None:
         return None
-    entries = _entries(kernel, tensor, dim, inner, env)
+    entries = _decomposed_entries(kernel, tensor, dim, inner, env)
     if entries is None:
         return None
     return next(((n, e) for n, e in entries if isinstance(e, Split)), False)
@@ -203,10 +205,13 @@ def _request(
 Entry = tuple[Affine, Affine] | Split
 
 
-def _entries(
+def _decomposed_entries(
     kernel: Kernel, tensor: str, dim: int, inner: Dim, env: ShapeEnv
 ) -> list[tuple[int, Entry]] | None:
-    """Each index at the dim, taken apart or asking for a split; None if one can do neither."""
+    """Return each index at the dim, decomposed or as a required split.
+
+    Returns None if an index has neither.
+    """
     out: list[tuple[int, Entry]] = []
     for n, c in enumerate(kernel.computes):
         indices = [r.index for r in reads(c.expr) if r.tensor == tensor]
@@ -214,22 +219,24 @@ def _entries(
             indices.append(c.target)
         for index in indices:
             entry = index[dim]
-            found = divide(entry, inner, ranges_of(c, env)) if isinstance(entry, Affine) else None
-            if found is None:
+            decomposed = (
+                divide(entry, inner, ranges_of(c, env)) if isinstance(entry, Affine) else None
+            )
+            if decomposed is None:
                 return None
-            out.append((n, found))
+            out.append((n, decomposed))
     return out
 
 
-def _apply(
+def _split_index(
     kernel: Kernel, tensor: str, dim: int, extents: tuple[Dim, Dim], env: ShapeEnv
 ) -> Kernel:
     def apart(index: tuple[Affine | Expr, ...], c: Compute) -> tuple[Affine | Expr, ...]:
         entry = index[dim]
         assert isinstance(entry, Affine)
-        found = divide(entry, extents[1], ranges_of(c, env))
-        assert isinstance(found, tuple)
-        return (*index[:dim], *found, *index[dim + 1 :])
+        decomposed = divide(entry, extents[1], ranges_of(c, env))
+        assert isinstance(decomposed, tuple)
+        return (*index[:dim], *decomposed, *index[dim + 1 :])
 
     def moved(c: Compute) -> Compute:
         def leaf(read: Read) -> Expr:

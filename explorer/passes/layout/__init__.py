@@ -1,1 +1,1 @@
-"""In which order the dims of values lie in memory."""
+"""Memory layout: the order in which the dims of values lie in memory."""

@@ -1,6 +1,4 @@
-"""Channels in the order in which their only reader iterates over them: a pixel shuffle reads what
-lies dense.
-"""
+"""Channel orders that match the loop of their only reader: a pixel shuffle reads dense memory."""
 
 from __future__ import annotations
 
@@ -20,21 +18,21 @@ from explorer.passes.pipeline.names import fresh
 
 
 def order_channels(program: Program) -> Program:
-    """After: no loop along a value's last dim takes steps through it, where the value is made from
-    constants that may lie in another order.
+    """Permute a value's channels so that its reader iterates over them densely.
 
-    `t[o] = sum over c: x[c] * w[o, c]; y[k, j] = t[4 * j + k]` becomes `t'[p] = sum over c: x[c] *
-    w'[p, c]; y[k, j] = t'[16 * k + j]`, with `w'[16 * k + j] = w[4 * j + k]`.
+    After: no loop along a value's last dim is strided, if constants that may be permuted make that
+    dim. `t[o] = sum over c: x[c] * w[o, c]; y[k, j] = t[4 * j + k]` becomes `t'[p] = sum over c:
+    x[c] * w'[p, c]; y[k, j] = t'[16 * k + j]`, with `w'[16 * k + j] = w[4 * j + k]`.
     """
     constants = dict(program.constants)
     for function in program.functions:
-        made = _ordered(function, constants)
-        if made is not function:
-            program = program.with_function(made)
+        reordered = _order_function(function, constants)
+        if reordered is not function:
+            program = program.with_function(reordered)
     return replace(program, constants=constants)
 
 
-def _ordered(function: Function, constants: dict[str, Constant]) -> Function:
+def _order_function(function: Function, constants: dict[str, Constant]) -> Function:
     uses = Counter(v.name for b in function.body for v in b.reads)
     uses.update(v.name for v in function.outputs)
     body = list(function.body)
@@ -47,26 +45,26 @@ def _ordered(function: Function, constants: dict[str, Constant]) -> Function:
             place = places.get(value.name)
             if place is None or uses[value.name] != 1:
                 continue
-            pair = _pair(body[place], body[n], value, constants, taken)
+            pair = _permute_pair(body[place], body[n], value, constants, taken)
             if pair is not None:
                 body[place], body[n] = pair
     same = all(a is b for a, b in zip(body, function.body, strict=True))
     return function if same else replace(function, body=tuple(body))
 
 
-def _pair(
+def _permute_pair(
     maker: Binding,
     reader: Binding,
     value: Var,
     constants: dict[str, Constant],
     taken: AbstractSet[str],
 ) -> tuple[Binding, Binding] | None:
-    """A value's maker and reader with its last dim in a better order; None where it stays."""
+    """Return a value's producer and reader with its last dim permuted, or None if it stays."""
     call, other = maker.expr, reader.expr
     if not isinstance(call, KernelCall) or not isinstance(other, KernelCall):
         return None
     tensor = next(t for t, a in zip(other.kernel.inputs, other.args, strict=True) if a == value)
-    walk = _walk(other.kernel, tensor)
+    walk = _dense_iteration(other.kernel, tensor)
     moved = None if walk is None or not is_free(call.kernel) else _constants_along(call.kernel)
     if walk is None or moved is None:
         return None
@@ -93,19 +91,20 @@ def _pair(
     )
 
 
-def _walk(kernel: Kernel, tensor: str) -> tuple[Affine, np.ndarray] | None:
-    """How the only compute that reads a tensor should iterate over its last dim, and which element
-    of the old order lies at each place of the new one; None where it iterates over it densely, or
-    not all of it.
+def _dense_iteration(kernel: Kernel, tensor: str) -> tuple[Affine, np.ndarray] | None:
+    """Return the dense index over a tensor's last dim for its only reader, and the permutation.
+
+    The permutation maps each new position to the old element. Returns None if the reader is dense
+    already or does not cover the dim.
     """
     users = [c for c in kernel.computes if any(r.tensor == tensor for r in reads(c.expr))]
     if len(users) != 1 or users[0].reduce or not kernel.shape(tensor):
         return None
     (c,) = users
-    found = {r.index[-1] for r in reads(c.expr) if r.tensor == tensor and r.fill is None}
-    if len(found) != 1 or any(r.fill is not None for r in reads(c.expr) if r.tensor == tensor):
+    indices = {r.index[-1] for r in reads(c.expr) if r.tensor == tensor and r.fill is None}
+    if len(indices) != 1 or any(r.fill is not None for r in reads(c.expr) if r.tensor == tensor):
         return None
-    (index,) = found
+    (index,) = indices
     extents = {a.name: a.extent for a in c.axes}
     if not isinstance(index, Affine) or index.const != 0 or len(index.terms) < 2:
         return None
@@ -132,8 +131,9 @@ def _walk(kernel: Kernel, tensor: str) -> tuple[Affine, np.ndarray] | None:
 
 
 def _constants_along(kernel: Kernel) -> Mapping[str, int] | None:
-    """The constants that tell a kernel's results apart along their last dim, with the dim of each;
-    None where something else does.
+    """Return the constants that index a kernel's results along their last dim, with their dims.
+
+    Returns None if anything else varies along that dim.
     """
     along = {kernel.output: len(kernel.shape(kernel.output)) - 1}
     if along[kernel.output] < 0:
@@ -144,11 +144,11 @@ def _constants_along(kernel: Kernel) -> Mapping[str, int] | None:
             if any(r.tensor in along for r in reads(c.expr)):
                 return None
             continue
-        name = _axis(c, along[c.out])
-        if name is None or _is_number(c.expr, name):
+        name = _axis_of_dim(c, along[c.out])
+        if name is None or _is_used_as_number(c.expr, name):
             return None
         for read in reads(c.expr):
-            dim = _dim(read, name)
+            dim = _dim_of_axis(read, name)
             if dim is None or (read.tensor in along and dim != along[read.tensor]):
                 return None
             if dim < 0:
@@ -161,21 +161,25 @@ def _constants_along(kernel: Kernel) -> Mapping[str, int] | None:
             else:
                 along[read.tensor] = dim
     readers = (r for c in kernel.computes for r in reads(c.expr))
-    if any(r.tensor in moved and _elsewhere(r, moved[r.tensor], kernel, along) for r in readers):
+    if any(
+        r.tensor in moved and _is_indexed_otherwise(r, moved[r.tensor], kernel, along)
+        for r in readers
+    ):
         return None
     return moved
 
 
-def _axis(c: Compute, dim: int) -> str | None:
-    """The axis that a compute writes a dim at, and no other dim."""
+def _axis_of_dim(c: Compute, dim: int) -> str | None:
+    """Return the axis by which a compute writes a dim and no other dim."""
     name = c.target[dim].bare
     others = (i for d, i in enumerate(c.target) if d != dim)
     return None if name is None or any(name in i.variables for i in others) else name
 
 
-def _dim(read: Read, name: str) -> int | None:
-    """The dim of a load that an axis stands at, alone; -1 where it stands nowhere; None where it
-    stands otherwise.
+def _dim_of_axis(read: Read, name: str) -> int | None:
+    """Return the dim of a read that is indexed by an axis alone.
+
+    Returns -1 if the axis indexes no dim, None for other uses.
     """
     places = [
         d for d, i in enumerate(read.index) if not isinstance(i, Affine) or name in i.variables
@@ -187,19 +191,19 @@ def _dim(read: Read, name: str) -> int | None:
     return places[0] if alone and read.fill is None else None
 
 
-def _elsewhere(read: Read, dim: int, kernel: Kernel, along: Mapping[str, int]) -> bool:
-    """Whether a constant is read at another index than the one that tells results apart."""
+def _is_indexed_otherwise(read: Read, dim: int, kernel: Kernel, along: Mapping[str, int]) -> bool:
+    """Return True if a constant is read at an index other than the one of the results."""
     users = [c for c in kernel.computes if any(r == read for r in reads(c.expr))]
-    names = {_axis(c, along[c.out]) if c.out in along else None for c in users}
+    names = {_axis_of_dim(c, along[c.out]) if c.out in along else None for c in users}
     index = read.index[dim]
     return not (isinstance(index, Affine) and names == {index.bare})
 
 
-def _is_number(expr: Expr, name: str) -> bool:
-    """Whether an axis is used as a number."""
+def _is_used_as_number(expr: Expr, name: str) -> bool:
+    """Return True if an axis is used as a number."""
     match expr:
         case Apply(_, args):
-            return any(_is_number(a, name) for a in args)
+            return any(_is_used_as_number(a, name) for a in args)
         case IndexValue(index):
             return name in index.variables
     return False

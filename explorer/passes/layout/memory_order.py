@@ -1,6 +1,4 @@
-"""Which dim of a value should lie dense in memory: channels where weights sum over them, and what
-follows from that.
-"""
+"""Memory order of values: channels dense where weights sum over them, and propagation of orders."""
 
 from __future__ import annotations
 
@@ -18,62 +16,66 @@ from explorer.passes.layout.weights import multiplies_values, variables, weighte
 
 Order: TypeAlias = tuple[int, ...]  # dims from the slowest to the fastest in memory
 
-FEW_CHANNELS = 8  # of an image that is not copied; chosen, no measurement kept
+FEW_CHANNELS = 8  # channels of an image that is read in place; chosen, unmeasured
 
 
 def is_identity(order: Order) -> bool:
-    """Whether the dims lie as they are written."""
+    """Return True if the dims lie in their written order."""
     return order == tuple(range(len(order)))
 
 
 def has_windows(function: Function) -> bool:
-    """Whether some kernel reduces over a sliding window."""
+    """Return True if a kernel reduces over a sliding window."""
     calls = (b.expr for b in function.body if isinstance(b.expr, KernelCall))
     return any(has_window(call.kernel) for call in calls)
 
 
 def channels_last(entries: tuple[Affine | object, ...], weight: Read) -> Order | None:
-    """The dims with those that the weights tell apart at the end; None where there are none."""
-    last = _channels(entries, weight)
+    """Return the order with the dims that index the weights last, or None if there are none."""
+    last = _channel_dims(entries, weight)
     if not last:
         return None
     return (*(d for d in range(len(entries)) if d not in last), *last)
 
 
-def _channels(entries: tuple[Affine | object, ...], weight: Read) -> list[int]:
-    known = variables(weight)
+def _channel_dims(entries: tuple[Affine | object, ...], weight: Read) -> list[int]:
+    weight_axes = variables(weight)
     return [
         d
         for d, i in enumerate(entries)
-        if isinstance(i, Affine) and i.terms and i.variables <= known
+        if isinstance(i, Affine) and i.terms and i.variables <= weight_axes
     ]
 
 
-def choose_orders(function: Function, given: AbstractSet[str]) -> dict[str, Order]:
-    """The memory order of each value that a kernel of the function binds or reads, where one is
-    better than another. `given` are values from outside that may be weights.
+def choose_orders(function: Function, weight_params: AbstractSet[str]) -> dict[str, Order]:
+    """Return the memory order of each value that a kernel binds or reads, where one is preferred.
+
+    `weight_params` are values from outside that may be weights.
     """
-    calls = list(_calls(function))
+    calls = list(_free_calls(function))
     orders: dict[str, Order] = {}
     params = {p.name for p in function.params}
     for name, call in calls:
-        found = weighted_sum(call.kernel, weights_of(call, given))
-        if found is None:
+        summed = weighted_sum(call.kernel, weights_of(call, weight_params))
+        if summed is None:
             continue
-        c, data, weight = found
-        _note(orders, name, _through(call.kernel, c.out, channels_last(c.target, weight)))
-        if _worth_moving(call, data, weight, params):
-            _note(orders, _arg(call, data.tensor), channels_last(data.index, weight))
-    weights = {name: weights_of(call, given) for name, call in calls}
+        c, data, weight = summed
+        _set_order(
+            orders, name, _order_through(call.kernel, c.out, channels_last(c.target, weight))
+        )
+        if _is_worth_moving(call, data, weight, params):
+            _set_order(orders, _arg_name(call, data.tensor), channels_last(data.index, weight))
+    weights = {name: weights_of(call, weight_params) for name, call in calls}
     passing = [(n, call) for n, call in calls if not multiplies_values(call.kernel, weights[n])]
-    while _spread(passing, orders, params):
+    while _propagate_orders(passing, orders, params):
         pass
     return orders
 
 
-def _calls(function: Function) -> Iterator[tuple[str, KernelCall]]:
-    """The kernels whose results may lie in any order; what a match_cast gives lies as what it is
-    given, as if that were copied.
+def _free_calls(function: Function) -> Iterator[tuple[str, KernelCall]]:
+    """Yield the kernels whose results may have any order.
+
+    A match_cast is treated like a copy: its result has the order of its operand.
     """
     for b in function.body:
         if isinstance(b.expr, KernelCall) and is_free(b.expr.kernel):
@@ -85,20 +87,21 @@ def _calls(function: Function) -> Iterator[tuple[str, KernelCall]]:
 
 
 def is_tensor_cast(b: Binding) -> bool:
-    """Whether a match_cast says of a tensor what its extents are, dim by dim."""
+    """Return True if a match_cast states the extents of a tensor, dim by dim."""
     if not isinstance(b.expr, MatchCast):
         return False
-    wanted, found = b.var.type, b.expr.arg.type
-    if not isinstance(wanted, Tensor) or not isinstance(found, Tensor):
+    wanted, source = b.var.type, b.expr.arg.type
+    if not isinstance(wanted, Tensor) or not isinstance(source, Tensor):
         return False
-    return wanted.is_known and found.is_known and wanted.rank == found.rank
+    return wanted.is_known and source.is_known and wanted.rank == source.rank
 
 
-def learnt_order(c: Compute, data: Read, other: Read) -> Order:
-    """The order of what is summed over windows of the data: its place in the window, the channel of
-    the data, and dense that of the other, as a product of two images is computed.
+def weight_gradient_order(c: Compute, data: Read, other: Read) -> Order:
+    """Return the order of a sum over windows of the data, as in a weight gradient.
 
-    `dw[o, c, kh, kw] = sum over n, h, w: g[n, h, w, o] * x[n, h + kh, w + kw, c]`: kh, kw, c, o.
+    Positions in the window come first, then channels of the data, then, dense, those of the other
+    operand, as a product of two images is computed. `dw[o, c, kh, kw] = sum over n, h, w: g[n, h,
+    w, o] * x[n, h + kh, w + kw, c]`: kh, kw, c, o.
     """
     theirs, inside = variables(other), _in_windows(data)
 
@@ -110,59 +113,62 @@ def learnt_order(c: Compute, data: Read, other: Read) -> Order:
 
 
 def _in_windows(data: Read) -> frozenset[str]:
-    """The axes in indices of several: the window's and the window's place."""
-    found = (i.variables for i in data.index if isinstance(i, Affine) and len(i.terms) > 1)
-    return frozenset[str]().union(*found)
+    """Return the axes in indices of several terms: position of the window and within it."""
+    axis_sets = (i.variables for i in data.index if isinstance(i, Affine) and len(i.terms) > 1)
+    return frozenset[str]().union(*axis_sets)
 
 
 def is_free(kernel: Kernel) -> bool:
-    """Whether the order of a kernel's result is nobody else's: several results share one, and what
-    is written over has the order that it has.
+    """Return True if a kernel's result may have any order.
+
+    Several results share one order, and a result written in place has that of the memory.
     """
     return len(kernel.outputs) == 1 and not kernel.updates
 
 
-def _worth_moving(call: KernelCall, data: Read, weight: Read, params: set[str]) -> bool:
-    """A flattened image may lie in any order; an image of few channels that comes from outside is
-    read where it is, which costs less than a copy.
+def _is_worth_moving(call: KernelCall, data: Read, weight: Read, params: set[str]) -> bool:
+    """Return True if permuting the data of a weighted sum pays.
+
+    A flattened image may lie in any order. An image of few channels from outside is read in place,
+    which costs less than a copy.
     """
-    dims = _channels(data.index, weight)
+    dims = _channel_dims(data.index, weight)
     if len(dims) != 1:
         return False
     channels = call.kernel.shape(data.tensor)[dims[0]]
     few = isinstance(channels, int) and channels < FEW_CHANNELS
-    return not (few and _arg(call, data.tensor) in params)
+    return not (few and _arg_name(call, data.tensor) in params)
 
 
-def _note(orders: dict[str, Order], name: str | None, order: Order | None) -> bool:
+def _set_order(orders: dict[str, Order], name: str | None, order: Order | None) -> bool:
     if name is None or order is None or name in orders:
         return False
     orders[name] = order
     return True
 
 
-def _arg(call: KernelCall, tensor: str) -> str | None:
-    """The value given as an input; None for what is made inside."""
+def _arg_name(call: KernelCall, tensor: str) -> str | None:
+    """Return the name of the value passed as an input, or None for an inner tensor."""
     if tensor not in call.kernel.inputs:
         return None
     return call.args[call.kernel.inputs.index(tensor)].name
 
 
-def _spread(
+def _propagate_orders(
     calls: list[tuple[str, KernelCall]], orders: dict[str, Order], params: set[str]
 ) -> bool:
-    """Carry known orders one kernel further, forwards and then backwards."""
+    """Propagate orders by one kernel, forwards and then backwards; return True if any changed."""
     changed = False
     for name, call in calls:
         if name not in orders:
-            changed |= _note(orders, name, _order_of_result(call, orders))
+            changed |= _set_order(orders, name, _order_of_result(call, orders))
     for name, call in reversed(calls):
         if name in orders and not is_identity(orders[name]):
             for tensor, arg in zip(call.kernel.inputs, call.args, strict=True):
                 if arg.name in orders or arg.name in params or tensor in call.kernel.constants:
                     continue
-                order = follow(call.kernel, call.kernel.output, orders[name], tensor)
-                changed |= _note(orders, arg.name, order)
+                order = matching_order(call.kernel, call.kernel.output, orders[name], tensor)
+                changed |= _set_order(orders, arg.name, order)
     return changed
 
 
@@ -170,21 +176,22 @@ def _order_of_result(call: KernelCall, orders: Mapping[str, Order]) -> Order | N
     for tensor, arg in zip(call.kernel.inputs, call.args, strict=True):
         order = orders.get(arg.name)
         if order is not None and not is_identity(order):
-            found = follow(call.kernel, tensor, order, call.kernel.output)
-            if found is not None:
-                return found
+            result_order = matching_order(call.kernel, tensor, order, call.kernel.output)
+            if result_order is not None:
+                return result_order
     return None
 
 
-def _through(kernel: Kernel, tensor: str, order: Order | None) -> Order | None:
+def _order_through(kernel: Kernel, tensor: str, order: Order | None) -> Order | None:
     if order is None or tensor == kernel.output:
         return order
-    return follow(kernel, tensor, order, kernel.output)
+    return matching_order(kernel, tensor, order, kernel.output)
 
 
-def follow(kernel: Kernel, source: str, order: Order, target: str) -> Order | None:
-    """The order of one tensor of a kernel in which its dims run as those of another do; None where
-    they do not tell.
+def matching_order(kernel: Kernel, source: str, order: Order, target: str) -> Order | None:
+    """Return the order of one tensor of a kernel that matches the order of another.
+
+    Returns None if their dims do not determine it.
     """
     rank = len(kernel.shape(target))
     if rank < 3:
@@ -192,17 +199,17 @@ def follow(kernel: Kernel, source: str, order: Order, target: str) -> Order | No
     classes = dim_classes(kernel)
     place: dict[int, int] = {}
     for position, d in enumerate(order):
-        found = classes.get((source, d))
-        if found is None:
+        dim_class = classes.get((source, d))
+        if dim_class is None:
             continue
-        if found in place:
+        if dim_class in place:
             return None
-        place[found] = position
+        place[dim_class] = position
     keys: list[int] = []
     for d in range(rank):
-        found = classes.get((target, d))
-        if found is not None and found in place:
-            keys.append(place[found])
+        dim_class = classes.get((target, d))
+        if dim_class is not None and dim_class in place:
+            keys.append(place[dim_class])
         elif rank == len(order):
             keys.append(order.index(d))
         else:
@@ -211,9 +218,7 @@ def follow(kernel: Kernel, source: str, order: Order, target: str) -> Order | No
 
 
 def dim_classes(kernel: Kernel) -> dict[tuple[str, int], int]:
-    """For each dim of each tensor that some axis runs along, the number of its class: dims that run
-    together.
-    """
+    """Return for each indexed dim of each tensor the number of its class: dims that share axes."""
     parent: dict[object, object] = {}
 
     def root(node: object) -> object:

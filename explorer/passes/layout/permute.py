@@ -1,4 +1,4 @@
-"""A kernel on tensors whose dims lie in another order; its loops follow what they write."""
+"""Permutation of a kernel's tensors; its loops follow the memory order of their results."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Item = TypeVar("Item")
 
 
 def reordered(items: Sequence[Item], order: Order) -> tuple[Item, ...]:
-    """The items in memory order."""
+    """Return the items in memory order."""
     return tuple(items[d] for d in order)
 
 
 def moves_memory(shape: Sequence[Dim], order: Order) -> bool:
-    """Whether elements change their place; dims of extent 1 may go anywhere."""
+    """Return True if elements move in memory; dims of extent 1 may go anywhere."""
     long = [d for d in order if shape[d] != 1]
     return long != sorted(long)
 
@@ -30,11 +30,11 @@ def moves_memory(shape: Sequence[Dim], order: Order) -> bool:
 def permute(
     kernel: Kernel, orders: Mapping[str, Order], weights: AbstractSet[str], packing: bool = True
 ) -> tuple[Kernel, dict[str, Order]]:
-    """The same values from tensors in new orders, and the orders that weights must come in.
+    """Permute a kernel's tensors; return the kernel and the orders that its weights must have.
 
-    `orders` are those of the kernel's own tensor names. Loops run in the order of what they write,
-    inner tensors lie in the order of what reads them, and weights in the order of the loops, but
-    constants that a contraction packs, if it does (`packing`).
+    `orders` are those of the kernel's own tensor names. Loops run in the order of their results,
+    inner tensors lie in the order of their readers, and weights in the order of the loops, except
+    constants that a contraction packs if `packing`.
     """
     chosen = dict(orders)
     computes = list(kernel.computes)
@@ -50,19 +50,17 @@ def permute(
                 ahead = packs and read.tensor in kernel.constants
                 if inner or (not ahead and moves_memory(kernel.shape(read.tensor), order)):
                     chosen[read.tensor] = order
-    made = replace(kernel, computes=tuple(computes))
+    ordered = replace(kernel, computes=tuple(computes))
     changed = {t: o for t, o in chosen.items() if not is_identity(o)}
     moved = {t: o for t, o in changed.items() if t in weights}
-    return _with_dims(made, changed), moved
+    return _with_dims(ordered, changed), moved
 
 
 def _with_axes(
     c: Compute, order: Order, orders: Mapping[str, Order], weights: AbstractSet[str]
 ) -> Compute:
-    """The compute with its loops in the order of its target's memory, and its sums in that of what
-    it reads.
-    """
-    axes = _sorted(c.axes, reordered(c.target, order))
+    """Order a compute's loops by the memory of its target, its reductions by that of its data."""
+    axes = _sort_axes(c.axes, reordered(c.target, order))
     store = c.store if axes == c.axes else c.target
     data = next((r for r in reads(c.expr) if r.tensor not in weights), None)
     if data is None or not c.reduce:
@@ -70,38 +68,36 @@ def _with_axes(
     index = data.index
     if data.tensor in orders:
         index = reordered(index, orders[data.tensor])
-    return replace(c, axes=axes, reduce=_sorted(c.reduce, index), store=store)
+    return replace(c, axes=axes, reduce=_sort_axes(c.reduce, index), store=store)
 
 
-def _sorted(axes: tuple[Axis, ...], index: Sequence[Affine | Expr]) -> tuple[Axis, ...]:
-    """The axes as they appear in an index, those with longer steps first; the others keep their
-    place before them.
-    """
+def _sort_axes(axes: tuple[Axis, ...], index: Sequence[Affine | Expr]) -> tuple[Axis, ...]:
+    """Sort axes by their position in an index, longer steps first; other axes stay in front."""
     steps: dict[str, tuple[int, float]] = {}
     for d, entry in enumerate(index):
         for name, factor in entry.terms if isinstance(entry, Affine) else ():
             steps.setdefault(
                 name, (d, -float(factor) if isinstance(factor, int) else float("-inf"))
             )
-    known = [a for a in axes if a.name in steps]
-    rest = [a for a in axes if a.name not in steps]
-    return (*rest, *sorted(known, key=lambda a: steps[a.name]))
+    indexed = [a for a in axes if a.name in steps]
+    others = [a for a in axes if a.name not in steps]
+    return (*others, *sorted(indexed, key=lambda a: steps[a.name]))
 
 
 def _order_of_read(read: Read, c: Compute, *, first_reduced: bool) -> Order:
-    """The dims of a tensor as the loops of one compute iterate over it."""
+    """Return the dims of a tensor in the order in which a compute's loops iterate over them."""
     names = [a.name for a in ((*c.reduce, *c.axes) if first_reduced else (*c.axes, *c.reduce))]
 
     def place(d: int) -> int:
         entry = read.index[d]
-        found = [names.index(v) for v in entry.variables] if isinstance(entry, Affine) else []
-        return max(found, default=-1)
+        positions = [names.index(v) for v in entry.variables] if isinstance(entry, Affine) else []
+        return max(positions, default=-1)
 
     return tuple(sorted(range(len(read.index)), key=place))
 
 
 def _with_dims(kernel: Kernel, orders: Mapping[str, Order]) -> Kernel:
-    """The kernel with dims of tensors permuted, and every index with them."""
+    """Permute the dims of tensors and every index of them."""
     if not orders:
         return kernel
 
@@ -109,17 +105,17 @@ def _with_dims(kernel: Kernel, orders: Mapping[str, Order]) -> Kernel:
         order = orders.get(read.tensor)
         return read if order is None else replace(read, index=reordered(read.index, order))
 
-    def moved(c: Compute) -> Compute:
+    def permute_compute(c: Compute) -> Compute:
         order = orders.get(c.out)
         store = c.store if order is None else reordered(c.target, order)
         return replace(c, expr=rewrite(c.expr, leaf), store=store)
 
-    def spec(t: TensorSpec) -> TensorSpec:
+    def permute_spec(t: TensorSpec) -> TensorSpec:
         order = orders.get(t.name)
         return t if order is None else replace(t, shape=reordered(t.shape, order))
 
     return replace(
         kernel,
-        computes=tuple(map(moved, kernel.computes)),
-        tensors=tuple(map(spec, kernel.tensors)),
+        computes=tuple(map(permute_compute, kernel.computes)),
+        tensors=tuple(map(permute_spec, kernel.tensors)),
     )

@@ -1,6 +1,4 @@
-"""Which operand of a sum of products is weights: a constant, or what a program is given beside its
-data.
-"""
+"""Identification of the weights of contractions: constants, or arguments of the program."""
 
 from __future__ import annotations
 
@@ -12,32 +10,34 @@ from explorer.ir.kernel import Compute, Kernel, Read
 from explorer.ir.patterns.contraction import contraction, product_of
 
 
-def weights_of(call: KernelCall, given: AbstractSet[str]) -> frozenset[str]:
-    """The inputs of a kernel that are weights: its constants, and those of `given`, values from
-    outside, that multiply a sliding window, or pixel by pixel what is made inside.
+def weights_of(call: KernelCall, weight_params: AbstractSet[str]) -> frozenset[str]:
+    """Return the inputs of a kernel that are weights.
+
+    These are its constants, and those values of `weight_params` that multiply a sliding window, or
+    that multiply a value computed inside pixel by pixel. `weight_params` are values from outside.
     """
     kernel = call.kernel
-    mine = {t for t, a in zip(kernel.inputs, call.args, strict=True) if a.name in given}
+    mine = {t for t, a in zip(kernel.inputs, call.args, strict=True) if a.name in weight_params}
     inside = {*kernel.inputs} - mine - kernel.constants
-    found = set(kernel.constants)
+    weights = set(kernel.constants)
     for c in kernel.computes if mine else ():
-        pair = _product(c)
+        pair = _product_operands(c)
         for data, weight in (pair, pair[::-1]) if pair else ():
-            if weight.tensor not in mine or _slides(c, weight, data):
+            if weight.tensor not in mine or _is_sliding(c, weight, data):
                 continue
             if data.tensor in kernel.constants:
                 continue
             moving = [i for i in weight.index if isinstance(i, Affine) and i.terms]
             pixels = len(data.index) == len(weight.index) > len(moving) == 2
-            if _slides(c, data, weight) or (pixels and data.tensor in inside):
-                found.add(weight.tensor)
-    return frozenset(found)
+            if _is_sliding(c, data, weight) or (pixels and data.tensor in inside):
+                weights.add(weight.tensor)
+    return frozenset(weights)
 
 
 def weighted_sum(kernel: Kernel, weights: AbstractSet[str]) -> tuple[Compute, Read, Read] | None:
-    """The first sum of products with weights: the compute, its data, its weights."""
+    """Return the first contraction with weights: the compute, its data, its weights."""
     for c in kernel.computes:
-        pair = _product(c)
+        pair = _product_operands(c)
         for data, weight in (pair, pair[::-1]) if pair else ():
             if weight.tensor in weights and data.tensor not in weights:
                 return c, data, weight
@@ -45,20 +45,27 @@ def weighted_sum(kernel: Kernel, weights: AbstractSet[str]) -> tuple[Compute, Re
 
 
 def window_of_values(kernel: Kernel) -> tuple[Compute, Read, Read] | None:
-    """A sum of products of a sliding window with what does not slide: the compute, the window, the
-    other; how weights are learnt.
+    """Return a contraction of a sliding window with a value that does not slide, or None.
+
+    The result is the compute, the window, and the other operand: the gradient of weights has this
+    form.
     """
     for c in kernel.computes:
-        pair = _product(c)
+        pair = _product_operands(c)
         for data, other in (pair, pair[::-1]) if pair else ():
-            if _slides(c, data, other) and not _slides(c, other, data) and other.fill is None:
+            if (
+                _is_sliding(c, data, other)
+                and not _is_sliding(c, other, data)
+                and other.fill is None
+            ):
                 return c, data, other
     return None
 
 
 def multiplies_values(kernel: Kernel, weights: AbstractSet[str]) -> bool:
-    """Whether a kernel is a product of two values that are computed: it has rows of one and columns
-    of the other, so the order of neither is that of the result.
+    """Return True if a kernel multiplies two computed values.
+
+    Its result has rows of one and columns of the other, so its order is that of neither.
     """
     if weighted_sum(kernel, weights) is not None:
         return False
@@ -66,22 +73,23 @@ def multiplies_values(kernel: Kernel, weights: AbstractSet[str]) -> bool:
 
 
 def variables(read: Read) -> frozenset[str]:
-    """The axes that the indices of a load depend on, affinely."""
-    found = (i.variables for i in read.index if isinstance(i, Affine))
-    return frozenset[str]().union(*found)
+    """Return the axes that the indices of a read depend on, affinely."""
+    axis_sets = (i.variables for i in read.index if isinstance(i, Affine))
+    return frozenset[str]().union(*axis_sets)
 
 
-def _slides(c: Compute, data: Read, other: Read) -> bool:
-    """Whether a window of the data slides along what the other operand does not tell: a head that
-    both have beside its channels is no window.
+def _is_sliding(c: Compute, data: Read, other: Read) -> bool:
+    """Return True if a window of the data slides along axes that do not index the other operand.
+
+    A head that both operands have beside their channels is no window.
     """
-    summed, known = {a.name for a in c.reduce}, variables(other)
+    summed, other_axes = {a.name for a in c.reduce}, variables(other)
     return any(
-        i.variables & summed and i.variables - summed - known
+        i.variables & summed and i.variables - summed - other_axes
         for i in data.index
         if isinstance(i, Affine)
     )
 
 
-def _product(c: Compute) -> tuple[Read, Read] | None:
+def _product_operands(c: Compute) -> tuple[Read, Read] | None:
     return product_of(c.expr) if c.combiner == "sum" and c.reduce else None

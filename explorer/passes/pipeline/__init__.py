@@ -1,3 +1,1 @@
-"""What makes passes a pipeline: names, fingerprints, what is remembered, checks, and passes of the
-user's own.
-"""
+"""The pass pipeline: registry, memoized steps, fingerprints, validation, user-defined passes."""

@@ -1,10 +1,10 @@
-"""What a value or a function is, by content: its code, and all that the code refers to.
+"""Content digests of values and functions: code, and everything that the code refers to.
 
-A function is its bytecode with constants, defaults, closure and attributes, and, in turn, whatever
-its global names stand for at this moment: numbers, dicts, arrays, objects, classes and other
-functions, in cycles too. Code of this package, of the standard library and of installed packages
-does not change while a process runs, and is told by its name; what people write, in cells, files
-and editable packages, by content.
+A function is its bytecode with constants, defaults, closure and attributes, and, recursively, the
+current values of its global names: numbers, dicts, arrays, objects, classes and other functions,
+cycles included. Code of this package, of the standard library and of installed packages does not
+change while a process runs, and is identified by name; user code, in cells, files and editable
+packages, by content.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.shapes.algebra import is_symbolic
-from explorer.passes.pipeline.parts_of import PARTS
-from explorer.passes.pipeline.references import imports, names, references
-from explorer.passes.pipeline.where_from import (
-    ASKED,
+from explorer.passes.pipeline.code_origin import (
+    IMPURE_NAMES,
     field_names,
     is_public,
     is_python,
-    is_written,
+    is_user_code,
     kind_of,
     module_of,
     words,
 )
+from explorer.passes.pipeline.content_parts import PARTS
+from explorer.passes.pipeline.references import imports, names, references
 
-# What looks further than names do: at what is only known when it runs, or at the world outside.
+# Builtins that resolve names at run time or read the outside world.
 DYNAMIC = words(
     """
     eval exec compile globals locals vars open input __import__ getattr setattr delattr id dir
@@ -66,46 +66,60 @@ DESCRIPTORS = (
     GetSetDescriptorType,
     MemberDescriptorType,
 )
-NOT_CONTENT = words(  # of classes: what says again what the rest says
+NOT_CONTENT = words(  # attributes of classes that derive from others
     """
     __dict__ __weakref__ __annotations__ __dataclass_fields__ __dataclass_params__ _abc_impl
     __orig_bases__ __parameters__ __firstlineno__ __annotate_func__ __annotations_cache__
     __annotate__ __abstractmethods__ __slotnames__
     """
 )
-BASES = (tuple, list, dict, set, frozenset, str, bytes, int, float)  # that classes may extend
+BASES = (
+    tuple,
+    list,
+    dict,
+    set,
+    frozenset,
+    str,
+    bytes,
+    int,
+    float,
+)  # builtin types that classes may extend
 
 
-class Untold(Exception):
-    """Nobody can tell what this is, or will do, from its content; the words say why."""
+class Unhashable(Exception):
+    """A value or function whose behaviour its content does not determine; the message says why."""
 
 
 def content_key(*values: object) -> str:
-    """A digest that is equal where all that the values are, and refer to, is equal.
+    """Return a digest that is equal if the values, and everything that they refer to, are equal.
 
-    Raises Untold where content does not say what a value will do: files, iterators, locks, random
-    numbers, clocks; names found while it runs, as by `globals()`, `getattr` or `eval`.
+    Raises:
+        Unhashable: content does not determine what a value will do: files, iterators, locks, random
+            numbers, clocks; names resolved at run time, as by `globals()`, `getattr` or `eval`.
     """
-    walk = _Walk()
+    walk = _Digester()
     try:
         walk.write(values)
-    except RuntimeError as problem:  # too deep, or it changed while it was looked at
-        raise Untold(str(problem)) from None
+    except RuntimeError as problem:  # too deep, or it changed meanwhile
+        raise Unhashable(str(problem)) from None
     return walk.state.hexdigest()
 
 
-class _Walk:
-    """One walk over values; each object that may change, or refer to itself, is written once."""
+class _Digester:
+    """A traversal of values; each object that may change or refer to itself is written once."""
 
     def __init__(self) -> None:
+        """Create an empty digest."""
         self.state = blake2b(digest_size=24)
         self.seen: dict[int, tuple[int, object]] = {}
 
     def token(self, kind: str, text: str | bytes = b"") -> None:
+        """Add a tagged text to the digest."""
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         self.state.update(f"{kind} {len(data)}:".encode() + data)
 
     def write(self, value: Any) -> None:
+        """Add a value to the digest."""
         kind = type(value)
         if kind is str:
             self.token("str", value)
@@ -166,13 +180,13 @@ class _Walk:
                 self._instance(value, kind)
 
     def _set(self, kind: str, value: Iterable[object]) -> None:
-        """Members in an order of their own; what they share with others is written again."""
-        found = []
+        """Write members in the order of their digests; shared members are written again."""
+        digests = []
         for item in value:
-            one = _Walk()
-            one.write(item)
-            found.append(one.state.digest())
-        self.token(kind, b"".join(sorted(found)))
+            member = _Digester()
+            member.write(item)
+            digests.append(member.state.digest())
+        self.token(kind, b"".join(sorted(digests)))
 
     def _array(self, array: np.ndarray) -> None:
         self.token("array", f"{array.dtype} {array.shape}")
@@ -201,90 +215,90 @@ class _Walk:
             self.write(function.__code__)
             self._references(function)
         else:
-            self._allowed(kind, module, function.__name__)
+            self._check_pure(kind, module, function.__name__)
             self.token(module, str(function.__code__.co_firstlineno))
             if is_public(function):
                 return
         closed = (function.__closure__ or (), function.__defaults__, function.__kwdefaults__)
         self.write((closed, tuple(function.__dict__.items())))
 
-    def _allowed(self, kind: str, module: str, *path: str) -> None:
-        """Untold where code that is not looked into may ask the world outside."""
-        asked = {*module.split("."), *path} & ASKED
-        if kind == "impure" or (kind == "installed" and asked):
-            raise Untold(".".join((module, *path)))
+    def _check_pure(self, kind: str, module: str, *path: str) -> None:
+        """Raise Unhashable if code identified by name may read files, clocks or random numbers."""
+        impure = {*module.split("."), *path} & IMPURE_NAMES
+        if kind == "impure" or (kind == "installed" and impure):
+            raise Unhashable(".".join((module, *path)))
 
     def _references(self, function: FunctionType) -> None:
-        code, known = function.__code__, function.__globals__
+        code, scope = function.__code__, function.__globals__
         refused = names(code) & DYNAMIC_ATTRIBUTES
         if refused:
-            raise Untold(f"{function.__qualname__} asks for {min(refused)}")
+            raise Unhashable(f"{function.__qualname__} asks for {min(refused)}")
         for module, level in imports(code):
             if level or module not in sys.modules:
-                raise Untold(f"{function.__qualname__} imports {module}")
+                raise Unhashable(f"{function.__qualname__} imports {module}")
             self.write(sys.modules[module])
         for chain in references(code):
             name = chain[0]
-            if name in known:
-                self._chain(known[name], chain)
+            if name in scope:
+                self._global_chain(scope[name], chain)
             elif hasattr(builtins, name):
                 if name in DYNAMIC:
-                    raise Untold(f"{function.__qualname__} calls {name}")
+                    raise Unhashable(f"{function.__qualname__} calls {name}")
                 self.token("builtin", name)
             else:
                 self.token("missing", name)
 
-    def _chain(self, value: object, chain: tuple[str, ...]) -> None:
-        """What a global name stands for; of a module, what is asked of it alone."""
+    def _global_chain(self, value: object, chain: tuple[str, ...]) -> None:
+        """Write the value of a global name; of a module, write only the attribute that is read."""
         self.token("global", " ".join(chain))
         for attribute in chain[1:]:
             if not isinstance(value, ModuleType):
                 break
             kind = kind_of(value.__name__)
             if kind in ("impure", "installed"):
-                self._allowed(kind, value.__name__, *chain[1:])
-            held = vars(value)
-            if attribute not in held:
-                if "__getattr__" in held and kind == "written":
-                    raise Untold(f"{value.__name__}.{attribute}")
+                self._check_pure(kind, value.__name__, *chain[1:])
+            members = vars(value)
+            if attribute not in members:
+                if "__getattr__" in members and kind == "written":
+                    raise Unhashable(f"{value.__name__}.{attribute}")
                 return
-            if kind in ("pure", "installed") and not is_written(held[attribute]):
+            if kind in ("pure", "installed") and not is_user_code(members[attribute]):
                 return
-            value = held[attribute]
+            value = members[attribute]
         self.write(value)
 
     def _module(self, module: ModuleType) -> None:
-        """A module that is handed on: all that it holds."""
+        """Write a module that is used as a value: all of its members."""
         kind = kind_of(module.__name__)
         self.token("module", module.__name__)
         if kind != "written":
-            self._allowed(kind, module.__name__)
+            self._check_pure(kind, module.__name__)
             return
         for name, value in sorted(vars(module).items()):
             if not name.startswith("__"):
                 self.token("holds", name)
                 self.write(value)
 
-    def _class(self, made: type) -> None:
-        kind = kind_of(made.__module__)
-        self.token("class", f"{made.__module__} {made.__qualname__}")
+    def _class(self, cls: type) -> None:
+        kind = kind_of(cls.__module__)
+        self.token("class", f"{cls.__module__} {cls.__qualname__}")
         if kind != "written":
-            self._allowed(kind, made.__module__, made.__qualname__)
+            self._check_pure(kind, cls.__module__, cls.__qualname__)
             return
-        if not is_python(made):
-            raise Untold(f"the class {made.__qualname__}")
-        self.write((type(made), made.__bases__))
-        for name, value in sorted(vars(made).items()):
+        if not is_python(cls):
+            raise Unhashable(f"the class {cls.__qualname__}")
+        self.write((type(cls), cls.__bases__))
+        for name, value in sorted(vars(cls).items()):
             if name not in NOT_CONTENT:
                 self.token("has", name)
                 self.write(value)
 
     def _builtin(self, function: Any) -> None:
-        """A function in C: of a module, or bound to a value."""
+        """Write a function in C: of a module, or bound to a value."""
         owner = function.__self__
         if owner is None or isinstance(owner, ModuleType):
             module = str(function.__module__)
-            self._allowed(kind_of(module), module, function.__name__)
+            self._check_pure(kind_of(module), module, function.__name__)
             self.token(module, function.__name__)
         else:
             self.write(("bound", function.__name__, owner))
@@ -292,7 +306,7 @@ class _Walk:
     def _instance(self, value: Any, kind: type) -> None:
         base = next((b for b in kind.__mro__ if not is_python(b)), object)
         if base is not object and base not in BASES:
-            raise Untold(f"a {kind.__module__}.{kind.__qualname__}")
+            raise Unhashable(f"a {kind.__module__}.{kind.__qualname__}")
         self.token("instance")
         self.write(kind)
         for name in field_names(kind):
@@ -310,7 +324,7 @@ class _Walk:
             self.write((name, attribute))
 
     def _base(self, value: Any, base: type) -> None:
-        """What an object of a class that extends a container or a number holds as such."""
+        """Write the elements of an object whose class extends a container or a number."""
         if issubclass(base, dict):
             self.write(tuple(dict.items(value)))
         elif issubclass(base, set | frozenset):

@@ -1,4 +1,4 @@
-"""What a program, a pass and its options are, as short keys: equal keys mean equal content."""
+"""Fingerprints of programs, passes and options: equal keys mean equal content."""
 
 from __future__ import annotations
 
@@ -19,63 +19,67 @@ from explorer.ir.decisions.control import TaskTree
 from explorer.ir.decisions.tile_graph import TileGraph
 from explorer.ir.program import Constant, Program
 from explorer.ir.shapes.algebra import is_symbolic, sympy
-from explorer.passes.pipeline.content import Untold, content_key
+from explorer.passes.pipeline.content import Unhashable, content_key
 
-# Constants up to here are told apart by their bytes, larger ones by being the same object; chosen.
+# Constants up to this size are compared by content, larger ones by identity; chosen.
 SMALL_BYTES = 1 << 16
-REMEMBERED_DIGESTS = 8192  # at least, in two generations: parts of the largest program; chosen
+REMEMBERED_DIGESTS = 8192  # least capacity, in each of two generations; chosen
 
 
-class _Remembered:
-    """Digests of frozen values by identity; the values are held, so an identity is never taken
-    again. What was not asked for while as many others came is forgotten.
+class _DigestMemo:
+    """Memoized digests of frozen values, by identity.
+
+    The values are kept alive, so that no identity is reused. Two generations bound the memory: a
+    digest is dropped if it is not used while a full generation of others arrives.
     """
 
     def __init__(self) -> None:
+        """Create an empty memo."""
         self.lock = ForkLock()
-        self.room = REMEMBERED_DIGESTS
-        self.known: dict[int, tuple[object, bytes]] = {}
-        self.before: dict[int, tuple[object, bytes]] = {}
+        self.capacity = REMEMBERED_DIGESTS
+        self.recent: dict[int, tuple[object, bytes]] = {}
+        self.older: dict[int, tuple[object, bytes]] = {}
 
     def reserve(self, count: int) -> None:
-        """Have room for the parts of a program; when it was the last large one, let the room go."""
+        """Grow the capacity for a program with so many parts; shrink it after a large one."""
         with self.lock:
-            self.room = max(REMEMBERED_DIGESTS, count, self.room // 2)
+            self.capacity = max(REMEMBERED_DIGESTS, count, self.capacity // 2)
 
     def digest(self, value: object, make: Callable[[Any], bytes]) -> bytes:
-        """The digest of a value, made where it is not known."""
-        found = self.known.get(id(value))
-        if found is not None:
-            return found[1]
-        found = self.before.get(id(value)) or (value, make(value))
+        """Return the digest of a value, computed by `make` if it is not memoized."""
+        entry = self.recent.get(id(value))
+        if entry is not None:
+            return entry[1]
+        entry = self.older.get(id(value)) or (value, make(value))
         with self.lock:
-            if len(self.known) >= self.room:
-                self.known, self.before = {}, self.known
-            self.known[id(value)] = found
-        return found[1]
+            if len(self.recent) >= self.capacity:
+                self.recent, self.older = {}, self.recent
+            self.recent[id(value)] = entry
+        return entry[1]
 
 
-_parts = _Remembered()
+_parts = _DigestMemo()
 _objects: WeakValueDictionary[str, object] = WeakValueDictionary()
 _names: dict[int, str] = {}
 _serial = count(1)
 
 
-def _name_of(held: object) -> str:
-    """A name for one object, for as long as it lives."""
-    name = _names.get(id(held))
-    if name is None or _objects.get(name) is not held:
+def _name_of(value: object) -> str:
+    """Return a name for one object that is unique in its lifetime."""
+    name = _names.get(id(value))
+    if name is None or _objects.get(name) is not value:
         name = f"object {next(_serial)}"
-        with suppress(TypeError):  # some cannot be watched: they have another name each time
-            _objects[name] = held
-            _names[id(held)] = name
+        with suppress(TypeError):  # objects without weak references get a new name each time
+            _objects[name] = value
+            _names[id(value)] = name
     return name
 
 
 def program_key(program: Program) -> str:
-    """The content of a program; linear, and quick where bindings are known from before.
+    """Return a key of the program's content, in linear time.
 
-    A function among its decisions is called later, as it is then, so it is told by which it is.
+    Memoized bindings are fast. A function among the decisions is identified by the object and not
+    by its content: it is called later, in its state at that time.
     """
     state = blake2b(digest_size=24)
     _parts.reserve(sum(len(f.body) for f in program.functions))
@@ -85,16 +89,17 @@ def program_key(program: Program) -> str:
         for binding in function.body:
             state.update(_parts.digest(binding, _digest))
     for name, constant in sorted(program.constants.items()):
-        state.update(_text(name) + _constant_digest(constant))
+        state.update(_canonical_text(name) + _constant_digest(constant))
     state.update(b"".join(map(_digest_of, _beside_bindings(program))))
     return state.hexdigest()
 
 
-def differ_beside_bindings(one: Program, other: Program) -> bool:
-    """Return True if two programs differ in their decisions or other parts beside functions and
-    constants. Of those that both share nothing is digested: a long program's take a second.
+def differ_beside_bindings(first: Program, other: Program) -> bool:
+    """Return True if two programs differ outside of functions and constants, as in decisions.
+
+    Shared objects are not digested: that takes a second for a long program.
     """
-    pairs = zip(_beside_bindings(one), _beside_bindings(other), strict=True)
+    pairs = zip(_beside_bindings(first), _beside_bindings(other), strict=True)
     return any(a is not b and _digest_of(a) != _digest_of(b) for a, b in pairs)
 
 
@@ -104,8 +109,9 @@ def _beside_bindings(program: Program) -> Iterator[object]:
 
 
 def _digest_of(part: object) -> bytes:
-    """The digest of a part that many programs may share; options may hold functions, which are
-    looked at each time.
+    """Return the digest of a part that programs may share.
+
+    Functions in options are digested each time.
     """
     if isinstance(part, tuple | TaskTree | TileGraph):
         return _parts.digest(part, _digest)
@@ -113,7 +119,7 @@ def _digest_of(part: object) -> bytes:
 
 
 def _digest(value: object) -> bytes:
-    return blake2b(_text(value), digest_size=16).digest()
+    return blake2b(_canonical_text(value), digest_size=16).digest()
 
 
 def _constant_digest(constant: Constant) -> bytes:
@@ -123,27 +129,27 @@ def _constant_digest(constant: Constant) -> bytes:
 
 
 def pass_key(run: object) -> str | None:
-    """What a pass is: its code, its options, and all that the functions among them refer to.
+    """Return a key of a pass: its code, its options, and everything that its functions refer to.
 
-    None where content cannot tell it (`content.Untold`), and where the pass says of itself that it
-    is not `remembered`: such a pass runs each time.
+    Returns None if content does not determine the pass (`content.Unhashable`), or if the pass has
+    `remembered` False: such a pass runs each time.
     """
     if not getattr(run, "remembered", True):
         return None
     try:
         return content_key(run)
-    except Untold:
+    except Unhashable:
         return None
 
 
-def _text(value: object) -> bytes:
+def _canonical_text(value: object) -> bytes:
     parts: list[str] = []
     _write(value, parts.append)
     return "".join(parts).encode()
 
 
 def _write(value: Any, out: Callable[[str], None]) -> None:
-    """The structure of a value as text that no other value has."""
+    """Write the structure of a value as text that is unique to it."""
     kind = type(value)
     if kind is str:
         out(f"{len(value)}'{value}")
@@ -170,7 +176,7 @@ def _write(value: Any, out: Callable[[str], None]) -> None:
 
 @lru_cache(maxsize=1024)
 def _field_names(kind: type) -> tuple[str, ...]:
-    """The fields of a frozen value; none of one that is called."""
+    """Return the fields of a frozen value, none if it is callable."""
     called = any("__call__" in vars(base) for base in kind.__mro__)
     return tuple(f.name for f in fields(kind)) if is_dataclass(kind) and not called else ()
 

@@ -1,4 +1,4 @@
-"""Names that nothing has yet."""
+"""Fresh names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import count
 
 
 def fresh(wish: str, taken: Container[str]) -> str:
-    """The name that is wished for, or the first of `wish2`, `wish3`, ... that is free."""
+    """Return the wished name, or the first of `wish2`, `wish3`, ... that is not taken."""
     if wish not in taken:
         return wish
     return next(name for n in count(2) if (name := f"{wish}{n}") not in taken)

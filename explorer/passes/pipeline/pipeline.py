@@ -1,6 +1,4 @@
-"""Steps in order: each result is kept by content, so moving one knob runs again only what follows
-it.
-"""
+"""The step pipeline: memoized by content, so that a changed option reruns only later steps."""
 
 from __future__ import annotations
 
@@ -23,21 +21,19 @@ from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.ops.reference.cancellation import cancellable
 from explorer.passes.pipeline.fingerprint import differ_beside_bindings, pass_key, program_key
-from explorer.passes.pipeline.own_pass import OwnPass, blaming
-from explorer.passes.pipeline.progress import telling
+from explorer.passes.pipeline.progress import reporting_to
+from explorer.passes.pipeline.user_pass import UserPass, blame_user_passes
 from explorer.passes.pipeline.validate import Validation
 from explorer.plain_text import counted, duration
 from explorer.printed import Printed
 
 Pass: TypeAlias = Callable[[Program], Program]
-Progress: TypeAlias = Callable[
-    [str, int, int], None
-]  # step name, how many are done, how many there are
+Progress: TypeAlias = Callable[[str, int, int], None]  # step name, steps done, number of steps
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A pass in a pipeline: the name that pictures show, and the stage its result has reached."""
+    """A pass in a pipeline: the name shown in pictures, and the stage of its result."""
 
     name: str
     stage: Stage
@@ -46,22 +42,22 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """What one step took, or took at first where it was `kept`; `checked` as in `Snapshot`."""
+    """Duration of a step, or of its first run if it is `cached`; `checked` as in `Snapshot`."""
 
     name: str
     stage: Stage
     seconds: float
-    kept: bool = False
+    cached: bool = False
     checked: None | bool | str = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Snapshot(Printed):
-    """What one step made of a program. `kept`: it was remembered, not run; `seconds` is then what
-    it took at first.
+    """The program before and after one step.
 
-    `checked` is None where nobody looked, True where the values stayed the same, else what was
-    wrong. `own`: the step is a pass of the user's own.
+    `cached`: the result came from the memo; `seconds` is then the time of the first run. `checked`
+    is None if nothing was validated, True if the values stayed the same, else what was wrong.
+    `own`: the step is a user-defined pass.
     """
 
     name: str
@@ -69,40 +65,42 @@ class Snapshot(Printed):
     before: Program
     after: Program
     seconds: float
-    kept: bool = False
+    cached: bool = False
     checked: None | bool | str = None
     own: bool = False
 
     def __str__(self) -> str:
+        """Return a line with the change in bindings and the duration."""
         before, after = (sum(1 for _ in p.bindings()) for p in (self.before, self.after))
         same = counted(before, "binding")
         change = same if before == after else f"{same} to {after:,}"
         if self.after is self.before:
             change += ", unchanged"
         checked = "" if self.checked is None else f", checked: {self.checked}"
-        took = f"{duration(1e6 * self.seconds)}{' when it ran' if self.kept else ''}"
+        took = f"{duration(1e6 * self.seconds)}{' when it ran' if self.cached else ''}"
         return f"{self.name} ({self.stage.name}): {change}, {took}{checked}"
 
     @property
     def decisions(self) -> Decisions:
-        """Everything that was decided up to here."""
+        """The decisions up to this step."""
         return self.after.decisions
 
     @property
     def time(self) -> StepTime:
-        """What it took."""
-        return StepTime(self.name, self.stage, self.seconds, self.kept, self.checked)
+        """The duration of the step."""
+        return StepTime(self.name, self.stage, self.seconds, self.cached, self.checked)
 
 
-def changed_by_own(snapshots: Sequence[Snapshot]) -> tuple[str, ...]:
-    """The passes of the user's own that changed the program."""
+def changed_by_user_passes(snapshots: Sequence[Snapshot]) -> tuple[str, ...]:
+    """Return the user-defined passes that changed the program."""
     return tuple(s.name for s in snapshots if s.own and s.after is not s.before)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is remembered of a step: what it was given (None: the first step), and what it made of
-    it. `key` tells which steps led here; other steps may lead to the same content.
+    """The memoized result of a step: its input (None for the first step) and its output.
+
+    `key` identifies the steps that led here; other steps may lead to the same content.
     """
 
     program: Program
@@ -112,15 +110,15 @@ class Result:
 
     @cached_property
     def content(self) -> str:
-        """The content of the program, told when it is asked for."""
+        """Return the content key of the program."""
         return program_key(self.program)
 
 
 Memo: TypeAlias = cache.Memory[Result]
-KEPT_MODELS = 8  # whose steps are remembered: a bound on memory, chosen, as the next three
-KEPT_BYTES = 1 << 30  # of constants, of all models whose steps are remembered
-KEPT_TIMES = 4  # or so many times a model's own, where that is more
-KEPT_PARTS = 4  # and never more than one part in so many of the memory that there is
+MEMO_MODELS = 8  # models whose steps are memoized: a bound on memory, chosen, as the next three
+MEMO_BYTES = 1 << 30  # bytes of constants of all memoized steps
+MEMO_TIMES = 4  # or this multiple of a model's own constants, if that is more
+MEMO_PARTS = 4  # at most a quarter of physical memory
 
 _memos: OrderedDict[str, Memo] = OrderedDict()
 _lock = ForkLock()
@@ -128,32 +126,36 @@ _serial = count(1)
 
 
 def memo_of(key: str, program: Program) -> Memo:
-    """The results remembered of one model; those of models not used for long are forgotten, and
-    of its own those used least recently, where all that steps made of constants is too much.
+    """Return the memo of one model.
+
+    Memos of models unused for long are dropped, and the least recently used results of a model
+    whose steps made too many bytes of constants.
     """
     own = sum(c.array.nbytes for c in program.constants.values())
     with _lock:
-        found = _memos.pop(key, None) or cache.Memory(limit_bytes=kept_bytes(own), parts=_held)
-        _memos[key] = found
-        while len(_memos) > KEPT_MODELS or (
+        memo = _memos.pop(key, None) or cache.Memory(
+            limit_bytes=memo_limit_bytes(own), parts=_held_constants
+        )
+        _memos[key] = memo
+        while len(_memos) > MEMO_MODELS or (
             len(_memos) > 1
-            and sum(m.stats().size_bytes for m in _memos.values()) > found.limit_bytes
+            and sum(m.stats().size_bytes for m in _memos.values()) > memo.limit_bytes
         ):
             _memos.popitem(last=False)
-    return found
+    return memo
 
 
-def kept_bytes(own: int) -> int:
-    """The bytes of constants that are remembered for a model that has so many of its own."""
-    return min(max(KEPT_BYTES, KEPT_TIMES * own), memory_bytes() // KEPT_PARTS)
+def memo_limit_bytes(own: int) -> int:
+    """Return the memo's byte limit of constants for a model that has so many bytes itself."""
+    return min(max(MEMO_BYTES, MEMO_TIMES * own), memory_bytes() // MEMO_PARTS)
 
 
-def _held(result: Result) -> Iterator[tuple[int, int]]:
-    """The constants that a result keeps alive: those of its program, and of what it was made of."""
+def _held_constants(result: Result) -> Iterator[tuple[int, int]]:
+    """Yield the constants that a result keeps alive: those of its program and of its input."""
     yield id(result), 0
-    for one in (result, result.before):
-        if one is not None:
-            yield from ((id(c), c.array.nbytes) for c in one.program.constants.values())
+    for result_part in (result, result.before):
+        if result_part is not None:
+            yield from ((id(c), c.array.nbytes) for c in result_part.program.constants.values())
 
 
 def run_steps(
@@ -167,13 +169,19 @@ def run_steps(
     memo: Memo | None = None,
     key: str = "",
 ) -> tuple[Program, tuple[Snapshot, ...]]:
-    """The program after all steps, and a snapshot of each.
+    """Run all steps and return the program with a snapshot of each step.
 
-    `key` stands for the content of `program` where the caller knows it, such as the digest of its
-    file; `device_key` for all else that every step depends on, None where nobody can tell it;
-    `memo` is the process's own unless given. `cancelled` is asked before each step; Cancelled is
-    raised where it says yes. With `check`, a step that breaks the program or changes its values
-    says so in its snapshot.
+    Args:
+        program: the program before the first step.
+        steps: the steps in order.
+        device_key: identifies everything else that every step depends on; None if impossible.
+        check: validate each step; the snapshot of one that breaks the program or changes its values
+            says so.
+        progress: called before each step with its name, number, and the number of steps.
+        cancelled: called before each step; Cancelled is raised if it returns True.
+        memo: the results of earlier runs, by default those of this process.
+        key: identifies the content of `program`, as the digest of its file does; by default
+            computed.
     """
     now = Result(program, key or program_key(program))
     memory = memo_of(now.key, program) if memo is None else memo
@@ -185,15 +193,17 @@ def run_steps(
         if progress is not None:
             progress(step.name, number, len(steps))
         with (
-            blaming(step.name, changed_by_own(snapshots)),
+            blame_user_passes(step.name, changed_by_user_passes(snapshots)),
             cancellable(cancelled),
-            telling(progress),
+            reporting_to(progress),
         ):
-            result, kept = _run(now, step, device_key, memory)
+            result, is_cached = _run_step(now, step, device_key, memory)
         checked = None if validation is None else validation.of(program, result.program)
-        own, seconds = isinstance(step.run, OwnPass), result.seconds
+        own, seconds = isinstance(step.run, UserPass), result.seconds
         snapshots.append(
-            Snapshot(step.name, step.stage, program, result.program, seconds, kept, checked, own)
+            Snapshot(
+                step.name, step.stage, program, result.program, seconds, is_cached, checked, own
+            )
         )
         program, now = result.program, result
     if progress is not None and steps:
@@ -202,45 +212,45 @@ def run_steps(
 
 
 def steps_key(steps: Sequence[Step]) -> str | None:
-    """What steps do, by content: the same in every process. None where nobody can tell it of one of
-    them.
-    """
-    told = all(getattr(step.run, "remembered", True) for step in steps)
-    return pass_key(tuple(steps)) if told else None
+    """Return a content key of the steps, equal in every process; None if a step has none."""
+    all_memoizable = all(getattr(step.run, "remembered", True) for step in steps)
+    return pass_key(tuple(steps)) if all_memoizable else None
 
 
 def _step_key(step: Step, device_key: str | None) -> str | None:
     run = pass_key(step.run)
     if run is None or device_key is None:
         return None
-    return _joined(step.name, step.stage.name, run, device_key)
+    return _join_keys(step.name, step.stage.name, run, device_key)
 
 
-def _joined(*parts: str) -> str:
+def _join_keys(*parts: str) -> str:
     return blake2b("\n".join(parts).encode(), digest_size=24).hexdigest()
 
 
-def _run(before: Result, step: Step, device_key: str | None, memory: Memo) -> tuple[Result, bool]:
-    """The result of a step, found by the steps that led to it, or by the content of what it is
-    given: that is looked at only where the step has run on something before.
+def _run_step(
+    before: Result, step: Step, device_key: str | None, memory: Memo
+) -> tuple[Result, bool]:
+    """Return the result of a step, from the memo if possible.
 
-    What a step makes is not remembered where nobody can tell what the step is, or where it changed
-    what it refers to while it ran.
+    The memo is searched by the steps that led here, then by the content of the input; content keys
+    are only computed if the step has run before. A result is not memoized if the step has no key,
+    or if the step changed something that it refers to.
     """
     step_key = _step_key(step, device_key)
-    key = _joined(before.key, step_key or f"unremembered {next(_serial)}")
-    found = None
+    key = _join_keys(before.key, step_key or f"unremembered {next(_serial)}")
+    memoized = None
     if step_key is not None:
-        found = memory.get(key) or _of_same_content(before, step_key, memory)
-    if found is not None:
+        memoized = memory.get(key) or _find_same_content(before, step_key, memory)
+    if memoized is not None:
         counters.add("pass_hits")
-        return memory.put(key, found), True
+        return memory.put(key, memoized), True
     program, start = before.program, perf_counter()
     after = step.run(program)
     if after.stage != step.stage:
         after = replace(after, stage=step.stage)
-    given = replace(before, before=None)  # not all that led there
-    result = Result(after, key, perf_counter() - start, given)
+    input_result = replace(before, before=None)  # without its own history
+    result = Result(after, key, perf_counter() - start, input_result)
     counters.add("pass_runs")
     if step_key is None or _step_key(step, device_key) != step_key:
         return result, False
@@ -251,20 +261,22 @@ def _run(before: Result, step: Step, device_key: str | None, memory: Memo) -> tu
     return memory.put(key, result), False
 
 
-def _of_same_content(before: Result, step_key: str, memory: Memo) -> Result | None:
-    """What the step made of a program with the content of this one, on another way to it."""
+def _find_same_content(before: Result, step_key: str, memory: Memo) -> Result | None:
+    """Return the step's result for another program with the same content."""
     for n in count():
-        found = memory.get((step_key, n))
-        if found is None:
+        candidate = memory.get((step_key, n))
+        if candidate is None:
             return None
-        known = found.before
-        if known is not None and _are_alike(known, before):
-            return found
+        candidate_input = candidate.before
+        if candidate_input is not None and _are_alike(candidate_input, before):
+            return candidate
     raise AssertionError("counting ends where nothing is kept")
 
 
-def _are_alike(one: Result, other: Result) -> bool:
+def _are_alike(first: Result, other: Result) -> bool:
     """Return True if the programs have the same content."""
-    if one.program is other.program:
+    if first.program is other.program:
         return True
-    return not differ_beside_bindings(one.program, other.program) and one.content == other.content
+    return (
+        not differ_beside_bindings(first.program, other.program) and first.content == other.content
+    )

@@ -1,4 +1,4 @@
-"""A long step tells how far it is, and ends between two of its parts when nobody wants it."""
+"""Progress reports and cancellation points of long steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from explorer.ops.reference.cancellation import end_if_unwanted
+from explorer.ops.reference.cancellation import raise_if_cancelled
 
 Progress = Callable[[str, int, int], None]
 
@@ -14,8 +14,8 @@ _progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
-def telling(progress: Progress | None) -> Iterator[None]:
-    """Inside, `told` calls `progress`."""
+def reporting_to(progress: Progress | None) -> Iterator[None]:
+    """Send progress reports made inside the context to `progress`."""
     token = _progress.set(progress)
     try:
         yield
@@ -23,14 +23,14 @@ def telling(progress: Progress | None) -> Iterator[None]:
         _progress.reset(token)
 
 
-def listener() -> Progress | None:
-    """Who is told now: work that compiles inside hands it on."""
+def current_listener() -> Progress | None:
+    """Return the current receiver of progress, for nested compilations."""
     return _progress.get()
 
 
-def told(name: str, done: int, total: int) -> None:
-    """Tell that `done` of `total` parts are done. Raises Cancelled where nobody wants the rest."""
-    end_if_unwanted(name)
+def report_progress(name: str, done: int, total: int) -> None:
+    """Report that `done` of `total` parts are done; raise Cancelled if the user cancelled."""
+    raise_if_cancelled(name)
     progress = _progress.get()
     if progress is not None:
         progress(name, done, total)

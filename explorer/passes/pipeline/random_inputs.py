@@ -1,4 +1,4 @@
-"""Inputs to try a program on: reproducible, integers within what their uses allow."""
+"""Reproducible random inputs of programs, with integers in the ranges that their uses allow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from explorer.ir.shapes.dims import (
 )
 from explorer.ir.types import Tensor, numpy_dtype
 
-LARGEST_TRIED_EXTENT = 8  # of a symbol whose hint is larger: a bound on time, chosen
+LARGEST_TRIED_EXTENT = 8  # of a symbol with a larger hint: a bound on time, chosen
 MOST_EXTENTS = 6  # of constants that are tried: a bound on time, chosen
 MOST_ELEMENTS = 1 << 16  # of all inputs at such extents: a bound on time, chosen
 PASS_THROUGH = frozenset(
@@ -36,7 +36,7 @@ PASS_THROUGH = frozenset(
 
 
 def trial_sizes(program: Program) -> dict[str, int]:
-    """A small value for each symbol, within its bounds, no two alike where that can be."""
+    """Return a small value for each symbol, within its bounds, distinct where possible."""
     names = sorted(
         {
             s
@@ -46,12 +46,14 @@ def trial_sizes(program: Program) -> dict[str, int]:
             for s in symbols_of(d)
         }
     )
-    return {n: _within(program.env.of(n), 2 + i) for i, n in enumerate(names)}
+    return {n: _clip_to_trial(program.env.of(n), 2 + i) for i, n in enumerate(names)}
 
 
 def trials(program: Program) -> Iterator[dict[str, int]]:
-    """Sizes to try a program on until one is found that its operators take: small ones that differ,
-    the least ones, and the extents of its constants, which arguments may have to have as well.
+    """Yield candidate sizes for a program, until its operators accept some.
+
+    Small distinct ones first, then the least ones, then the extents of its constants, which
+    arguments may have to match.
     """
     first = trial_sizes(program)
     yield first
@@ -60,21 +62,23 @@ def trials(program: Program) -> Iterator[dict[str, int]]:
         for constant in program.constants.values():
             extents.update(constant.array.shape)
         for n in (0, *sorted(extents - {0})[:MOST_EXTENTS]):
-            sizes = {s: _clipped(program.env.of(s), n) for s in first}
-            if _elements(program, sizes) <= max(MOST_ELEMENTS, _elements(program, first)):
+            sizes = {s: _clip(program.env.of(s), n) for s in first}
+            if _count_elements(program, sizes) <= max(
+                MOST_ELEMENTS, _count_elements(program, first)
+            ):
                 yield sizes
 
 
-def _elements(program: Program, sizes: Sizes) -> int:
+def _count_elements(program: Program, sizes: Sizes) -> int:
     kinds = (p.type for p in program.main.params)
     shapes = (k.shape for k in kinds if isinstance(k, Tensor) and k.shape is not None)
     return sum(prod(evaluate_shape(shape, sizes)) for shape in shapes)
 
 
 def variations(program: Program, sizes: Sizes) -> Iterator[dict[str, int]]:
-    """Return other sizes to try a program on: odd ones in the place of even ones, and the least."""
+    """Yield other sizes: odd ones in place of even ones, and the least ones."""
     others = [
-        {name: _clipped(program.env.of(name), size + 1) for name, size in sizes.items()},
+        {name: _clip(program.env.of(name), size + 1) for name, size in sizes.items()},
         {name: program.env.of(name).low for name in sizes},
     ]
     for n, other in enumerate(others):
@@ -82,28 +86,30 @@ def variations(program: Program, sizes: Sizes) -> Iterator[dict[str, int]]:
             yield other
 
 
-def _clipped(bound: SymbolBound, wish: int) -> int:
+def _clip(bound: SymbolBound, wish: int) -> int:
     return max(bound.low, wish if bound.high is None else min(wish, bound.high))
 
 
-def _within(bound: SymbolBound, wish: int) -> int:
+def _clip_to_trial(bound: SymbolBound, wish: int) -> int:
     top = LARGEST_TRIED_EXTENT if bound.high is None else bound.high
     return max(bound.low, min(wish, top))
 
 
 def random_inputs(program: Program, sizes: Sizes | None = None) -> dict[str, np.ndarray]:
-    """One array for each input of the program, the same ones each time.
+    """Return one array for each input of the program, the same in each call.
 
-    Raises BoundError for a size that no dim can have, TooLarge where there is no room for them,
-    UnsupportedOperator for an input that is no array.
+    Raises:
+        BoundError: a size is negative.
+        TooLarge: the arrays do not fit the memory budget.
+        UnsupportedOperator: an input is no array of a known shape.
     """
     chosen = trial_sizes(program) if sizes is None else sizes
     for name, size in chosen.items():
         if size < 0:
             raise BoundError(f"the size of {name} is {size}, and no dim is negative", where=name)
     _check_room(program.main.params, chosen)
-    limits = _limits(program, chosen)
-    return {p.name: _array(p, limits, chosen) for p in program.main.params}
+    limits = _value_limits(program, chosen)
+    return {p.name: _random_array(p, limits, chosen) for p in program.main.params}
 
 
 def _check_room(params: Iterable[Var], sizes: Sizes) -> None:
@@ -111,8 +117,7 @@ def _check_room(params: Iterable[Var], sizes: Sizes) -> None:
     for param in params:
         if not isinstance(param.type, Tensor) or not param.type.is_known:
             raise UnsupportedOperator(
-                f"the input {param.name!r} is no array of a known shape: nothing says what may be "
-                "tried",
+                f"the input {param.name!r} is no array of a known shape: it has no random values",
                 where=param.name,
                 try_="inputs of your own",
             )
@@ -122,7 +127,7 @@ def _check_room(params: Iterable[Var], sizes: Sizes) -> None:
         check_room(taken, f"random inputs up to {param.name!r}, {shape},", param.name)
 
 
-def _array(param: Var, limits: Mapping[str, int], sizes: Sizes) -> np.ndarray:
+def _random_array(param: Var, limits: Mapping[str, int], sizes: Sizes) -> np.ndarray:
     rng = np.random.default_rng(crc32(param.name.encode()))
     shape, dtype = evaluate_shape(param.tensor.dims, sizes), numpy_dtype(param.tensor.element)
     if is_float(param.tensor.element):
@@ -133,26 +138,26 @@ def _array(param: Var, limits: Mapping[str, int], sizes: Sizes) -> np.ndarray:
 
 
 def index_limits(program: Program) -> dict[str, tuple[Dim, ...]]:
-    """How many elements each integer input selects from, for those that are indices as they are:
-    the least number, and an extent that depends on symbols of the inputs, where it selects by such.
+    """Return how many elements each integer input selects from, if it is used as an index.
 
-    A value from -limit up to, not including, limit is an element; any other one is a mistake.
+    The limits are the least constant extent, and an extent in symbols of the inputs, if it selects
+    by such. A value in [-limit, limit) is valid; any other one is an error.
     """
     least: dict[str, int] = {}
     symbolic: dict[str, Dim] = {}
     seen = {name for p in program.main.params for d in _dims(p) for name in symbols_of(d)}
     for binding in reversed(program.main.body):
         if isinstance(binding.expr, OpCall) and binding.expr.op == "Slice":
-            continue  # what is not selected may be anything
-        for value, extent in _indexed(binding, least):
+            continue  # elements that are not selected may be anything
+        for value, extent in _indexed_values(binding, least):
             if isinstance(extent, int):
                 least[value.name] = min(extent, least.get(value.name, extent))
-        for value, extent in _indexed(binding, symbolic):
+        for value, extent in _indexed_values(binding, symbolic):
             if not isinstance(extent, int) and symbols_of(extent) <= seen:
                 symbolic.setdefault(value.name, extent)
     every = ((p.name, (least.get(p.name), symbolic.get(p.name))) for p in program.main.params)
-    found = {name: tuple(n for n in limits if n is not None) for name, limits in every}
-    return {name: limits for name, limits in found.items() if limits}
+    limits_by_input = {name: tuple(n for n in limits if n is not None) for name, limits in every}
+    return {name: limits for name, limits in limits_by_input.items() if limits}
 
 
 def _dims(param: Var) -> tuple[Dim, ...]:
@@ -160,19 +165,17 @@ def _dims(param: Var) -> tuple[Dim, ...]:
     return kind.dims if isinstance(kind, Tensor) and kind.is_known else ()
 
 
-def _limits(program: Program, sizes: Sizes) -> dict[str, int]:
-    """For integer values: how many values an index into what they select may take; 2 where nothing
-    says.
-    """
+def _value_limits(program: Program, sizes: Sizes) -> dict[str, int]:
+    """Return how many values each integer index may take; 2 if nothing limits it."""
     limits: dict[str, int] = {}
     for binding in reversed(program.main.body):
-        for value, extent in _indexed(binding, limits):
-            known = evaluate_dim(extent, sizes) if symbols_of(extent) <= set(sizes) else 2
-            limits[value.name] = max(1, min(known, limits.get(value.name, known)))
+        for value, extent in _indexed_values(binding, limits):
+            limit = evaluate_dim(extent, sizes) if symbols_of(extent) <= set(sizes) else 2
+            limits[value.name] = max(1, min(limit, limits.get(value.name, limit)))
     return limits
 
 
-def _indexed(binding: Binding, limits: Mapping[str, Dim]) -> Iterable[tuple[Var, Dim]]:
+def _indexed_values(binding: Binding, limits: Mapping[str, Dim]) -> Iterable[tuple[Var, Dim]]:
     match binding.expr:
         case OpCall("Gather", (Var() as data, Var() as index), _):
             if isinstance(data.type, Tensor) and data.type.shape is not None:
@@ -183,7 +186,7 @@ def _indexed(binding: Binding, limits: Mapping[str, Dim]) -> Iterable[tuple[Var,
                 axis = binding.expr.attr("axis", 0)
                 yield index, data.type.dims[axis if isinstance(axis, int) else 0]
         case OpCall("ScatterND", (Var() as data, Var() as index, *_), _):
-            extents = set(_named(data, index))
+            extents = set(_indexed_extents(data, index))
             yield from ((index, n) for n in extents if len(extents) == 1)
         case OpCall(op, (Var() as arg, *_)) if op in PASS_THROUGH:
             yield from ((arg, limits[v.name]) for v in binding.vars if v.name in limits)
@@ -194,8 +197,8 @@ def _indexed(binding: Binding, limits: Mapping[str, Dim]) -> Iterable[tuple[Var,
             yield from _indexed_by_kernel(kernel, args, result)
 
 
-def _named(data: Var, index: Var) -> Shape:
-    """The extents of the leading dims that a row of indices names a place in."""
+def _indexed_extents(data: Var, index: Var) -> Shape:
+    """Return the extents of the leading dims that a row of indices selects in."""
     kinds = data.type, index.type
     if not all(isinstance(kind, Tensor) and kind.shape for kind in kinds):
         return ()
@@ -206,13 +209,13 @@ def _named(data: Var, index: Var) -> Shape:
 def _indexed_by_kernel(
     kernel: Kernel, args: tuple[Var, ...], result: Dim | None
 ) -> Iterable[tuple[Var, Dim]]:
-    given = dict(zip(kernel.inputs, args, strict=True))
+    operands = dict(zip(kernel.inputs, args, strict=True))
     for compute in kernel.computes:
         for read in reads(compute.expr):
             for entry, extent in zip(read.index, kernel.shape(read.tensor), strict=True):
                 if not isinstance(entry, Affine):
                     yield from (
-                        (given[r.tensor], extent) for r in reads(entry) if r.tensor in given
+                        (operands[r.tensor], extent) for r in reads(entry) if r.tensor in operands
                     )
         selected: dict[str, set[Dim]] = {}
         to = scatter(kernel, compute)
@@ -220,7 +223,11 @@ def _indexed_by_kernel(
             for read in reads(place):
                 selected.setdefault(read.tensor, set()).add(axis.extent)
         for name, extents in selected.items():
-            if name in given and len(extents) == 1:
-                yield given[name], extents.pop()
-        if isinstance(compute.expr, Read) and compute.expr.tensor in given and result is not None:
-            yield given[compute.expr.tensor], result
+            if name in operands and len(extents) == 1:
+                yield operands[name], extents.pop()
+        if (
+            isinstance(compute.expr, Read)
+            and compute.expr.tensor in operands
+            and result is not None
+        ):
+            yield operands[compute.expr.tensor], result

@@ -1,8 +1,8 @@
-"""What an option may be, as data beside its default:
+"""Legal values of options, as data beside their defaults.
 
     top_k: int = option(10, Whole(1, 10_000), "tiles that are weighed")
 
-Options check themselves by it, and whoever changes them learns from it what they may be.
+Options validate themselves by it, and user interfaces read the ranges from it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ LEGAL, SAYS = "legal", "says"
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number from `low` to `high`."""
+    """An integer from `low` to `high`."""
 
     low: int
     high: int
 
     @property
     def words(self) -> str:
-        """Its bounds."""
+        """The bounds in words."""
         return f"a whole number from {self.low} to {self.high}"
 
     def fits(self, value: object) -> bool:
-        """No truth value is a number here."""
+        """Return True if a value is an integer in the range and no bool."""
         if not isinstance(value, Integral) or isinstance(value, bool):
             return False
         return self.low <= int(value) <= self.high
@@ -41,17 +41,17 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A number from 0 to 1, or, `below`, one less than that."""
+    """A number from 0 to 1, exclusive of 1 if `below`."""
 
     below: bool = False
 
     @property
     def words(self) -> str:
-        """Its bounds."""
+        """The bounds in words."""
         return "0 or more and below 1" if self.below else "a number from 0 to 1"
 
     def fits(self, value: object) -> bool:
-        """NaN is none."""
+        """Return True if a value is a real number in the range; NaN and bools are not."""
         if not isinstance(value, Real) or isinstance(value, bool):
             return False
         return 0 <= float(value) <= 1 and not (self.below and float(value) == 1)
@@ -59,71 +59,69 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """True or False."""
+    """A bool."""
 
     @property
     def words(self) -> str:
-        """Both."""
+        """Both values in words."""
         return "true or false"
 
     def fits(self, value: object) -> bool:
-        """1 is not True here."""
+        """Return True if a value is a bool; 1 is not."""
         return isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of some words."""
+    """One of several words."""
 
-    known: tuple[str, ...]
+    choices: tuple[str, ...]
 
     @property
     def words(self) -> str:
-        """All of them."""
-        return f"one of {', '.join(self.known)}"
+        """The legal words."""
+        return f"one of {', '.join(self.choices)}"
 
     def fits(self, value: object) -> bool:
-        """Whether it is such a word."""
-        return isinstance(value, str) and value in self.known
+        """Return True if a value is one of the words."""
+        return isinstance(value, str) and value in self.choices
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOf:
-    """A policy of a system: one of those that it knows by name, one that was registered for it, or
-    a function.
-    """
+    """A policy of a system: a built-in name, a registered name, or a function."""
 
     system: str
-    known: Mapping[str, Any]
+    builtin: Mapping[str, Any]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that have a name now."""
-        return (*self.known, *registered.of(self.system))
+        """The current names of policies."""
+        return (*self.builtin, *registered.by_system(self.system))
 
     @property
     def words(self) -> str:
-        """All of them."""
+        """The legal values in words."""
         return f"a function or one of {', '.join(self.names)}"
 
     def fits(self, value: object) -> bool:
-        """Whether it is a name or a function."""
+        """Return True if a value is a function or the name of a policy."""
         return callable(value) or (isinstance(value, str) and value in self.names)
 
-    def found(self, value: object) -> Any:
-        """What a name of one's own stands for; anything else as it is."""
-        return registered.found(self.system, value)
+    def resolve(self, value: object) -> Any:
+        """Return the policy registered under a name; return anything else unchanged."""
+        return registered.resolve(self.system, value)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A tuple of tuples of these types, or of values of the one type; `words` says of what."""
+    """A tuple of tuples of these types, or of values if there is one type; `words` describes it."""
 
     kinds: tuple[type, ...]
     words: str
 
     def fits(self, value: object) -> bool:
-        """Whether every row has these types."""
+        """Return True if every row has these types."""
         return isinstance(value, tuple) and all(map(self._row, value))
 
     def _row(self, row: object) -> bool:
@@ -138,51 +136,53 @@ Legal = Whole | Share | Switch | OneOf | PolicyOf | Rows
 
 
 def option(default: Any, legal: Legal, says: str) -> Any:
-    """A field of options, with what it may be, and what it says, in a few words."""
+    """Declare a field of options with its legal values and a short description."""
     return field(default=default, metadata={LEGAL: legal, SAYS: says})
 
 
 def legal(options: object) -> Mapping[str, Legal]:
-    """What each option may be, of those that say so."""
-    found = fields(options) if is_dataclass(options) else ()
-    return {f.name: f.metadata[LEGAL] for f in found if LEGAL in f.metadata}
+    """Return the legal values of each option that declares them."""
+    declared = fields(options) if is_dataclass(options) else ()
+    return {f.name: f.metadata[LEGAL] for f in declared if LEGAL in f.metadata}
 
 
-def says(options: object) -> Mapping[str, str]:
-    """What each of them says."""
-    found = fields(options) if is_dataclass(options) else ()
-    return {f.name: f.metadata[SAYS] for f in found if SAYS in f.metadata}
+def descriptions(options: object) -> Mapping[str, str]:
+    """Return the descriptions of the options."""
+    declared = fields(options) if is_dataclass(options) else ()
+    return {f.name: f.metadata[SAYS] for f in declared if SAYS in f.metadata}
 
 
 def check(group: str, options: object) -> None:
-    """A group of options while it is made; the name of a policy of one's own becomes its function.
+    """Validate a group of options in its constructor; resolve names of user-defined policies.
 
-    Raises BadOption, which names the option, what it may be and what was found.
+    Raises:
+        BadOption: an option has an illegal value. The error names the option, its legal values and
+            the value.
     """
     for name, allowed in legal(options).items():
         value = getattr(options, name)
         if isinstance(allowed, PolicyOf):
-            value = allowed.found(value)
+            value = allowed.resolve(value)
             object.__setattr__(options, name, value)
-        taken(f"{group}.{name}", value, allowed)
+        check_value(f"{group}.{name}", value, allowed)
 
 
-def taken(name: str, value: object, allowed: Legal) -> None:
-    """One value; BadOption where an option may not have it."""
+def check_value(name: str, value: object, allowed: Legal) -> None:
+    """Raise BadOption if an option may not have this value."""
     if not allowed.fits(value):
         from_a_shell = FROM_A_SHELL if isinstance(allowed, PolicyOf) else ""
         refuse(name, allowed.words, value, from_a_shell)
 
 
 def refuse(name: str, wanted: str, value: object, try_: str = "") -> NoReturn:
-    """The sentence about a value that is not what is wanted."""
-    found = shown(value)
-    sentence = f"{name} is {wanted}, found {found}"
-    raise BadOption(sentence, where=name, expected=wanted, found=found.strip("'"), try_=try_)
+    """Raise BadOption about an illegal value."""
+    value_text = shown(value)
+    sentence = f"{name} is {wanted}, found {value_text}"
+    raise BadOption(sentence, where=name, expected=wanted, actual=value_text.strip("'"), try_=try_)
 
 
 def shown(value: object) -> str:
-    """A value in a sentence, however long it is."""
+    """Return the text of a value, shortened for a sentence."""
     if isinstance(value, int) and value.bit_length() > 4 * LONGEST_CHARACTERS:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)
@@ -190,6 +190,18 @@ def shown(value: object) -> str:
 
 
 __all__ = [
-    "Legal", "OneOf", "PolicyOf", "Rows", "Share", "Switch", "Whole",
-    "check", "legal", "option", "refuse", "says", "shown", "taken",
+    "Legal",
+    "OneOf",
+    "PolicyOf",
+    "Rows",
+    "Share",
+    "Switch",
+    "Whole",
+    "check",
+    "check_value",
+    "descriptions",
+    "legal",
+    "option",
+    "refuse",
+    "shown",
 ]  # fmt: skip

@@ -1,6 +1,4 @@
-"""Passes by name: what a notebook, the command line and a picture call them, and the paper that
-each comes from.
-"""
+"""Registry of passes by name, with the paper that each comes from."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from explorer.errors import BadOption
+from explorer.passes.pipeline.former_names import current_name
 from explorer.sandbox.helper import Limits
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
@@ -19,9 +18,10 @@ Registered = TypeVar("Registered", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """A pass under its name: a function of a program, or a frozen dataclass whose instances are.
-    One that names the step it comes `after` enters every pipeline; the others are those of the
-    default pipeline. `limits`: what it may take in the helper process that tries it first.
+    """A registered pass: a function of a program, or a frozen dataclass whose instances are.
+
+    A pass that names the step it comes `after` enters every pipeline; the others are those of the
+    default pipeline. `limits` bound it in the helper process that runs it first.
     """
 
     name: str
@@ -32,11 +32,13 @@ class PassRecord:
 
     @property
     def promise(self) -> str:
-        """The first line of what the pass says of itself."""
+        """The first line of the pass's docstring."""
         return (self.run.__doc__ or "").strip().partition("\n")[0]
 
 
-Passes = tuple[tuple[str, Callable[[Any], Any]], ...]  # ((the step that it comes after, it), ...)
+Passes = tuple[
+    tuple[str, Callable[[Any], Any]], ...
+]  # ((step that the pass comes after, pass), ...)
 LONGEST_NAME_CHARACTERS = 80  # chosen
 _passes: dict[str, PassRecord] = {}
 
@@ -44,28 +46,32 @@ _passes: dict[str, PassRecord] = {}
 def compiler_pass(
     name: str, paper: str = "", after: str = "", *, seconds: float = 20.0, mib: int = 2048
 ) -> Callable[[Registered], Registered]:
-    """Register a pass; a later one of the same name takes its place, as when a notebook cell is run
-    again. With `after`, the name of a step, it enters every pipeline that is run from now on.
+    """Register a pass; a later one of the same name replaces it, as when a notebook cell is rerun.
 
-    It is tried in a helper process, where it may compute so many `seconds` and take so many `mib`
-    of memory, before it runs in this one. Raises BadOption where the name is none, and where a
-    pass that enters could not be called.
+    With `after`, the name of a step, the pass enters every pipeline that is run from now on. A
+    helper process runs it first, limited to `seconds` of computing and `mib` of memory.
+
+    Raises:
+        BadOption: the name is invalid, or a pass that enters pipelines cannot be called with a
+            program.
     """
     _check_name(name)
     if not isinstance(after, str):
-        raise BadOption(f"`after` names a step, and is {after!r}", where=name, found=after)
-    limits = Limits(_positive(name, "seconds", seconds), int(_positive(name, "mib", mib)))
+        raise BadOption(f"`after` names a step, and is {after!r}", where=name, actual=after)
+    limits = Limits(
+        _check_positive(name, "seconds", seconds), int(_check_positive(name, "mib", mib))
+    )
 
     def register(run: Registered) -> Registered:
         if after:
-            called(run, name)
-        _passes[name] = PassRecord(name, run, paper, after, limits)
+            as_callable(run, name)
+        _passes[name] = PassRecord(name, run, paper, current_name(after), limits)
         return run
 
     return register
 
 
-def _positive(name: str, what: str, number: object) -> float:
+def _check_positive(name: str, what: str, number: object) -> float:
     if isinstance(number, int | float) and 0 < number < float("inf"):
         return number
     raise BadOption(f"the {what} of a pass are a number above 0, not {number!r}", where=name)
@@ -78,37 +84,38 @@ def _check_name(name: object) -> None:
             "a pass needs a name: a few printable characters without '.' and '='",
             where="compiler_pass",
             expected='@explorer.compiler_pass("my pass", after="legalise to kernels")',
-            found=str(name)[:LONGEST_NAME_CHARACTERS],
+            actual=str(name)[:LONGEST_NAME_CHARACTERS],
         )
 
 
-def called(run: Any, name: str = "") -> Callable[[Any], Any]:
-    """A pass as it is called: a class of passes stands for the one with its defaults.
+def as_callable(run: Any, name: str = "") -> Callable[[Any], Any]:
+    """Return a pass as a callable; a class of passes stands for its instance with defaults.
 
-    Raises BadOption where it cannot be called with one program.
+    Raises:
+        BadOption: it cannot be called with one program.
     """
     name = name or name_of(run)
-    made = run
+    instance = run
     try:
-        made = run() if isinstance(run, type) else run
-        signature(made).bind(None)
-    except ValueError:  # a builtin tells no signature
+        instance = run() if isinstance(run, type) else run
+        signature(instance).bind(None)
+    except ValueError:  # a builtin may have no signature
         pass
     except (TypeError, BadOption) as problem:
         raise BadOption(
             f"the pass {name!r} cannot be called with a program: {problem}",
             where=name,
             expected="a function of one program, or a dataclass of options with such a __call__",
-            found=str(type(run).__name__),
+            actual=str(type(run).__name__),
         ) from problem
-    if not callable(made):
+    if not callable(instance):
         raise BadOption(f"the pass {name!r} cannot be called", where=name)
-    found: Callable[[Any], Any] = made
-    return found
+    run_pass: Callable[[Any], Any] = instance
+    return run_pass
 
 
 def name_of(run: object) -> str:
-    """What a pass is registered as, or called."""
+    """Return the registered name of a pass, or its own name."""
     for record in _passes.values():
         if record.run in (run, type(run)):
             return record.name
@@ -116,39 +123,47 @@ def name_of(run: object) -> str:
 
 
 def forget_pass(name: str) -> None:
-    """No pipeline that is run from now on has the pass of that name; BadOption where there is no
-    pass of one's own with it.
+    """Remove a user-defined pass from all pipelines that are run from now on.
+
+    Raises:
+        BadOption: there is no such user-defined pass.
     """
     if not find_pass(name).after:
         raise BadOption(
-            f"the pass {name!r} belongs to the default pipeline", where=name, expected=_entering()
+            f"the pass {name!r} belongs to the default pipeline",
+            where=name,
+            expected=_user_pass_names(),
         )
     del _passes[name]
 
 
-def _entering() -> str:
+def _user_pass_names() -> str:
     return ", ".join(sorted(name for name, r in _passes.items() if r.after)) or "none of your own"
 
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """What is registered inside stays, unless something is raised there."""
-    known = dict(_passes)
+    """Undo registrations made inside the context if it raises."""
+    saved = dict(_passes)
     try:
         yield
     except BaseException:
         _passes.clear()
-        _passes.update(known)
+        _passes.update(saved)
         raise
 
 
 def passes() -> Mapping[str, PassRecord]:
-    """All passes that were registered so far, by name."""
+    """Return all registered passes by name."""
     return MappingProxyType(_passes)
 
 
 def find_pass(name: str) -> PassRecord:
-    """The pass of that name; BadOption names the known ones."""
+    """Return the pass of that name.
+
+    Raises:
+        BadOption: there is none; the error lists the registered names.
+    """
     if name not in _passes:
         raise BadOption(
             f"no pass is named {name!r}", where=name, expected=", ".join(sorted(_passes))

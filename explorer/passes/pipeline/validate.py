@@ -1,4 +1,4 @@
-"""Is a program after a pass well formed, and does it compute what the program before it did?"""
+"""Validation of passes: is the program still well formed, and does it compute the same values?"""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from explorer.ops.reference.gradients import without_gradients
 from explorer.ops.reference.verify import verify
 from explorer.passes.pipeline.random_inputs import random_inputs, trials, variations
 
-TOLERANCE_SHARE = 2e-4  # of the largest value: passes may change the order of sums; chosen
-SHAKEN_RUNS = 4  # of two equal values one gets larger in each with a chance of a half; chosen
-ROUNDINGS = 4  # of the narrowest type of a program: passes may round sooner or later; chosen
+TOLERANCE_SHARE = 2e-4  # of the largest value: passes may reorder sums; chosen
+SHAKEN_RUNS = 4  # each makes one of two equal values larger with probability 1/2; chosen
+ROUNDINGS = 4  # of a program's narrowest type: passes may round at other points; chosen
 Values = Mapping[str, np.ndarray]
 
 
 @dataclass(eq=False)
 class Trial:
-    """One binding of the symbols, with inputs; `first` is the program before all passes, `last`
-    the one run last and its values.
+    """One binding of the symbols, with inputs.
+
+    `first` is the program before all passes, `last` the program run last with its values.
     """
 
     sizes: Sizes
@@ -43,20 +44,22 @@ class Trial:
             self.last = (program, evaluate(program, self.inputs))
         return self.last[1]
 
-    def unsure(self, tolerance: float) -> set[str]:
-        """Return the outputs of the first program that rounding decides: of two values that are
-        equal but for the last bit a sound pass may make the other the larger one.
+    def uncertain_outputs(self, tolerance: float) -> set[str]:
+        """Return the outputs of the first program that depend on rounding.
+
+        A correct pass may change which of two values is larger if they are equal but for the last
+        bit.
         """
         values = evaluate(self.first, self.inputs)
-        found: set[str] = set()
+        uncertain: set[str] = set()
         for seed in range(SHAKEN_RUNS):
             try:
-                shaken = shaken_values(self.first, self.inputs, seed)
+                shaken = perturbed_values(self.first, self.inputs, seed)
             except Exception:  # rounding decides whether there are values at all
                 return set(values)
-            one = ((n, {n: v}, {n: shaken[n]}) for n, v in values.items())
-            found |= {n for n, old, new in one if difference(old, new, tolerance)}
-        return found
+            pairs = ((n, {n: v}, {n: shaken[n]}) for n, v in values.items())
+            uncertain |= {n for n, old, new in pairs if difference(old, new, tolerance)}
+        return uncertain
 
     def fits(self, program: Program) -> bool:
         """Return True unless the program states bounds that exclude these sizes."""
@@ -67,18 +70,19 @@ class Trial:
         )
 
 
-class Refused:
-    """The verdict on sizes that a pass found the program not to take."""
+class RefusedSizes:
+    """The verdict on sizes that a pass excluded."""
 
 
 class Validation:
-    """Runs programs on the same random inputs, under several bindings of their symbols.
+    """Runs of programs on the same random inputs, under several bindings of their symbols.
 
-    Sizes are tried until the first program takes them; then others beside them, odd where these
-    are even, and the least.
+    Sizes are tried until the first program accepts them; then others are added, odd where these are
+    even, and the least ones.
     """
 
     def __init__(self, program: Program) -> None:
+        """Create trials for the first program."""
         self.program, self.candidates = program, trials(program)
         self.trials: list[Trial] = []
         self.add_trials()
@@ -93,29 +97,29 @@ class Validation:
         return False
 
     def of(self, before: Program, after: Program) -> None | bool | str:
-        """True, or one sentence on what a pass broke; None where the values cannot tell, as where
-        an earlier pass has left a program that nobody can run, or the model cannot be run itself.
+        """Compare a pass's result with its input.
+
+        Returns True, a sentence on what the pass broke, or None if values cannot decide: an earlier
+        pass broke the program, or the model cannot be run.
         """
         if after is not before and (fault := _fault(after)) and fault != _fault(before):
             return fault
         verdicts = self.verdicts(before, after)
         while not self.trials and self.add_trials():
             verdicts = self.verdicts(before, after)
-        said = [v for v in verdicts if isinstance(v, str)]
-        return said[0] if said else (True if True in verdicts else None)
+        faults = [v for v in verdicts if isinstance(v, str)]
+        return faults[0] if faults else (True if True in verdicts else None)
 
     def verdicts(self, before: Program, after: Program) -> list[None | bool | str]:
         """Compare two programs in each trial; drop the trials whose sizes the second refuses."""
-        found = [(t, _verdict(t, before, after)) for t in self.trials if t.fits(after)]
-        refused = [t for t, verdict in found if isinstance(verdict, Refused)]
+        verdict_of = [(t, _verdict(t, before, after)) for t in self.trials if t.fits(after)]
+        refused = [t for t, verdict in verdict_of if isinstance(verdict, RefusedSizes)]
         self.trials = [t for t in self.trials if t not in refused]
-        return [verdict for _, verdict in found if not isinstance(verdict, Refused)]
+        return [verdict for _, verdict in verdict_of if not isinstance(verdict, RefusedSizes)]
 
 
 def _trial(program: Program, sizes: Sizes) -> Trial | None:
-    """The values of the first program; None where the sizes do not fit each other, or the model is
-    broken as it is.
-    """
+    """Run the first program; return None if the sizes do not fit each other or the model fails."""
     try:
         inputs = random_inputs(program, sizes)
         return Trial(sizes, inputs, program, (program, evaluate(program, inputs)))
@@ -123,7 +127,7 @@ def _trial(program: Program, sizes: Sizes) -> Trial | None:
         return None
 
 
-def _verdict(trial: Trial, before: Program, after: Program) -> None | bool | str | Refused:
+def _verdict(trial: Trial, before: Program, after: Program) -> None | bool | str | RefusedSizes:
     """Compare two programs in one trial, as `Validation.of` does in all."""
     try:
         old = trial.values(before)
@@ -132,33 +136,34 @@ def _verdict(trial: Trial, before: Program, after: Program) -> None | bool | str
     try:
         tolerance = _tolerance(after)
         new = trial.values(after)
-        found = difference(old, new, tolerance)
-        if not found or list(old) != list(new):
-            return found or True
-        unsure = trial.unsure(tolerance)
+        mismatch = difference(old, new, tolerance)
+        if not mismatch or list(old) != list(new):
+            return mismatch or True
+        unsure = trial.uncertain_outputs(tolerance)
         old, new = ({n: v for n, v in vs.items() if n not in unsure} for vs in (old, new))
         return difference(old, new, tolerance) or None
     except ShapeError as problem:
         refuses = problem.expected == NO_NEGATIVE or problem.where not in _results(before, after)
-        return Refused() if refuses else _said(problem)
-    except Exception as problem:  # what a broken program does when it runs is anybody's guess
-        return _said(problem)
+        return RefusedSizes() if refuses else _describe(problem)
+    except Exception as problem:  # running a broken program may raise anything
+        return _describe(problem)
 
 
 def _results(before: Program, after: Program) -> set[str]:
     """Return the values of `after`, without what its new match_casts state of the arguments."""
-    stated = _casts(after) - _casts(before)
+    stated = _cast_values(after) - _cast_values(before)
     return {v.name for _, b in after.bindings() for v in b.vars} - stated
 
 
-def _casts(program: Program) -> set[str]:
+def _cast_values(program: Program) -> set[str]:
     bindings = (b for _, b in program.bindings() if isinstance(b.expr, MatchCast))
     return {v.name for b in bindings for v in b.vars}
 
 
 def _tolerance(program: Program) -> float:
-    """How far values may differ, as a share of the largest: a few roundings of the narrowest type
-    that kernels compute through.
+    """Return the tolerated difference as a share of the largest value.
+
+    It is a few roundings of the narrowest type that kernels compute in.
     """
     types = (v.type for _, b in program.bindings() for v in b.vars)
     narrow = {
@@ -168,30 +173,32 @@ def _tolerance(program: Program) -> float:
     return max((TOLERANCE_SHARE, *(ROUNDINGS * unit for unit in units)))
 
 
-def _said(problem: Exception) -> str:
+def _describe(problem: Exception) -> str:
     return f"{type(problem).__name__}: {problem}"
 
 
 def _fault(program: Program) -> str:
-    """What is not well formed, empty where all is."""
+    """Return why a program is not well formed, "" if it is."""
     try:
         verify(program)
     except Exception as problem:
-        return _said(problem)
+        return _describe(problem)
     return ""
 
 
-class _Shaken(Interpreter):
-    """Each result is rounded up or down by a bit at random, as a sound pass may round it."""
+class _PerturbedInterpreter(Interpreter):
+    """An interpreter that rounds each result up or down by a bit at random, as a pass might."""
 
     def __init__(self, program: Program, sizes: Sizes, seed: int) -> None:
+        """Create an interpreter with a seed."""
         super().__init__(program, sizes)
         self.draws = np.random.default_rng(seed)
 
     def binding(self, binding: Binding, values: Values, frame: Frame) -> Sequence[np.ndarray]:
-        return [self.shaken(a) for a in super().binding(binding, values, frame)]
+        """Evaluate a binding and perturb its results."""
+        return [self.perturb(a) for a in super().binding(binding, values, frame)]
 
-    def shaken(self, value: np.ndarray) -> np.ndarray:
+    def perturb(self, value: np.ndarray) -> np.ndarray:
         """Return the value with other last bits; whole numbers are exact and stay."""
         if not isinstance(value, np.ndarray) or not is_float(dtype_of(value)):
             return value
@@ -200,19 +207,20 @@ class _Shaken(Interpreter):
         return np.where(value == np.rint(value), value, near)
 
 
-def shaken_values(program: Program, inputs: Values, seed: int) -> Values:
+def perturbed_values(program: Program, inputs: Values, seed: int) -> Values:
     """Return the outputs of a program with every value, of inputs too, off by its last bit."""
     program = without_gradients(program)
-    run = _Shaken(program, bind_sizes(program, inputs), seed)
+    run = _PerturbedInterpreter(program, bind_sizes(program, inputs), seed)
     main = program.main
-    found = run.run(main, [run.shaken(inputs[p.name]) for p in main.params])
+    outputs = run.run(main, [run.perturb(inputs[p.name]) for p in main.params])
     names = main.output_names or tuple(v.name for v in main.outputs)
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, outputs, strict=True))
 
 
 def difference(before: Values, after: Values, tolerance: float = TOLERANCE_SHARE) -> str:
-    """Where two sets of outputs differ by more than a share of the largest value, in words; empty
-    where they agree.
+    """Describe where two sets of outputs differ by more than a share of the largest value.
+
+    Returns "" if they agree.
     """
     if list(before) != list(after):
         return f"the outputs were {', '.join(before)} and are {', '.join(after)}"
@@ -220,16 +228,16 @@ def difference(before: Values, after: Values, tolerance: float = TOLERANCE_SHARE
         new = after[name]
         rows = new.shape[: old.ndim] == old.shape or old.shape[:1] == new.shape[:1] == (0,)
         if rows and new.dtype == old.dtype and not old.size and not new.size:
-            continue  # a loop without an iteration: what is deduced of its rows is told later
+            continue  # a loop without iterations: the shape of its rows is checked later
         if old.shape != new.shape or old.dtype != new.dtype:
             return f"{name} was {old.dtype}{list(old.shape)} and is {new.dtype}{list(new.shape)}"
-        problem = _values_differ(old, new, tolerance)
+        problem = _describe_values(old, new, tolerance)
         if problem:
             return f"{name}: {problem}"
     return ""
 
 
-def _values_differ(old: np.ndarray, new: np.ndarray, tolerance: float) -> str:
+def _describe_values(old: np.ndarray, new: np.ndarray, tolerance: float) -> str:
     if not is_float(dtype_of(old)):
         wrong = np.count_nonzero(old != new)
         return f"{wrong} of {old.size} values differ" if wrong else ""

@@ -1,1 +1,1 @@
-"""Policies of one's own under a name: which function a name stands for, by system."""
+"""User-defined policies, registered under a name by system."""

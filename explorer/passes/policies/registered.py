@@ -1,5 +1,7 @@
-"""What a name of one's own stands for when options are made: a function from then on, so that what
-was chosen by it is known by what the function does, and not by its name.
+"""User-defined policies, registered under names.
+
+Options resolve a name to its function when they are made: cache keys then hold the function's
+content and not its name.
 """
 
 from __future__ import annotations
@@ -8,49 +10,49 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-Given = TypeVar("Given")
+Value = TypeVar("Value")
 Function = Callable[..., Any]
-_known: dict[str, dict[str, Function]] = {}
+_registered: dict[str, dict[str, Function]] = {}
 
 
-def keep(system: str, name: str, policy: Function) -> None:
-    """From now on the name stands for this function; a later one takes its place."""
-    _known.setdefault(system, {})[name] = policy
+def register(system: str, name: str, policy: Function) -> None:
+    """Register a policy under a name; a later one replaces it."""
+    _registered.setdefault(system, {})[name] = policy
 
 
 def forget(system: str, name: str) -> None:
-    """The name stands for nothing any more; KeyError where it did not."""
-    del _known.get(system, {})[name]
+    """Remove a name; KeyError if it is not registered."""
+    del _registered.get(system, {})[name]
 
 
-def of(system: str) -> Mapping[str, Function]:
-    """The policies of one's own of a system, by name."""
-    return dict(_known.get(system, {}))
+def by_system(system: str) -> Mapping[str, Function]:
+    """Return the user-defined policies of a system, by name."""
+    return dict(_registered.get(system, {}))
 
 
-def every() -> tuple[Function, ...]:
-    """Those of all systems."""
-    return tuple(function for names in _known.values() for function in names.values())
+def all_policies() -> tuple[Function, ...]:
+    """Return the user-defined policies of all systems."""
+    return tuple(function for names in _registered.values() for function in names.values())
 
 
-def found(system: str, given: Given) -> Given | Function:
-    """The function that a name stands for; anything else as it is given."""
-    return _known.get(system, {}).get(given, given) if isinstance(given, str) else given
+def resolve(system: str, policy: Value) -> Value | Function:
+    """Return the policy registered under a name; return anything else unchanged."""
+    return _registered.get(system, {}).get(policy, policy) if isinstance(policy, str) else policy
 
 
 def name_of(policy: object) -> str:
-    """The name that a function stands under; empty where it has none."""
-    every = (pair for names in _known.values() for pair in names.items())
+    """Return the name that a function is registered under, "" if none."""
+    every = (pair for names in _registered.values() for pair in names.items())
     return next((name for name, function in every if function is policy), "")
 
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """What is registered inside stays, unless something is raised there."""
-    before = {system: dict(names) for system, names in _known.items()}
+    """Undo registrations made inside the context if it raises."""
+    before = {system: dict(names) for system, names in _registered.items()}
     try:
         yield
     except BaseException:
-        _known.clear()
-        _known.update(before)
+        _registered.clear()
+        _registered.update(before)
         raise

@@ -1,1 +1,1 @@
-"""Products by one constant, done once for many steps."""
+"""Recurrent layers: hoisted input projections, merged matrix products, split loops, trip counts."""

@@ -1,12 +1,11 @@
-"""Orders in which the bindings of a function may run: as they stand, layer by layer, step by step,
-or along the diagonal of both.
+"""Topological orders of a function's bindings: as written, by layer, by step, or diagonal.
 
-    layer      of a binding: the constant whose product comes last on a way to it, by where that
-               constant is used first
-    time step  of a binding: how many products of one constant are on one path to it, at most
-    diagonal   of a binding: how many products of any constant are on one path to it, at most
+    layer      of a binding: the constant of the last product on a path to it, numbered by where
+               that constant is used first
+    time step  of a binding: the largest number of products of one constant on a path to it
+    diagonal   of a binding: the largest number of products of any constant on a path to it
 
-None falls along the dataflow, so sorting by one of them keeps every value before its readers.
+Each rank is monotone along the dataflow, so sorting by it keeps every value before its readers.
 """
 
 from __future__ import annotations
@@ -19,36 +18,36 @@ from explorer.ir.program import Binding, Constant
 from explorer.passes.recurrent.dataflow import Needs, levels, levels_of_each, needs_of
 from explorer.passes.recurrent.product_groups import WEIGHTS_AT_ONCE, kind_of
 
-Weights: TypeAlias = Mapping[int, str]  # by place of a product, the constant that it multiplies by
+Weights: TypeAlias = Mapping[int, str]  # by position of a product, its constant
 AS_WRITTEN = "as written"
 
 
 def layers(needs: Needs, weights: Weights) -> list[int]:
-    """The layer of each binding, from 1; 0 where no product is on a way to it."""
+    """Return the layer of each binding, from 1; 0 if no product is on a path to it."""
     first: dict[str, int] = {}
-    found: list[int] = []
+    ranks: list[int] = []
     for n, needed in enumerate(needs):
-        mine = max([found[at] for at in needed], default=0)
+        mine = max([ranks[at] for at in needed], default=0)
         if n in weights:
             mine = max(mine, first.setdefault(weights[n], len(first) + 1))
-        found.append(mine)
-    return found
+        ranks.append(mine)
+    return ranks
 
 
 def time_steps(needs: Needs, weights: Weights) -> list[int]:
-    """The time step of each binding, from 1; 0 where no product is on a way to it."""
+    """Return the time step of each binding, from 1; 0 if no product is on a path to it."""
     every = list(dict.fromkeys(weights.values()))
-    found = [0] * len(needs)
+    ranks = [0] * len(needs)
     for begin in range(0, len(every), WEIGHTS_AT_ONCE):
         column = {name: n for n, name in enumerate(every[begin : begin + WEIGHTS_AT_ONCE])}
         columns = {n: column[name] for n, name in weights.items() if name in column}
         most = levels_of_each(needs, columns, len(column)).max(axis=1).tolist()
-        found = list(map(max, found, most))
-    return found
+        ranks = list(map(max, ranks, most))
+    return ranks
 
 
 def diagonals(needs: Needs, weights: Weights) -> list[int]:
-    """The diagonal of each binding, from 1; 0 where no product is on a way to it."""
+    """Return the diagonal of each binding, from 1; 0 if no product is on a path to it."""
     return levels(needs, weights)
 
 
@@ -57,10 +56,10 @@ ORDERS: Mapping[str, Callable[[Needs, Weights], list[int]]] = MappingProxyType(
 )
 
 
-def ordered(
+def order_bindings(
     body: Sequence[Binding], constants: Mapping[str, Constant], order: str
 ) -> tuple[Binding, ...]:
-    """The bindings in a named order; those of one rank stay as they stand."""
+    """Return the bindings in a named order; bindings of equal rank keep their relative order."""
     if order == AS_WRITTEN:
         return tuple(body)
     kinds = ((n, kind_of(b, constants)) for n, b in enumerate(body))

@@ -1,4 +1,4 @@
-"""What each binding of a body needs of the others, by place; and sweeps along that."""
+"""Dependences between the bindings of a body, by position, and sweeps along them."""
 
 from __future__ import annotations
 
@@ -11,76 +11,88 @@ import numpy as np
 from explorer.ir.program import Binding
 from explorer.ir.symbols import definitions, needed_by
 
-Needs: TypeAlias = Sequence[Sequence[int]]  # for each place the places before it that it needs
-Order: TypeAlias = list[tuple[int, ...]]  # places that run as one, in turn
+Needs: TypeAlias = Sequence[
+    Sequence[int]
+]  # for each position the earlier positions that it depends on
+Order: TypeAlias = list[tuple[int, ...]]  # positions that run as one, in order
 
 
 def needs_of(body: Sequence[Binding]) -> list[list[int]]:
-    """For each binding those that make what it reads, or find the symbols that it needs."""
+    """Return for each binding the positions of the bindings that it depends on.
+
+    These compute the values that it reads or define the symbols that it needs.
+    """
     place: dict[str, int] = {}
     casts = definitions(body)
-    found: list[list[int]] = []
+    dependences: list[list[int]] = []
     for n, b in enumerate(body):
         needed = {place[v.name] for v in b.reads if v.name in place}
         if casts:
             needed |= {casts[s] for s in needed_by(b) if casts.get(s, n) < n}
-        found.append(sorted(needed))
+        dependences.append(sorted(needed))
         for v in b.vars:
             place[v.name] = n
-    return found
+    return dependences
 
 
 def levels(needs: Needs, counted: Collection[int]) -> list[int]:
-    """How many of the places that count are on one path to each place, at most, it included."""
-    found: list[int] = []
+    """Return the largest number of counted positions on a path to each position, inclusive."""
+    counts: list[int] = []
     for n, needed in enumerate(needs):
-        found.append(max([found[at] for at in needed], default=0) + (n in counted))
-    return found
+        counts.append(max([counts[at] for at in needed], default=0) + (n in counted))
+    return counts
 
 
 def levels_of_each(needs: Needs, columns: Mapping[int, int], width: int) -> np.ndarray:
-    """The same for several kinds of places at once, [place, kind]: `columns` gives their kinds."""
-    found = np.zeros((len(needs), width), np.int32)
+    """Return the levels of several kinds of positions at once, [position, kind].
+
+    `columns` maps each counted position to its kind.
+    """
+    counts = np.zeros((len(needs), width), np.int32)
     for n, needed in enumerate(needs):
-        row = found[n]
+        row = counts[n]
         for at in needed:
-            np.maximum(row, found[at], out=row)
+            np.maximum(row, counts[at], out=row)
         if n in columns:
             row[columns[n]] += 1
-    return found
+    return counts
 
 
-def in_turn(needs: Needs, groups: Sequence[Sequence[int]]) -> tuple[Order, set[int]]:
-    """An order in which the places of each group run at once, as near to the one that they have as
-    can be; and the groups, by number, that need themselves by way of other groups: their places run
-    one by one. Where groups need each other, a later one gives way.
+def order_groups(needs: Needs, groups: Sequence[Sequence[int]]) -> tuple[Order, set[int]]:
+    """Order positions so that each group runs at once, as close to program order as possible.
+
+    Returns the order and the numbers of the groups that depend on themselves through other groups.
+    The positions of these run one by one. If groups depend on each other, the later one is broken
+    up.
     """
-    return _Turns(needs, groups).done()
+    return _GroupedSort(needs, groups).run()
 
 
-class _Turns:
-    """Places become ready, one after the other; a group is when all its places are."""
+class _GroupedSort:
+    """A topological sort whose groups become ready when all their positions are."""
 
     def __init__(self, needs: Needs, groups: Sequence[Sequence[int]]) -> None:
+        """Count the unmet dependences of each position."""
         self.needs, self.groups = needs, groups
         self.group = {n: g for g, places in enumerate(groups) for n in places}
         self.broken: set[int] = set()
-        self.held: dict[int, list[int]] = {}  # by group, its places that are ready
+        self.partly_ready: dict[int, list[int]] = {}  # by group, its members that are ready
         self.ready: list[tuple[int, ...]] = []
         self.readers: list[list[int]] = [[] for _ in needs]
         self.missing = [0] * len(needs)
         for n in range(len(needs)):
-            for at in self._outside(n):
-                self._wait(n, at)
+            for at in self._outside_needs(n):
+                self._add_dependence(n, at)
         for n, count in enumerate(self.missing):
             if not count:
-                self._let(n)
+                self._release(n)
 
-    def done(self) -> tuple[Order, set[int]]:
+    def run(self) -> tuple[Order, set[int]]:
+        """Return the order and the broken groups."""
         order: Order = []
-        while self.ready or self.held:
+        while self.ready or self.partly_ready:
             if not self.ready:
-                self._break(max(g for g in self.held if self._needs_itself(g)))
+                self._break(max(g for g in self.partly_ready if self._needs_itself(g)))
                 continue
             places = heappop(self.ready)
             order.append(places)
@@ -88,33 +100,33 @@ class _Turns:
                 for reader in self.readers[n]:
                     self.missing[reader] -= 1
                     if not self.missing[reader]:
-                        self._let(reader)
+                        self._release(reader)
         return order, self.broken
 
-    def _outside(self, n: int) -> Iterator[int]:
+    def _outside_needs(self, n: int) -> Iterator[int]:
         mine = self.group.get(n)
         return (at for at in self.needs[n] if mine is None or self.group.get(at) != mine)
 
-    def _wait(self, n: int, at: int) -> None:
+    def _add_dependence(self, n: int, at: int) -> None:
         self.missing[n] += 1
         self.readers[at].append(n)
 
-    def _let(self, n: int) -> None:
-        """A place that all it needs has run before."""
+    def _release(self, n: int) -> None:
+        """Mark a position as ready."""
         group = self.group.get(n)
         if group is None:
             heappush(self.ready, (n,))
             return
-        held = self.held.setdefault(group, [])
-        held.append(n)
-        if len(held) == len(self.groups[group]):
-            heappush(self.ready, tuple(sorted(self.held.pop(group))))
+        ready_members = self.partly_ready.setdefault(group, [])
+        ready_members.append(n)
+        if len(ready_members) == len(self.groups[group]):
+            heappush(self.ready, tuple(sorted(self.partly_ready.pop(group))))
 
     def _needs_itself(self, group: int) -> bool:
-        """Whether a place of a group waits for one of its own by way of other groups."""
+        """Return True if a position of a group depends on another of it through other groups."""
         todo, seen = list(self.groups[group]), set[int]()
         while todo:
-            for at in self._outside(todo.pop()):
+            for at in self._outside_needs(todo.pop()):
                 other = self.group.get(at)
                 if other == group:
                     return True
@@ -125,13 +137,13 @@ class _Turns:
 
     def _break(self, group: int) -> None:
         self.broken.add(group)
-        held = self.held.pop(group)
+        ready_members = self.partly_ready.pop(group)
         for n in self.groups[group]:
             del self.group[n]
         for n in self.groups[group]:
             for at in self.needs[n]:
                 if at in self.groups[group]:
-                    self._wait(n, at)
-        for n in held:
+                    self._add_dependence(n, at)
+        for n in ready_members:
             if not self.missing[n]:
-                self._let(n)
+                self._release(n)

@@ -1,8 +1,8 @@
-"""What must stay in one loop, and in which order the rest may come: the parts of a loop's body.
+"""Strongly connected components of a loop body and the stages that they form.
 
-A value of the state needs what made it in the trip before, so what leads from it back to itself is
-one part (Allen and Kennedy 1984, Automatic loop interchange). Everything else may run in a loop of
-its own, after those that it needs.
+A state needs the value from the previous trip, so the bindings on a cycle through it form one
+component (Allen and Kennedy 1984, Automatic loop interchange). Everything else may run in its own
+loop, after those that it needs.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Collection, Sequence
 Needs = Sequence[Collection[int]]
 
 
-def cycles(needs: Needs) -> list[int]:
-    """The part of each node: nodes that need each other have one number, and no part needs a part
-    of a higher one (Tarjan 1972).
+def strongly_connected_components(needs: Needs) -> list[int]:
+    """Return the strongly connected component of each node, in topological order (Tarjan 1972).
+
+    No component needs one of a higher number.
     """
     index, low, part = [-1] * len(needs), [0] * len(needs), [-1] * len(needs)
     stack: list[int] = []
@@ -22,12 +23,12 @@ def cycles(needs: Needs) -> list[int]:
     for root in range(len(needs)):
         todo = [(root, iter(needs[root]))] if index[root] < 0 else []
         while todo:
-            node, rest = todo[-1]
+            node, successors = todo[-1]
             if index[node] < 0:
                 index[node] = low[node] = seen
                 seen += 1
                 stack.append(node)
-            for other in rest:
+            for other in successors:
                 if index[other] < 0:
                     todo.append((other, iter(needs[other])))
                     break
@@ -44,13 +45,13 @@ def cycles(needs: Needs) -> list[int]:
     return part
 
 
-def stages(needs: Needs, heavy: Collection[int]) -> list[int]:
-    """The loop of each node: one later for each part with heavy nodes, in which it needs itself,
-    that another such part needs.
+def assign_stages(needs: Needs, heavy: Collection[int]) -> list[int]:
+    """Return the loop of each node: the number of heavy recurrent components before it.
 
-    What is in no such part is as late as those that need it, or as early as what it needs.
+    A heavy component contains heavy nodes and depends on itself. Other nodes run as late as their
+    readers, or as early as their operands allow.
     """
-    part = cycles(needs)
+    part = strongly_connected_components(needs)
     count = max(part, default=-1) + 1
     before: list[set[int]] = [set() for _ in range(count)]
     after: list[set[int]] = [set() for _ in range(count)]
@@ -63,18 +64,18 @@ def stages(needs: Needs, heavy: Collection[int]) -> list[int]:
                 before[part[node]].add(part[other])
                 after[part[other]].add(part[node])
     anchors = {part[n] for n in heavy} & itself
-    depth = [0] * count  # anchors on the longest path before a part
+    depth = [0] * count  # heavy components on the longest path before a component
     for p in range(count):
         depth[p] = max((depth[b] + (b in anchors) for b in before[p]), default=0)
-    found = [-1] * count
+    stage_of = [-1] * count
     for p in range(count):
         if p in anchors:
-            found[p] = depth[p]
+            stage_of[p] = depth[p]
     for p in reversed(range(count)):
-        later = [found[a] for a in after[p] if found[a] >= 0]
-        if found[p] < 0 and later:
-            found[p] = min(later)
+        later = [stage_of[a] for a in after[p] if stage_of[a] >= 0]
+        if stage_of[p] < 0 and later:
+            stage_of[p] = min(later)
     for p in range(count):
-        if found[p] < 0:
-            found[p] = max((found[b] for b in before[p]), default=0)
-    return [found[p] for p in part]
+        if stage_of[p] < 0:
+            stage_of[p] = max((stage_of[b] for b in before[p]), default=0)
+    return [stage_of[p] for p in part]

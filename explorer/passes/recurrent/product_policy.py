@@ -1,4 +1,4 @@
-"""Whether products by one constant become one: what reading it once is worth, and what it costs."""
+"""Cost of merging products by one constant: saved reads against lost overlap."""
 
 from __future__ import annotations
 
@@ -18,46 +18,48 @@ TASK_VECTORS = 2  # columns of one task of a product of few rows; assumed
 
 @dataclass(frozen=True, slots=True)
 class Trips:
-    """A product in each of so many trips of a loop: a row of `whole` by `weight`."""
+    """A product in each trip of a loop: a row of `operand` by `weight`."""
 
     count: Dim
-    whole: Tensor
+    operand: Tensor
     weight: Tensor
 
 
-def weigh(
+def rank_grouping(
     group: ProductGroup, device: Device, env: ShapeEnv, constant_bytes: int, hoist: str
 ) -> tuple[Candidate[bool], ...]:
-    """Both ways to do the products of a group, the one to take first; the loser with its reason.
+    """Return both schedules of a group's products, best first; the loser with its reason.
 
-    apart     the constant is read once a product, from the nearest memory that holds all constants
-              of the program beside it (`constant_bytes`): they take turns
-    together  it is read once, all units meet once, and no product can begin before the last left
-              operand is there: units that would have worked on other steps meanwhile are idle
+    apart     each product reads the constant, from the nearest memory that holds all constants of
+    the program beside it (`constant_bytes`), as they alternate
+
+    together  the constant is read once, after one global barrier. No product starts before the last
+    left operand is available: units that would have worked on other steps are idle
     """
-    apart = Candidate(APART, False, _apart(group, device, env, constant_bytes))
-    both = Candidate(TOGETHER, True, _together(group, device, env, constant_bytes))
-    return _in_order(apart, both, hoist)
+    apart = Candidate(APART, False, _separate_terms(group, device, env, constant_bytes))
+    both = Candidate(TOGETHER, True, _merged_terms(group, device, env, constant_bytes))
+    return _rank(apart, both, hoist)
 
 
-def weigh_rows(
+def rank_row_hoisting(
     rows: Trips, device: Device, env: ShapeEnv, constant_bytes: int, hoist: str
 ) -> tuple[Candidate[bool], ...]:
-    """Both ways to multiply the rows that a loop goes over, the one to take first.
+    """Return both schedules of a product of the rows that a loop iterates over, best first.
 
-    apart     the matrix is read in each trip, from the nearest memory that holds all constants of
-              the body (`constant_bytes`), as they take turns
-    together  before the loop it is read once, and all units meet; what comes of it is written, and
-              read in the trips
+    apart     each trip reads the matrix, from the nearest memory that holds all constants of the
+    body (`constant_bytes`), as they alternate
+
+    together  the matrix is read once before the loop, followed by a global barrier; the result is
+    written, and read in the trips
     """
     units = max(1, device.units)
-    trips, made = env.hint(rows.count), env.hint(product(rows.whole.dims[:-1]))
+    trips, row_count = env.hint(rows.count), env.hint(product(rows.operand.dims[:-1]))
     depth, columns = (env.hint(d) for d in rows.weight.dims)
     item = ITEM_BYTES[rows.weight.element]
-    load = depth * columns * item / home(device, constant_bytes).bytes_per_us / units
-    compute = 2.0 * made * depth * columns / (device.reached_gflops_per_unit * units * 1e3)
-    moved = 2 * made * columns * item
-    move = moved / home(device, moved // 2).bytes_per_us / units
+    load = depth * columns * item / nearest_level(device, constant_bytes).bytes_per_us / units
+    compute = 2.0 * row_count * depth * columns / (device.reached_gflops_per_unit * units * 1e3)
+    moved = 2 * row_count * columns * item
+    move = moved / nearest_level(device, moved // 2).bytes_per_us / units
     apart = ("weights", trips * load), ("arithmetic", max(0.0, compute - trips * load))
     both = (
         ("weights", load),
@@ -65,12 +67,10 @@ def weigh_rows(
         ("barrier", device.barrier_us if device.units > 1 else 0.0),
         ("rows", move),
     )
-    return _in_order(Candidate(APART, False, apart), Candidate(TOGETHER, True, both), hoist)
+    return _rank(Candidate(APART, False, apart), Candidate(TOGETHER, True, both), hoist)
 
 
-def _in_order(
-    apart: Candidate[bool], both: Candidate[bool], hoist: str
-) -> tuple[Candidate[bool], ...]:
+def _rank(apart: Candidate[bool], both: Candidate[bool], hoist: str) -> tuple[Candidate[bool], ...]:
     if hoist == "off":
         why = Refusal("option", 1, 0, "the option says off", "hoist=on or hoist=auto")
     elif hoist == "on" or both.cost_us < apart.cost_us:
@@ -84,28 +84,28 @@ def _in_order(
     return apart, Candidate(TOGETHER, True, both.terms, why.words, why)
 
 
-def saved_us(found: tuple[Candidate[bool], ...]) -> float:
-    """What doing the products together saves by the model."""
-    cost = {c.label: sum(us for _, us in c.terms) for c in found}
+def saved_us(candidates: tuple[Candidate[bool], ...]) -> float:
+    """Return the modelled time that merging the products saves."""
+    cost = {c.label: sum(us for _, us in c.terms) for c in candidates}
     return cost[APART] - cost[TOGETHER]
 
 
-def needed_by_itself(found: tuple[Candidate[bool], ...]) -> tuple[Candidate[bool], ...]:
-    """The decision on a group that waits for itself by way of groups that save more."""
-    both, apart = found
-    text = "its products need each other by way of products that became one"
+def refuse_cyclic_group(candidates: tuple[Candidate[bool], ...]) -> tuple[Candidate[bool], ...]:
+    """Refuse to merge a group that depends on itself through groups that save more."""
+    both, apart = candidates
+    text = "its products depend on each other through merged products"
     why = Refusal("cycle", 1, 0, text)
     return apart, replace(both, refused=why.words, why=why)
 
 
-def _apart(
+def _separate_terms(
     group: ProductGroup, device: Device, env: ShapeEnv, constant_bytes: int
 ) -> tuple[tuple[str, float], ...]:
     weights = len(group.products) * _load_us(group, device, constant_bytes)
     return ("weights", weights), ("arithmetic", max(0.0, _compute_us(group, device, env) - weights))
 
 
-def _together(
+def _merged_terms(
     group: ProductGroup, device: Device, env: ShapeEnv, constant_bytes: int
 ) -> tuple[tuple[str, float], ...]:
     weights = _load_us(group, device, constant_bytes)
@@ -118,7 +118,7 @@ def _together(
 
 
 def _lost_us(group: ProductGroup, device: Device, constant_bytes: int) -> float:
-    """Time of units that one step does not fill, in the steps that have to end first now."""
+    """Return the idle time of units in the steps that must now end before the merged product."""
     levels = [p.level for p in group.products]
     columns = _shape(group)[1]
     tasks = -(-columns // (TASK_VECTORS * device.lanes))
@@ -128,13 +128,13 @@ def _lost_us(group: ProductGroup, device: Device, constant_bytes: int) -> float:
 
 
 def _load_us(group: ProductGroup, device: Device, constant_bytes: int) -> float:
-    """The time of all units to read the constant once, each a part."""
-    level = home(device, constant_bytes)
+    """Return the time of all units to read the constant once, a part each."""
+    level = nearest_level(device, constant_bytes)
     return _weight_bytes(group) / level.bytes_per_us / max(1, device.units)
 
 
-def home(device: Device, constant_bytes: int) -> Level:
-    """The nearest memory that holds so many bytes, each unit's part of them where it is private."""
+def nearest_level(device: Device, constant_bytes: int) -> Level:
+    """Return the nearest memory that holds so many bytes, split over units where it is private."""
     levels = levels_of(device).levels
     for level, memory in zip(levels, device.levels, strict=True):
         parts = 1 if memory.shared else max(1, device.units)
@@ -154,7 +154,7 @@ def _weight_bytes(group: ProductGroup) -> int:
 
 
 def _shape(group: ProductGroup) -> tuple[int, int]:
-    """Depth and columns of the constant."""
+    """Return depth and columns of the constant."""
     kind, result = group.kind.weight.tensor, group.products[0].result.tensor
     columns = int(result.dims[-1])
     return prod(int(n) for n in kind.dims) // columns, columns

@@ -1,10 +1,10 @@
-"""Products of the rows that a loop goes over, done before it: all rows at once.
+"""Input projections of loops, hoisted before the loop: one product of all rows.
 
     x_t = gather(x, t); y_t = x_t @ w   in a loop   ->   y = x @ w   before it, and in it
     y_t = gather(y, t)
 
-It is what `shared_products` does for graphs that are unrolled (Appleyard, Kocisky and Blunsom 2016,
-section 3.1.1): a recurrent layer reads the matrix of its inputs once, and not in each trip.
+`shared_products` does this for unrolled graphs (Appleyard, Kocisky and Blunsom 2016, section
+3.1.1): a recurrent layer reads the matrix of its inputs once instead of in each trip.
 """
 
 from __future__ import annotations
@@ -21,37 +21,40 @@ from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
-from explorer.passes.recurrent.product_policy import TOGETHER, Trips, weigh_rows
+from explorer.passes.recurrent.product_policy import TOGETHER, Trips, rank_row_hoisting
 from explorer.passes.recurrent.shared_products import Options
 
-COUNTERS = 2  # parameters of a body before its state: the trip, and whether it goes on
+COUNTERS = 2  # parameters of a body before its state: the trip and the continue flag
 
 
 @dataclass(frozen=True, slots=True)
 class RowProduct:
-    """A product in a loop's body, by its place there: a row of a value times a matrix, neither of
-    which the loop changes. `at` is the row's number; `rows` is the value in the body, and `whole`
-    and `weight` are both operands around the loop.
+    """A product in a loop's body, by position: a row of a loop-invariant value times a matrix.
+
+    `at` is the row's number; `rows` is the value in the body; `operand` and `weight` are the
+    operands outside of the loop.
     """
 
     place: int
     at: Var
     rows: Var
-    whole: Var
+    operand: Var
     weight: Var
 
 
 @compiler_pass("hoist-row-products", paper="Appleyard et al. 2016, section 3.1.1")
 @dataclass(frozen=True, slots=True)
 class HoistRowProducts:
-    """Input projections of loops done before them, for one device."""
+    """A pass that hoists input projections out of loops, for one device."""
 
     device: Device
     options: Options = Options()
 
     def __call__(self, program: Program) -> Program:
-        """After: no loop multiplies its rows by a matrix that it does not change, where the model
-        says that this is faster. Each such product stands in the decisions.
+        """Hoist row products where the model predicts a gain.
+
+        After: no loop multiplies its rows by a loop-invariant matrix, where hoisting is modelled to
+        be faster. The decisions list each such product.
         """
         functions = {f.name: f for f in program.functions}
         calls = Counter(n for f in program.functions for b in f.body for n in b.calls)
@@ -64,9 +67,9 @@ class HoistRowProducts:
                     inside = functions[loop.body]
                     taken, decided = self._decided(loop, functions[name], inside, program)
                     weighed += decided
-                    *before, functions[inside.name] = _hoisted(taken, inside, program)
-                    given = tuple(b.var for b in before)
-                    binding = replace(binding, expr=replace(loop, args=(*loop.args, *given)))
+                    *before, functions[inside.name] = _hoist(taken, inside, program)
+                    hoisted = tuple(b.var for b in before)
+                    binding = replace(binding, expr=replace(loop, args=(*loop.args, *hoisted)))
                     body += before
                 body.append(binding)
             functions[name] = replace(functions[name], body=tuple(body))
@@ -79,27 +82,29 @@ class HoistRowProducts:
     def _decided(
         self, loop: Loop, around: Function, inside: Function, program: Program
     ) -> tuple[list[RowProduct], list[ProductsDecision]]:
-        """The products that go before a loop, and what was decided of each."""
+        """Return the products to hoist before a loop, and the decision on each."""
         trips = trips_of(loop, around, inside, program)
         if trips is None:
             return [], []
         read = {v.name for b in inside.body for v in b.reads} & program.constants.keys()
-        held = sum(program.constants[n].array.nbytes for n in read)
+        constant_bytes = sum(program.constants[n].array.nbytes for n in read)
         taken, decided = [], []
-        for found in _row_products(loop, inside, trips, program):
-            product = inside.body[found.place]
-            rows = Trips(trips, found.whole.tensor, found.weight.tensor)
-            ways = weigh_rows(rows, self.device, program.env, held, self.options.hoist)
-            label = ways[0].label
-            names, weight = (product.var.name,), found.weight.name
-            decided.append(ProductsDecision(inside.name, weight, 0, names, label, ways))
-            taken += [found] if label == TOGETHER else []
+        for candidate in _row_products(loop, inside, trips, program):
+            product = inside.body[candidate.place]
+            rows = Trips(trips, candidate.operand.tensor, candidate.weight.tensor)
+            ranked = rank_row_hoisting(
+                rows, self.device, program.env, constant_bytes, self.options.hoist
+            )
+            label = ranked[0].label
+            names, weight = (product.var.name,), candidate.weight.name
+            decided.append(ProductsDecision(inside.name, weight, 0, names, label, ranked))
+            taken += [candidate] if label == TOGETHER else []
         return taken, decided
 
 
 def trips_of(loop: Loop, around: Function, inside: Function, program: Program) -> Dim | None:
-    """How many trips a loop makes, where that is a number or an extent and no data end it."""
-    same = {b.var.name: b.reads[0].name for b in inside.body if _is(b, "Identity")}
+    """Return a loop's trip count if it is a number or an extent and no data ends the loop."""
+    same = {b.var.name: b.reads[0].name for b in inside.body if _is_op(b, "Identity")}
     going = same.get(inside.outputs[0].name, inside.outputs[0].name)
     goes_on = program.constants.get(going)
     ends = going != inside.params[1].name and not (goes_on and goes_on.array.all())
@@ -117,51 +122,55 @@ def trips_of(loop: Loop, around: Function, inside: Function, program: Program) -
 def _row_products(
     loop: Loop, inside: Function, trips: Dim, program: Program
 ) -> Iterator[RowProduct]:
-    """Products of a row, in the order of the body."""
-    kept = dict(zip((p.name for p in inside.params[COUNTERS + len(loop.state) :]), loop.args))
+    """Yield products of a row, in the order of the body."""
+    invariants = dict(zip((p.name for p in inside.params[COUNTERS + len(loop.state) :]), loop.args))
     rows = {b.var.name: b.reads for b in inside.body if _is_row(b)}
     for place, binding in enumerate(inside.body):
-        if not _is(binding, "MatMul") or binding.reads[0].name not in rows:
+        if not _is_op(binding, "MatMul") or binding.reads[0].name not in rows:
             continue
         (value, at), weight = rows[binding.reads[0].name], binding.reads[1]
-        matrix = weight if weight.name in program.constants else kept.get(weight.name)
-        if value.name not in kept or matrix is None:
+        matrix = weight if weight.name in program.constants else invariants.get(weight.name)
+        if value.name not in invariants or matrix is None:
             continue
-        whole, kind = kept[value.name], matrix.type
-        known = isinstance(kind, Tensor) and kind.is_known and len(kind.dims) == 2
-        if known and len(whole.tensor.dims) > 1 and program.env.equal(whole.tensor.dims[0], trips):
-            yield RowProduct(place, at, value, whole, matrix)
+        operand, kind = invariants[value.name], matrix.type
+        is_matrix = isinstance(kind, Tensor) and kind.is_known and len(kind.dims) == 2
+        if (
+            is_matrix
+            and len(operand.tensor.dims) > 1
+            and program.env.equal(operand.tensor.dims[0], trips)
+        ):
+            yield RowProduct(place, at, value, operand, matrix)
 
 
-def _is(binding: Binding, op: str) -> bool:
+def _is_op(binding: Binding, op: str) -> bool:
     return isinstance(binding.expr, OpCall) and binding.expr.op == op
 
 
 def _is_row(binding: Binding) -> bool:
-    """Whether a binding takes one row of a value."""
-    if not _is(binding, "Gather"):
+    """Return True if a binding gathers one row of a value."""
+    if not _is_op(binding, "Gather"):
         return False
     (value, at), attrs = binding.reads, dict(binding.expr.attrs)  # type: ignore[union-attr]
     return attrs.get("axis", 0) == 0 and at.tensor.dims == () and value.tensor.is_known
 
 
-def _hoisted(
+def _hoist(
     taken: list[RowProduct], inside: Function, program: Program
 ) -> tuple[*tuple[Binding, ...], Function]:
-    """The products of all rows, for the function around the loop, and the body that reads them."""
+    """Return the products of all rows, followed by the body that reads their results."""
     names = {v.name for f in program.functions for b in f.body for v in b.vars}
     names |= {p.name for f in program.functions for p in f.params} | program.constants.keys()
     before, body, params = [], list(inside.body), list(inside.params)
-    for found in taken:
-        old = body[found.place]
-        whole, columns = found.whole.tensor, found.weight.tensor.dims[1]
-        kind = replace(whole, shape=(*whole.dims[:-1], columns))
+    for row_product in taken:
+        old = body[row_product.place]
+        operand, columns = row_product.operand.tensor, row_product.weight.tensor.dims[1]
+        kind = replace(operand, shape=(*operand.dims[:-1], columns))
         every = Var(fresh(f"{old.var.name}.rows", names), kind)
         param = Var(fresh(f"{inside.name}.{every.name}", names), kind)
         names |= {every.name, param.name}
-        product = OpCall("MatMul", (found.whole, found.weight))
+        product = OpCall("MatMul", (row_product.operand, row_product.weight))
         before.append(Binding((every,), product, old.origin))
-        row = OpCall("Gather", (param, found.at), (("axis", 0),))
-        body[found.place] = replace(old, expr=row)
+        row = OpCall("Gather", (param, row_product.at), (("axis", 0),))
+        body[row_product.place] = replace(old, expr=row)
         params.append(param)
     return *before, replace(inside, params=tuple(params), body=tuple(body))

@@ -1,1 +1,1 @@
-"""Less to do: what is dead, equal, constant or bound goes; scales become part of weights."""
+"""Simplifications: dead code, common subexpressions, constants, bound symbols, folded scales."""

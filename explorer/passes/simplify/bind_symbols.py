@@ -1,4 +1,4 @@
-"""Symbols of the inputs become numbers: a program for any batch as one for this batch."""
+"""Specialisation of a program: symbols of the inputs are replaced by numbers."""
 
 from __future__ import annotations
 
@@ -18,48 +18,53 @@ from explorer.passes.simplify.symbol_values import with_symbols
 @compiler_pass("bind-symbols", paper="Relax, ASPLOS 2025, section 3.2: first-class symbolic shapes")
 @dataclass(frozen=True, slots=True)
 class BindSymbols:
-    """After: no annotation, attribute or kernel speaks of a symbol that was bound.
+    """A pass that replaces symbols of the inputs by numbers.
 
-    x: float32[M, K]; y: float32[M, N] = MatMul(x, w)  ->  y: float32[128, 32] = MatMul(x, w)
+    After: no annotation, attribute or kernel contains a bound symbol.
+
+        x: float32[M, K]; y: float32[M, N] = MatMul(x, w)  ->  y: float32[128, 32] = MatMul(x, w)
     """
 
     sizes: tuple[tuple[str, int], ...]
 
     def __call__(self, program: Program) -> Program:
-        """BadOption where a name is no symbol of the inputs, or stands twice; BoundError where a
-        value is outside its bounds.
+        """Replace the bound symbols in every function.
+
+        Raises:
+            BadOption: a name is no symbol of the inputs or is bound twice, or the program is tiled.
+            BoundError: a value is outside its symbol's bounds.
         """
         if program.stage > Stage.LEGALIZED:
             raise BadOption(
                 f"symbols are bound before a program is tiled; this one is {program.stage.name}",
                 where="bind_symbols",
             )
-        known = _checked(self.sizes, program)
+        values = _check_values(self.sizes, program)
         scopes = scopes_of(program)
-        env = ShapeEnv(tuple(s for s in program.env.symbols if s.name not in known))
+        env = ShapeEnv(tuple(s for s in program.env.symbols if s.name not in values))
         functions = tuple(
-            _bound(f, known, known if f is program.main else scopes[f.name])
+            _bind_function(f, values, values if f is program.main else scopes[f.name])
             for f in program.functions
         )
         return replace(program, functions=functions, env=env)
 
 
 def bind_symbols(program: Program, sizes: Sizes | Iterable[tuple[str, int]]) -> Program:
-    """The program in which each named symbol of the inputs is that number; the others stay."""
+    """Replace each named symbol of the inputs by its number; the others stay symbolic."""
     pairs = tuple(sizes.items()) if isinstance(sizes, Mapping) else tuple(sizes)
     return BindSymbols(pairs)(program)
 
 
-def _checked(pairs: tuple[tuple[str, int], ...], program: Program) -> dict[str, int]:
-    known = dict(pairs)
-    if len(known) < len(pairs):
+def _check_values(pairs: tuple[tuple[str, int], ...], program: Program) -> dict[str, int]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
         names = [n for n, _ in pairs]
         twice = next(n for n in names if names.count(n) > 1)
         raise BadOption(f"the symbol {twice!r} is bound twice", where=twice)
-    there = parameter_symbols(program.main)
-    for name, value in known.items():
-        if name not in there:
-            wanted = ", ".join(sorted(there)) or "none"
+    symbols = parameter_symbols(program.main)
+    for name, value in values.items():
+        if name not in symbols:
+            wanted = ", ".join(sorted(symbols)) or "none"
             raise BadOption(
                 f"no input has a dim {name!r}; the symbols of the inputs are {wanted}",
                 where=name,
@@ -74,12 +79,12 @@ def _checked(pairs: tuple[tuple[str, int], ...], program: Program) -> dict[str, 
                 f"{name} is {value} and was bounded to {allowed}",
                 where=name,
                 expected=allowed,
-                found=value,
+                actual=value,
             )
-    return known
+    return values
 
 
-def _bound(function: Function, known: Sizes, scope: Collection[str]) -> Function:
-    """The function with the symbols that it shares with the inputs replaced."""
-    values = {name: value for name, value in known.items() if name in scope}
+def _bind_function(function: Function, sizes: Sizes, scope: Collection[str]) -> Function:
+    """Replace the symbols that a function shares with the inputs."""
+    values = {name: value for name, value in sizes.items() if name in scope}
     return with_symbols(function, values) if values else function

@@ -1,4 +1,4 @@
-"""No source operator disappears without a reason."""
+"""Reasons why source operators disappear from a program."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from explorer.ir.program import Program
 
 
 def origins(program: Program) -> set[str]:
-    """The source operators that some binding comes from."""
+    """Return the source operators that the bindings come from."""
     return {name for _, b in program.bindings() for name in b.origin}
 
 
-def account(before: Program, after: Program, reason: str) -> Program:
-    """`after`, with the reason written down for each source operator that `before` still had."""
-    known = {name for name, _ in after.dropped}
-    lost = sorted(origins(before) - origins(after) - known)
+def record_dropped(before: Program, after: Program, reason: str) -> Program:
+    """Record the reason for each source operator of `before` that `after` no longer has."""
+    recorded = {name for name, _ in after.dropped}
+    lost = sorted(origins(before) - origins(after) - recorded)
     if not lost:
         return after
     return replace(after, dropped=(*after.dropped, *((name, reason) for name in lost)))

@@ -1,4 +1,4 @@
-"""A scale and a shift behind a product with constant weights become part of the weights."""
+"""Scales and shifts behind a contraction, folded into its constant weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
-from explorer.passes.rewrite_trace import matched
+from explorer.passes.rewrite_trace import record_match
 from explorer.passes.simplify.dead_code import uses
 from explorer.passes.simplify.linear_form import Linear, linear_form
 
@@ -23,12 +23,13 @@ from explorer.passes.simplify.linear_form import Linear, linear_form
     "fold-batch-norm", paper="Jacob et al. 2018, section 3.2 (batch normalization folding)"
 )
 def fold_batch_norm(program: Program) -> Program:
-    """After: no scale by channel follows a sum of products with constant weights.
+    """Fold scales and shifts by channel into constant weights.
 
+    After: no scale by channel follows a contraction with constant weights.
     `t = sum(x * w); y = (t + b) * s + m` becomes `t = sum(x * (w * s)); y = t + (b * s + m)`.
     """
     constants = dict(program.constants)
-    functions = tuple(_folded(f, constants) for f in program.functions)
+    functions = tuple(_fold_function(f, constants) for f in program.functions)
     if len(constants) == len(program.constants):
         return program
     return replace(program, functions=functions, constants=constants)
@@ -36,8 +37,7 @@ def fold_batch_norm(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Weighted:
-    """A sum of products with a constant: the compute, its constant operand, and the dims that
-    agree.
+    """A contraction with a constant: the compute, its operands, and the dims of the channel.
 
     `dim` of the result and `weight_dim` of the weights have the same index: the channel.
     """
@@ -49,35 +49,39 @@ class _Weighted:
     weight_dim: int
 
 
-def _folded(function: Function, constants: dict[str, Constant]) -> Function:
+def _fold_function(function: Function, constants: dict[str, Constant]) -> Function:
     read_by, outputs = uses(function), {v.name for v in function.outputs}
     gone: set[str] = set()
     new: dict[str, Binding] = {}
     for binding in function.body:
         if binding.vars[0].name in gone:
             continue
-        chain = list(_chain(binding, read_by, outputs, constants))
-        merged = _merged(binding, chain, constants) if chain else None
+        chain = list(_match_chain(binding, read_by, outputs, constants))
+        merged = _merge_chain(binding, chain, constants) if chain else None
         if merged is not None:
             gone |= {b.var.name for b in (binding, *(c for c, _ in chain))} - {merged.var.name}
             new[merged.var.name] = merged
-            matched(fold_batch_norm, (binding, *(c for c, _ in chain)), (merged,))
+            record_match(fold_batch_norm, (binding, *(c for c, _ in chain)), (merged,))
     if not new:
         return function
     body = tuple(new.get(b.vars[0].name, b) for b in function.body if b.vars[0].name not in gone)
     return replace(function, body=body)
 
 
-def _weighted(call: KernelCall, constants: Mapping[str, Constant]) -> _Weighted | None:
+def _match_weighted(call: KernelCall, constants: Mapping[str, Constant]) -> _Weighted | None:
     kernel, c = call.kernel, call.kernel.computes[0]
     if c.combiner != "sum" or kernel.dtype(c.out) != "float32":
         return None
-    given = dict(zip(kernel.inputs, call.args, strict=True))
+    args = dict(zip(kernel.inputs, call.args, strict=True))
     match c.expr:
         case Apply("mul", (Read() as a, Read() as b)):
             for data, weight in ((a, b), (b, a)):
-                known = given.get(weight.tensor)
-                if known is None or known.name not in constants or data.tensor == weight.tensor:
+                constant = args.get(weight.tensor)
+                if (
+                    constant is None
+                    or constant.name not in constants
+                    or data.tensor == weight.tensor
+                ):
                     continue
                 for d, entry in enumerate(c.target):
                     places = [e for e, i in enumerate(weight.index) if i == entry and entry.terms]
@@ -86,27 +90,27 @@ def _weighted(call: KernelCall, constants: Mapping[str, Constant]) -> _Weighted 
     return None
 
 
-def _chain(
+def _match_chain(
     binding: Binding,
     read_by: Mapping[str, list[Binding]],
     outputs: set[str],
     constants: Mapping[str, Constant],
 ) -> Iterator[tuple[Binding, Linear]]:
-    """The kernels behind a weighted sum that only scale and shift its channels, one after the
-    other.
-    """
+    """Yield the kernels behind a contraction that only scale and shift its channels, in order."""
     if not isinstance(binding.expr, KernelCall):
         return
     if len(binding.vars) > 1:
         return
-    found = _weighted(binding.expr, constants)
-    if found is None or _own_form(binding.expr, found, constants) is None:
+    weighted = _match_weighted(binding.expr, constants)
+    if weighted is None or _own_form(binding.expr, weighted, constants) is None:
         return
-    channels, last = _channels(binding.expr, found), binding
+    channels, last = _channel_extent(binding.expr, weighted), binding
     while last.var.name not in outputs:
         users = read_by.get(last.var.name, [])
         form = (
-            _form(users[0], last.var, found.dim, channels, constants) if len(users) == 1 else None
+            _match_form(users[0], last.var, weighted.dim, channels, constants)
+            if len(users) == 1
+            else None
         )
         if form is None:
             return
@@ -114,60 +118,60 @@ def _chain(
         last = users[0]
 
 
-def _channels(call: KernelCall, found: _Weighted) -> object:
-    return call.kernel.shape(found.weight.tensor)[found.weight_dim]
+def _channel_extent(call: KernelCall, weighted: _Weighted) -> object:
+    return call.kernel.shape(weighted.weight.tensor)[weighted.weight_dim]
 
 
 def _own_form(
-    call: KernelCall, found: _Weighted, constants: Mapping[str, Constant]
+    call: KernelCall, weighted: _Weighted, constants: Mapping[str, Constant]
 ) -> Linear | None:
-    """What the kernel itself does to its sum: nothing, or a scale and a shift."""
-    rest = call.kernel.computes[1:]
-    if not rest:
+    """Return the scale and shift that the kernel itself applies to its sum, identity if none."""
+    later = call.kernel.computes[1:]
+    if not later:
         return Linear(1.0, 0.0)
-    if len(rest) > 1 or rest[0].reduce:
+    if len(later) > 1 or later[0].reduce:
         return None
-    given = {
+    arrays = {
         n: constants[v.name].array
         for n, v in zip(call.kernel.inputs, call.args, strict=True)
         if v.name in constants
     }
-    own = rest[0]
-    loads = [r for r in reads(own.expr) if r.tensor == found.compute.out]
+    own = later[0]
+    loads = [r for r in reads(own.expr) if r.tensor == weighted.compute.out]
     if len(loads) != 1 or loads[0].index != own.target or loads[0].fill is not None:
         return None
-    return _over_channels(own, loads[0], found.dim, given)
+    return _over_channels(own, loads[0], weighted.dim, arrays)
 
 
 def _over_channels(
     c: Compute, load: Read, dim: int, arrays: Mapping[str, np.ndarray]
 ) -> Linear | None:
-    """The form of a compute whose constants vary along the index of one dim."""
+    """Return the linear form of a compute whose constants vary along the index of one dim."""
     entry = c.target[dim]
     if entry.bare is None:  # g * each + o: read as one axis
         name = "channel"
-        moved = _renamed(c, entry, name)
+        moved = _with_channel_axis(c, entry, name)
         return linear_form(moved, load, name, arrays)
     return linear_form(c.expr, load, entry.bare, arrays)
 
 
-def _renamed(c: Compute, entry: Affine, name: str) -> Apply | Read:
-    """The expression with the constants' merged channel index as one variable."""
+def _with_channel_axis(c: Compute, entry: Affine, name: str) -> Apply | Read:
+    """Replace the constants' merged channel index by one variable."""
 
     def leaf(read: Read) -> Read:
         if len(read.index) == 1 and read.index[0] == entry:
             return replace(read, index=(var(name),))
         return read
 
-    found = rewrite(c.expr, leaf)
-    assert isinstance(found, Apply | Read)
-    return found
+    expr = rewrite(c.expr, leaf)
+    assert isinstance(expr, Apply | Read)
+    return expr
 
 
-def _form(
+def _match_form(
     user: Binding, value: Var, dim: int, channels: object, constants: Mapping[str, Constant]
 ) -> Linear | None:
-    """The form of a kernel that reads a value point by point and constants by channel."""
+    """Return the linear form of a kernel over an element-wise value and constants by channel."""
     call = user.expr
     if not isinstance(call, KernelCall) or len(call.kernel.computes) != 1:
         return None
@@ -191,23 +195,23 @@ def _form(
     return _over_channels(c, load, dim, others)
 
 
-def _merged(
+def _merge_chain(
     binding: Binding, chain: list[tuple[Binding, Linear]], constants: dict[str, Constant]
 ) -> Binding | None:
-    """One kernel for a weighted sum and the chain behind it, with constants of its own."""
+    """Build one kernel for a contraction and the chain behind it, with new constants."""
     call = binding.kernel_call
-    found = _weighted(call, constants)
-    assert found is not None
-    total = _own_form(call, found, constants)
+    weighted = _match_weighted(call, constants)
+    assert weighted is not None
+    total = _own_form(call, weighted, constants)
     for _, form in chain:
         total = None if total is None else total.then(form)
     if total is None or np.all(total.scale == 1.0):
         return None
-    given = dict(zip(call.kernel.inputs, call.args, strict=True))
-    weight = constants[given[found.weight.tensor].name].array
+    operands = dict(zip(call.kernel.inputs, call.args, strict=True))
+    weight = constants[operands[weighted.weight.tensor].name].array
     along = [1] * weight.ndim
-    along[found.weight_dim] = -1
-    count = int(weight.shape[found.weight_dim])
+    along[weighted.weight_dim] = -1
+    count = int(weight.shape[weighted.weight_dim])
     both = (np.broadcast_to(v, (count,)) for v in (total.scale, total.shift))
     scale, shift = (v.astype(np.float32) for v in both)
     if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
@@ -215,27 +219,27 @@ def _merged(
     arrays = weight * scale.reshape(along), shift
     result = chain[-1][0].var
     origin = binding.origin.union(*(b.origin for b, _ in chain))
-    made = [
-        _constant(f"{result.name}.{hint}", a, constants)
+    new_constants = [
+        _add_constant(f"{result.name}.{hint}", a, constants)
         for hint, a in zip(("weight", "shift"), arrays, strict=True)
     ]
-    new = _kernel(call.kernel, found, origin, (count,), bool(shift.any()))
-    args = (given[found.data.tensor], *made)[: len(new.inputs)]
+    new = _build_kernel(call.kernel, weighted, origin, (count,), bool(shift.any()))
+    args = (operands[weighted.data.tensor], *new_constants)[: len(new.inputs)]
     return Binding((result,), KernelCall(new, args), origin)
 
 
-def _constant(name: str, array: np.ndarray, constants: dict[str, Constant]) -> Var:
+def _add_constant(name: str, array: np.ndarray, constants: dict[str, Constant]) -> Var:
     name = fresh(name, constants)
     constants[name] = Constant(array)
     return Var(name, Tensor(tuple(array.shape), "float32"))
 
 
-def _kernel(
-    kernel: Kernel, found: _Weighted, origin: frozenset[str], channels: tuple[int], shifted: bool
+def _build_kernel(
+    kernel: Kernel, weighted: _Weighted, origin: frozenset[str], channels: tuple[int], shifted: bool
 ) -> Kernel:
-    """The sum, and a shift by channel behind it where there is one."""
-    c = replace(found.compute, origin=found.compute.origin | origin)
-    data, weight = (kernel.spec(r.tensor) for r in (found.data, found.weight))
+    """Build the contraction, followed by a shift by channel if there is one."""
+    c = replace(weighted.compute, origin=weighted.compute.origin | origin)
+    data, weight = (kernel.spec(r.tensor) for r in (weighted.data, weighted.weight))
     out = kernel.spec(kernel.output)
     constants = frozenset({weight.name}) | (kernel.constants & {data.name})
     if not shifted:
@@ -247,7 +251,7 @@ def _kernel(
     shift, acc = (
         next(n for n in (w, f"{w}_", f"{w}__") if n not in names) for w in ("shift", "acc")
     )
-    total = apply("add", Read(acc, c.target), Read(shift, (c.target[found.dim],)))
+    total = apply("add", Read(acc, c.target), Read(shift, (c.target[weighted.dim],)))
     second = Compute(out.name, c.axes, total, store=c.store, origin=origin)
     tensors = (data, weight, TensorSpec(shift, channels), replace(out, name=acc), out)
     return Kernel(

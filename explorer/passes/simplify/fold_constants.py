@@ -1,4 +1,4 @@
-"""What depends on nothing but constants is computed when the model is compiled."""
+"""Constant folding."""
 
 from __future__ import annotations
 
@@ -15,57 +15,60 @@ from explorer.ir.symbols import symbols_of_expr
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops.reference.evaluate import evaluate
 from explorer.passes.pipeline.registry import compiler_pass
-from explorer.passes.rewrite_trace import matched
-from explorer.passes.simplify.dropped_origins import account
+from explorer.passes.rewrite_trace import record_match
+from explorer.passes.simplify.dropped_origins import record_dropped
 
-GROWTH_BYTES = 1 << 20  # of a result over what it is made of, at most; chosen
-GROWTH_TIMES = 2  # or so many times that for no more elements: 16 bits are computed with in 32
-FOLDED_BYTES = 64 << 20  # all of them together, over twice the model's own; chosen
-LONG_BYTES = 16 << 20  # of a result that takes longer to compute than to load; chosen
-LONG = frozenset(  # operators with such results
+GROWTH_BYTES = 1 << 20  # largest growth of a result over its arguments; chosen
+GROWTH_TIMES = 2  # or this multiple for no more elements: 16-bit values may be widened to 32
+FOLDED_BYTES = 64 << 20  # all folded constants, beyond twice the model's own; chosen
+LONG_BYTES = 16 << 20  # largest result that takes longer to compute than to load; chosen
+LONG = frozenset(  # operators whose results take longer to compute than to load
     {
         *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Exp", "Log", "Pow"),
         *("Sqrt", "Erf", "Sigmoid", "Softmax", "MatMul", "Gemm", "CumSum"),
     }
 )
-FOLDED_PARTS = 4  # and at most one part in so many of the budget; chosen
+FOLDED_PARTS = 4  # at most a quarter of the memory budget; chosen
 
 
 @compiler_pass(
     "fold-constants", paper="Kildall 1973, A unified approach to global program optimization"
 )
 def fold_constants(program: Program) -> Program:
-    """After: a binding whose arguments are all constants is a constant, unless that would be much
-    larger than they, or all such constants much larger than the model. Up to 16 MiB, elementary
-    functions and products of constants alone are computed whatever they are made of.
+    """Evaluate bindings of constants at compile time.
+
+    After: a binding whose arguments are all constants is a constant, unless its result is much
+    larger than the arguments, or all folded constants are much larger than the model. Elementary
+    functions and products of constants alone are folded up to 16 MiB, whatever the size of their
+    arguments.
     """
     constants = dict(program.constants)
-    room = _Room(room_for(program.constants))
-    functions = tuple(_folded(f, constants, program, room) for f in program.functions)
+    room = _Budget(folding_budget(program.constants))
+    functions = tuple(_fold_function(f, constants, program, room) for f in program.functions)
     if len(constants) == len(program.constants):
         return program
     after = replace(program, functions=functions, constants=constants)
-    return account(program, after, "computed when the model was compiled")
+    return record_dropped(program, after, "computed when the model was compiled")
 
 
-def room_for(constants: Mapping[str, Constant]) -> int:
-    """The bytes that what is computed of these constants may take, all of it together."""
-    given = sum(c.array.nbytes for c in constants.values())
-    return min(2 * given + FOLDED_BYTES, budget() // FOLDED_PARTS)
+def folding_budget(constants: Mapping[str, Constant]) -> int:
+    """Return the byte budget of all constants that are folded from these."""
+    total = sum(c.array.nbytes for c in constants.values())
+    return min(2 * total + FOLDED_BYTES, budget() // FOLDED_PARTS)
 
 
 @dataclass
-class _Room:
-    """What may still be folded."""
+class _Budget:
+    """The bytes that may still be folded."""
 
     left: int
 
 
-def _folded(
-    function: Function, constants: dict[str, Constant], program: Program, room: _Room
+def _fold_function(
+    function: Function, constants: dict[str, Constant], program: Program, room: _Budget
 ) -> Function:
     body: list[Binding] = []
-    large: dict[str, Binding] = {}  # what is made of constants alone, and is too large to be one
+    large: dict[str, Binding] = {}  # values of constants only that are too large to fold
     outputs = {v.name for v in function.outputs}
     for binding in function.body:
         wanted = any(v.name in outputs for v in binding.vars)
@@ -74,36 +77,38 @@ def _folded(
                 large[binding.vars[0].name] = binding
             body.append(binding)
             continue
-        for var, array in zip(binding.vars, _values((binding,), constants, program), strict=False):
+        for var, array in zip(
+            binding.vars, _evaluate((binding,), constants, program), strict=False
+        ):
             constants[var.name] = Constant(array)
             room.left -= array.nbytes
-        matched(fold_constants, (binding,), ())
-    body = _without_long(body, large, constants, program, room)
+        record_match(fold_constants, (binding,), ())
+    body = _fold_long(body, large, constants, program, room)
     return function if len(body) == len(function.body) else replace(function, body=tuple(body))
 
 
-def _without_long(
+def _fold_long(
     body: list[Binding],
     large: Mapping[str, Binding],
     constants: dict[str, Constant],
     program: Program,
-    room: _Room,
+    room: _Budget,
 ) -> list[Binding]:
-    """The bindings without those that would take long in each run, which are constants now."""
+    """Fold large results that would take long to compute in each run, and drop their bindings."""
     read = dict.fromkeys(v.name for b in body if b.vars[0].name not in large for v in b.reads)
     for name in (n for n in read if n in large):
-        chain, size = _chain(name, large), _bytes(large[name].var.type)
+        chain, size = _producer_chain(name, large), _static_bytes(large[name].var.type)
         if size > min(LONG_BYTES, room.left) or not any(map(_takes_long, chain)):
             continue
-        (array,) = _values(chain, constants, program)
+        (array,) = _evaluate(chain, constants, program)
         constants[name] = Constant(array)
         room.left -= array.nbytes
-        matched(fold_constants, chain, ())
-    return _read_only(body, large, constants)
+        record_match(fold_constants, chain, ())
+    return _drop_unread(body, large, constants)
 
 
-def _chain(name: str, large: Mapping[str, Binding]) -> tuple[Binding, ...]:
-    """The bindings that a value is made by, in their order."""
+def _producer_chain(name: str, large: Mapping[str, Binding]) -> tuple[Binding, ...]:
+    """Return the bindings that compute a value, in program order."""
     needed: set[str] = set()
     todo = [name]
     while todo:
@@ -114,19 +119,19 @@ def _chain(name: str, large: Mapping[str, Binding]) -> tuple[Binding, ...]:
     return tuple(binding for n, binding in large.items() if n in needed)
 
 
-def _read_only(
+def _drop_unread(
     body: list[Binding], large: Mapping[str, Binding], constants: Mapping[str, Constant]
 ) -> list[Binding]:
-    """The bindings without large ones that are constants, or that nothing reads any more."""
-    kept: list[Binding] = []
+    """Drop large bindings that became constants or that nothing reads."""
+    remaining: list[Binding] = []
     read: set[str] = set()
     for binding in reversed(body):
         name = binding.vars[0].name
         if name in large and (name in constants or name not in read):
             continue
         read.update(v.name for v in binding.reads)
-        kept.append(binding)
-    return kept[::-1]
+        remaining.append(binding)
+    return remaining[::-1]
 
 
 def _takes_long(binding: Binding) -> bool:
@@ -136,54 +141,59 @@ def _takes_long(binding: Binding) -> bool:
 def _is_of_constants(
     binding: Binding, constants: Mapping[str, Constant], large: Mapping[str, Binding]
 ) -> bool:
-    """Whether a binding makes one value of known size of constants alone."""
+    """Return True if a binding computes one value of static size from constants alone."""
     read = all(v.name in constants or v.name in large for v in binding.reads)
     return (
         read
         and len(binding.vars) == 1
         and _is_pure(binding.expr)
-        and _bytes(binding.vars[0].type) >= 0
+        and _static_bytes(binding.vars[0].type) >= 0
     )
 
 
-def _can_fold(binding: Binding, constants: dict[str, Constant], room: _Room) -> bool:
+def _can_fold(binding: Binding, constants: dict[str, Constant], room: _Budget) -> bool:
     if not all(v.name in constants for v in binding.reads) or not _is_pure(binding.expr):
         return False
     read = {v.name: constants[v.name].array for v in binding.reads}.values()
-    return all(0 <= _bytes(v.type) <= min(_most(v.tensor, read), room.left) for v in binding.vars)
+    return all(
+        0 <= _static_bytes(v.type) <= min(_size_limit(v.tensor, read), room.left)
+        for v in binding.vars
+    )
 
 
-def _most(made: Tensor, read: Collection[np.ndarray]) -> int:
-    """The bytes that a result may have: a little more than what it is made of; or, for no more
-    elements than there are, twice as many.
+def _size_limit(result: Tensor, read: Collection[np.ndarray]) -> int:
+    """Return the largest result that may be folded, in bytes.
+
+    The limit is the arguments' size plus `GROWTH_BYTES`, or twice their size if the result has no
+    more elements.
     """
-    given, elements = sum(a.nbytes for a in read), sum(a.size for a in read)
-    wider = min(GROWTH_TIMES * given, elements * ITEM_BYTES[made.element])
-    return max(given + GROWTH_BYTES, wider)
+    size, elements = sum(a.nbytes for a in read), sum(a.size for a in read)
+    wider = min(GROWTH_TIMES * size, elements * ITEM_BYTES[result.element])
+    return max(size + GROWTH_BYTES, wider)
 
 
 def _is_pure(expr: Expr) -> bool:
     match expr:
         case Branch() | Loop() | FunctionCall() | Gradient() | MatchCast():
             return False
-    return not symbols_of_expr(expr)  # which have no value yet, though every extent may have one
+    return not symbols_of_expr(expr)  # symbols have no value yet, even if every extent has one
 
 
-def _bytes(type_: object) -> int:
-    """The size of a tensor whose shape is static, -1 of any other value."""
+def _static_bytes(type_: object) -> int:
+    """Return the size of a tensor of static shape, -1 for other values."""
     if not isinstance(type_, Tensor) or not type_.is_known:
         return -1
     dims = [d for d in type_.dims if isinstance(d, int)]
     return prod(dims) * ITEM_BYTES[type_.element] if len(dims) == len(type_.dims) else -1
 
 
-def _values(
+def _evaluate(
     bindings: tuple[Binding, ...], constants: Mapping[str, Constant], program: Program
 ) -> tuple[np.ndarray, ...]:
-    """The results of the last of some bindings."""
+    """Evaluate a chain of bindings and return the results of the last."""
     results = bindings[-1].vars
     names = tuple(v.name for v in results)
     alone = Function("constant", (), bindings, results, names)
     read = {v.name: constants[v.name] for b in bindings for v in b.reads if v.name in constants}
-    found = evaluate(Program((alone,), read, env=program.env, stage=program.stage), {})
-    return tuple(found[n] for n in names)
+    results_by_name = evaluate(Program((alone,), read, env=program.env, stage=program.stage), {})
+    return tuple(results_by_name[n] for n in names)

@@ -1,4 +1,4 @@
-"""Expressions that are `scale * x + shift` with a known scale and shift for each channel."""
+"""Linear forms `scale * x + shift` with a known scale and shift for each channel."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from explorer.ops.kernels.scalar import call
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """`scale * x + shift`; each a number, or an array over channels, in double precision."""
+    """`scale * x + shift`; each a number or an array over channels, in double precision."""
 
     scale: Any
     shift: Any
 
     def then(self, after: Linear) -> Linear:
-        """The form of doing `after` to what this gives."""
+        """Compose this form with a form applied to its result."""
         return Linear(self.scale * after.scale, self.shift * after.scale + after.shift)
 
 
 def linear_form(
     expr: Expr, x: Read, channel: str | None, constants: Mapping[str, np.ndarray]
 ) -> Linear | None:
-    """The scale and shift of an expression of one load; None where it is no such form.
+    """Return the linear form of an expression in one read, or None if it is not linear.
 
-    `channel` is the axis that the constants may vary along; `constants` are arrays by tensor name.
+    Args:
+        expr: the expression.
+        x: the read that the form is linear in.
+        channel: the axis that the constants may vary along.
+        constants: arrays by tensor name.
     """
     match expr:
         case Read() if expr == x:
@@ -42,13 +46,13 @@ def linear_form(
             return Linear(0.0, float(value))
         case Apply(op, args):
             parts = [linear_form(a, x, channel, constants) for a in args]
-            known = [p for p in parts if p is not None]
-            return _apply(op, known) if len(known) == len(args) else None
+            forms = [p for p in parts if p is not None]
+            return _apply(op, forms) if len(forms) == len(args) else None
     return None
 
 
 def _along(array: np.ndarray, index: tuple[Affine | Expr, ...], channel: str | None) -> Any:
-    """A constant as an array over the channel axis; None where it varies along others."""
+    """Return a constant as an array over the channel axis, or None if it varies along others."""
     picked: list[int | slice] = []
     for entry in index:
         if not isinstance(entry, Affine):
@@ -59,12 +63,12 @@ def _along(array: np.ndarray, index: tuple[Affine | Expr, ...], channel: str | N
             picked.append(slice(None))
         else:
             return None
-    found = array[tuple(picked)].astype(np.float64)
-    return found if found.ndim < 2 else None
+    values = array[tuple(picked)].astype(np.float64)
+    return values if values.ndim < 2 else None
 
 
 def _apply(op: str, parts: list[Linear]) -> Linear | None:
-    if all(_is_known(p) for p in parts):
+    if all(_is_constant(p) for p in parts):
         with np.errstate(all="ignore"):
             return Linear(0.0, call(op, [p.shift for p in parts]))
     match op, parts:
@@ -74,15 +78,15 @@ def _apply(op: str, parts: list[Linear]) -> Linear | None:
             return Linear(a.scale - b.scale, a.shift - b.shift)
         case "neg", [a]:
             return Linear(-a.scale, -a.shift)
-        case "mul", [a, b] if _is_known(b):
+        case "mul", [a, b] if _is_constant(b):
             return Linear(a.scale * b.shift, a.shift * b.shift)
-        case "mul", [a, b] if _is_known(a):
+        case "mul", [a, b] if _is_constant(a):
             return Linear(b.scale * a.shift, b.shift * a.shift)
-        case "div", [a, b] if _is_known(b):
+        case "div", [a, b] if _is_constant(b):
             with np.errstate(all="ignore"):
                 return Linear(a.scale / b.shift, a.shift / b.shift)
     return None
 
 
-def _is_known(form: Linear) -> bool:
+def _is_constant(form: Linear) -> bool:
     return bool(np.all(form.scale == 0.0))

@@ -1,6 +1,4 @@
-"""Products of 16-bit floats stay products of them where hardware makes these: what was converted to
-float32 before it was multiplied is read as it was.
-"""
+"""Contractions of 16-bit floats on matrix units, without conversions to float32 before them."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
-from explorer.passes.rewrite_trace import matched
+from explorer.passes.rewrite_trace import record_match
 from explorer.tile.gpu.matrix_units import MULTIPLIED, has_matrix_units
 
 
@@ -28,84 +26,89 @@ from explorer.tile.gpu.matrix_units import MULTIPLIED, has_matrix_units
 )
 @dataclass(frozen=True, slots=True)
 class NarrowProducts:
-    """On a device whose matrix units multiply such floats, and on no other."""
+    """A pass for devices whose matrix units multiply 16-bit floats; others leave programs alone."""
 
     device: Device
 
     def __call__(self, program: Program) -> Program:
-        """After: a sum of products in float32 reads two tensors of 16-bit floats where both were
-        converted from one type of these: `a = cast x; b = cast w; y = sum a * b` becomes `y = sum
-        cast(x) * cast(w)`. A constant is converted where it stands, if no element changes. Each
-        product is what it was, for float32 has room for it.
+        """Read 16-bit operands of float32 contractions directly.
+
+        After: a float32 contraction reads two 16-bit tensors where both were converted from the
+        same type: `a = cast x; b = cast w; y = sum a * b` becomes `y = sum cast(x) * cast(w)`. A
+        constant is converted in place if no element changes. The products are unchanged: float32
+        holds them exactly.
         """
         if not has_matrix_units(self.device):
             return program
         constants = dict(program.constants)
-        functions = tuple(_Function(f, constants).after() for f in program.functions)
+        functions = tuple(_Function(f, constants).rewrite() for f in program.functions)
         if all(a is b for a, b in zip(functions, program.functions, strict=True)):
             return program
         return replace(program, functions=functions, constants=constants)
 
 
 class _Function:
-    """A function whose products are looked at; new constants are added to the program's."""
+    """The rewrite of one function's contractions."""
 
     def __init__(self, function: Function, constants: dict[str, Constant]) -> None:
+        """Create the rewrite of a function; new constants are added to `constants`."""
         self.function, self.constants = function, constants
         self.taken = {*constants, *(v.name for b in function.body for v in b.vars)}
-        self.cast: dict[str, tuple[Var, Binding]] = {}  # what was converted to float32, and where
+        self.cast: dict[
+            str, tuple[Var, Binding]
+        ] = {}  # operands of conversions to float32, and the conversions
 
-    def after(self) -> Function:
-        """The function; conversions that nothing reads are left there."""
+    def rewrite(self) -> Function:
+        """Return the rewritten function; unread conversions stay for dead code removal."""
         body: list[Binding] = []
         for binding in self.function.body:
-            source = _converted(binding)
+            source = _conversion_source(binding)
             if source is not None:
                 self.cast[binding.var.name] = source, binding
-            new = self._narrowed(binding)
+            new = self._narrow(binding)
             if new is not binding:
-                matched(NarrowProducts, (binding,), (new,))
+                record_match(NarrowProducts, (binding,), (new,))
             body.append(new)
         if all(a is b for a, b in zip(body, self.function.body, strict=True)):
             return self.function
         return replace(self.function, body=tuple(body))
 
-    def _narrowed(self, binding: Binding) -> Binding:
+    def _narrow(self, binding: Binding) -> Binding:
         if not isinstance(binding.expr, KernelCall):
             return binding
         for c in binding.expr.kernel.computes:
-            binding = self._product(binding, c) or binding
+            binding = self._narrow_product(binding, c) or binding
         return binding
 
-    def _product(self, binding: Binding, c: Compute) -> Binding | None:
-        """A binding in which one compute reads what was converted; None where it does not."""
+    def _narrow_product(self, binding: Binding, c: Compute) -> Binding | None:
+        """Let one compute read the unconverted operands; return None if it cannot."""
         call = binding.kernel_call
         kernel, args = call.kernel, dict(zip(call.kernel.inputs, call.args, strict=True))
         pair = product_of(c.expr)
         if pair is None or c.combiner != "sum" or kernel.dtype(c.out) != "float32":
             return None
         for dtype in MULTIPLIED:
-            found = {r.tensor: self._source(kernel, args, r.tensor, dtype) for r in pair}
-            if all(found.values()) and any(kernel.dtype(t) == "float32" for t in found):
+            operands = {r.tensor: self._narrow_source(kernel, args, r.tensor, dtype) for r in pair}
+            if all(operands.values()) and any(kernel.dtype(t) == "float32" for t in operands):
                 break
         else:
             return None
-        sources = {t: s for t, s in found.items() if s is not None}
-        made = _reading(kernel, c, {t: dtype for t in sources})
-        if made is None:
+        sources = {t: s for t, s in operands.items() if s is not None}
+        narrowed = _with_narrow_operands(kernel, c, {t: dtype for t in sources})
+        if narrowed is None:
             return None
         origin = frozenset[str]().union(*(o for _, o in sources.values()))
         values = tuple(sources[n][0] if n in sources else v for n, v in args.items())
         computes = tuple(
-            replace(x, origin=x.origin | origin) if x.out == c.out else x for x in made.computes
+            replace(x, origin=x.origin | origin) if x.out == c.out else x for x in narrowed.computes
         )
-        new = replace(call, kernel=replace(made, computes=computes), args=values)
+        new = replace(call, kernel=replace(narrowed, computes=computes), args=values)
         return replace(binding, expr=new, origin=binding.origin | origin)
 
-    def _source(
+    def _narrow_source(
         self, kernel: Kernel, args: Mapping[str, Var], tensor: str, dtype: DType
     ) -> tuple[Var, frozenset[str]] | None:
-        """What a factor was before it was converted from a type, and whose conversion that was."""
+        """Return an operand before its conversion from a type, and the conversion's origins."""
         arg = args.get(tensor)
         if arg is None or not isinstance(arg.type, Tensor):
             return None
@@ -115,9 +118,9 @@ class _Function:
         if source is not None and source[0].tensor.element == dtype:
             return source[0], source[1].origin
         constant = self.constants.get(arg.name)
-        return None if constant is None else self._constant(arg, constant.array, dtype)
+        return None if constant is None else self._narrow_constant(arg, constant.array, dtype)
 
-    def _constant(
+    def _narrow_constant(
         self, arg: Var, array: np.ndarray, dtype: DType
     ) -> tuple[Var, frozenset[str]] | None:
         with np.errstate(over="ignore"):
@@ -134,25 +137,28 @@ class _Function:
         return Var(name, replace(arg.tensor, dtype=dtype)), frozenset()
 
 
-def _converted(binding: Binding) -> Var | None:
-    """What a binding converts to float32, each element in its place."""
+def _conversion_source(binding: Binding) -> Var | None:
+    """Return the value that a binding converts to float32 element by element, or None."""
     call = binding.expr
     if not isinstance(call, KernelCall) or len(call.kernel.computes) != 1 or len(call.args) != 1:
         return None
     kernel, (c,) = call.kernel, call.kernel.computes
     match c.expr:
         case Apply("cast_float32", (Read(fill=None) as read,)) if not c.reduce:
-            one = {a.name: Affine() for a in c.axes if a.extent == 1}  # read at 0, or by the axis
-            there = tuple(i.substitute(one) for i in read.index if isinstance(i, Affine))
+            unit_axes = {
+                a.name: Affine() for a in c.axes if a.extent == 1
+            }  # read at 0 or by the axis
+            there = tuple(i.substitute(unit_axes) for i in read.index if isinstance(i, Affine))
             same = kernel.shape(c.out) == kernel.shape(read.tensor)
-            here = tuple(i.substitute(one) for i in c.target)
+            here = tuple(i.substitute(unit_axes) for i in c.target)
             return call.args[0] if same and there == here else None
     return None
 
 
-def _reading(kernel: Kernel, c: Compute, dtypes: Mapping[str, DType]) -> Kernel | None:
-    """The kernel with other tensors for the factors of one compute; None where they are read
-    elsewhere too, or the product does more than to convert them.
+def _with_narrow_operands(kernel: Kernel, c: Compute, dtypes: Mapping[str, DType]) -> Kernel | None:
+    """Change the types of one contraction's operands.
+
+    Returns None if another compute reads them, or if the product does more than convert them.
     """
 
     def plain(expr: Expr) -> Expr:
@@ -166,8 +172,8 @@ def _reading(kernel: Kernel, c: Compute, dtypes: Mapping[str, DType]) -> Kernel 
     others = (r.tensor for x in kernel.computes if x is not c for r in reads(x.expr))
     if not set(dtypes).isdisjoint(others):
         return None
-    sides = tuple(Apply("cast_float32", (f,)) for f in factors)
-    new = replace(c, expr=Apply("mul", sides))
+    converted = tuple(Apply("cast_float32", (f,)) for f in factors)
+    new = replace(c, expr=Apply("mul", converted))
     return replace(
         kernel,
         tensors=tuple(replace(t, dtype=dtypes.get(t.name, t.dtype)) for t in kernel.tensors),

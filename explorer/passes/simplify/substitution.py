@@ -1,4 +1,4 @@
-"""Values replaced by others in the bindings that read them."""
+"""Substitution of values in the expressions that read them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from explorer.ir.calls import (
 
 
 def with_reads(expr: Expr, values: Mapping[str, Var]) -> Expr:
-    """The expression reading, instead of a named value, the one that is given for it."""
+    """Replace named values in an expression by the given ones."""
 
     def new(var: Var) -> Var:
         return values.get(var.name, var)

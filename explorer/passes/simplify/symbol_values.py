@@ -1,4 +1,4 @@
-"""Symbols replaced by numbers, or by dims in other symbols, wherever a dim stands."""
+"""Substitution of symbols by numbers or by other dims, wherever a dim occurs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ Node = TypeVar("Node")
 
 
 def with_symbols(node: Node, values: Mapping[str, Dim]) -> Node:
-    """A function, binding, annotation or kernel that speaks of these dims instead of symbols."""
-    return _Replacing(values).of(node)
+    """Replace symbols in a function, binding, annotation or kernel by dims."""
+    return _Substitution(values).of(node)
 
 
-class _Replacing:
-    """Replaces symbols wherever a dim stands; what several places share is made once."""
+class _Substitution:
+    """A substitution of symbols that rewrites each shared node once."""
 
     def __init__(self, values: Mapping[str, Dim]) -> None:
+        """Create a substitution by these values."""
         self.values = values
-        self.made: dict[int, tuple[Any, Any]] = {}
+        self.rewritten_nodes: dict[int, tuple[Any, Any]] = {}
 
     def of(self, node: Node) -> Node:
-        found = self.made.get(id(node))
-        if found is None:
-            found = self.made[id(node)] = (node, self.new(node))
-        made: Node = found[1]
-        return made
+        """Return the rewritten node, memoized."""
+        cached = self.rewritten_nodes.get(id(node))
+        if cached is None:
+            cached = self.rewritten_nodes[id(node)] = (node, self.new(node))
+        rewritten: Node = cached[1]
+        return rewritten
 
     def new(self, node: Any) -> Any:
+        """Rewrite a node."""
         match node:
             case _ if is_symbolic(node):
                 return replace_symbols(node, self.values)

@@ -1,1 +1,1 @@
-"""Softmax in one pass over its row (online softmax), and what that costs."""
+"""Online softmax: softmax in one pass over its row, and its cost."""

@@ -1,6 +1,4 @@
-"""What a kernel costs as the softmax in it will be iterated over: what welds kernels asks before
-the rewrite is done.
-"""
+"""Cost of kernels after the online-softmax rewrite, for fusion decisions made before it."""
 
 from __future__ import annotations
 
@@ -15,30 +13,33 @@ Cut = tuple[tuple[str, int], ...]  # tile sizes by axis
 
 
 class Price(Protocol):
-    """Modelled microseconds of a kernel, at its best tiling or inside of a given tile."""
+    """Modelled microseconds of a kernel, at its best tiling or within a given tile."""
 
-    def __call__(self, kernel: Kernel, env: ShapeEnv) -> float: ...
+    def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
+        """Return microseconds at the best tiling."""
 
-    def tiled(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> float: ...
+    def tiled(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> float:
+        """Return microseconds within a given tile."""
 
-    def allows(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> str: ...
+    def allows(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> str:
+        """Return why no tiling within a given tile is legal, "" if one is."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceInBlocks:
-    """A price of kernels as `softmax` leaves them."""
+    """A price of kernels after the rewrite by `softmax`."""
 
     price: Price
     softmax: OnlineSoftmax
 
     def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
-        """Microseconds at the best tiling of the rewritten kernel."""
-        return self.price(self.softmax.left(kernel), env)
+        """Return microseconds at the best tiling of the rewritten kernel."""
+        return self.price(self.softmax.apply(kernel), env)
 
     def tiled(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> float:
-        """The same inside of a given tile."""
+        """Return microseconds within a given tile."""
         return self.price.tiled(kernel, env, cut)
 
     def allows(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> str:
-        """Why no tiling inside of a given tile is legal, "" where one is."""
+        """Return why no tiling within a given tile is legal, "" if one is."""
         return self.price.allows(kernel, env, cut)

@@ -1,1 +1,1 @@
-"""Steps off, or in another order, as far as what they need is still there when they run."""
+"""Removal and reordering of pipeline steps, checked against their requirements."""

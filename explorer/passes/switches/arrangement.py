@@ -1,6 +1,4 @@
-"""The steps of a pipeline without some, and in another order: refused where a step would run
-without what it needs.
-"""
+"""Removal and reordering of pipeline steps, refused where a step's requirements are missing."""
 
 from __future__ import annotations
 
@@ -8,72 +6,78 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from explorer.errors import BadOption, did_you_mean
+from explorer.passes.pipeline.former_names import current_name
 from explorer.passes.pipeline.pipeline import Step
 from explorer.passes.pipeline.ranges import Rows, check, option
-from explorer.passes.switches.needs import BEHIND, MAKES, needed
+from explorer.passes.switches.requirements import BEHIND, MAKES, requirements
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the pipeline is arranged.
+    """Arrangement of the pipeline.
 
-    off    steps that are left out, by name
-    moved  pairs of a step and the one right behind which it stands, one after the other; "" puts it
-           before all others of its stage
+    off    names of steps that are left out
+    moved  pairs of a step and the step that it follows, applied in order; "" puts it first in its
+           stage
     """
 
     off: tuple[str, ...] = option((), Rows((str,), "names of steps"), "steps that are left out")
     moved: tuple[tuple[str, str], ...] = option(
-        (), Rows((str, str), "pairs of a step and the one before it"), "steps that stand elsewhere"
+        (), Rows((str, str), "pairs of a step and the one before it"), "steps that are moved"
     )
 
     def __post_init__(self) -> None:
+        """Raise BadOption if a field is invalid."""
         check("steps", self)
+        moved = tuple((current_name(step), current_name(after)) for step, after in self.moved)
+        object.__setattr__(self, "off", tuple(map(current_name, self.off)))
+        object.__setattr__(self, "moved", moved)
 
 
-def arranged(steps: Sequence[Step], options: Options) -> tuple[Step, ...]:
-    """The steps as the options say. BadOption where there is no such step, where a step would leave
-    its stage, and where one needs what nothing before it makes.
+def arrange_steps(steps: Sequence[Step], options: Options) -> tuple[Step, ...]:
+    """Return the steps in the order of the options.
+
+    Raises:
+        BadOption: there is no such step, a step would leave its stage, or a step would run before
+            what it requires.
     """
     if not options.off and not options.moved:
         return tuple(steps)
-    found = list(steps)
+    ordered = list(steps)
     for name, after in options.moved:
-        found = _moved(found, name, after)
+        ordered = _move_step(ordered, name, after)
     for name in options.off:
-        _known(found, name)
+        _step_index(ordered, name)
     for name in options.off:
-        if why := why_needed(found, name):
+        if why := why_needed(ordered, name):
             raise BadOption(f"the step {name!r} cannot be left out: {why}", where="steps.off")
-    found = [s for s in found if s.name not in options.off]
-    _check(found, {MAKES[name] for name in options.off if name in MAKES})
-    return tuple(found)
+    ordered = [s for s in ordered if s.name not in options.off]
+    _check(ordered, {MAKES[name] for name in options.off if name in MAKES})
+    return tuple(ordered)
 
 
 def why_needed(steps: Sequence[Step], name: str) -> str:
-    """Why a step cannot be left out: which other one needs what it alone makes; "" where it can."""
-    made = MAKES.get(name)
+    """Return why a step cannot be left out, "" if it can."""
+    provided = MAKES.get(name)
     for step in steps:
         if step.name == name:
             continue
-        if made is not None and made in needed(step):
-            return f"{step.name!r} needs {made}, which it alone makes"
-    last = {"plan memory": "code needs a memory plan, which it alone makes"}
+        if provided is not None and provided in requirements(step):
+            return f"{step.name!r} needs {provided}, which it alone provides"
+    last = {"plan memory": "code needs a memory plan, which it alone provides"}
     return last.get(name, "")
 
 
 def why_fixed(steps: Sequence[Step], name: str, after: str) -> str:
-    """Why a step cannot stand right behind another one, or before all of its stage (""); "" where
-    it can.
-    """
+    """Return why a step cannot follow another one, or be first in its stage (""); "" if it can."""
     try:
-        arranged(steps, Options(moved=((name, after),)))
+        arrange_steps(steps, Options(moved=((name, after),)))
     except BadOption as refused:
         return refused.sentence
     return ""
 
 
-def _known(steps: Sequence[Step], name: str) -> int:
+def _step_index(steps: Sequence[Step], name: str) -> int:
     names = [s.name for s in steps]
     if name in names:
         return names.index(name)
@@ -82,35 +86,35 @@ def _known(steps: Sequence[Step], name: str) -> int:
         f"there is no step {name[:60]!r} in this pipeline{hint}",
         where="steps",
         expected=", ".join(names),
-        found=name[:60],
+        actual=name[:60],
     )
 
 
-def _moved(steps: list[Step], name: str, after: str) -> list[Step]:
-    step = steps[_known(steps, name)]
-    rest = [s for s in steps if s.name != name]
+def _move_step(steps: list[Step], name: str, after: str) -> list[Step]:
+    step = steps[_step_index(steps, name)]
+    others = [s for s in steps if s.name != name]
     if after:
-        before = rest[_known(rest, after)]
+        before = others[_step_index(others, after)]
         if before.stage != step.stage:
             raise BadOption(
                 f"the step {name!r} works on programs at {step.stage.name}, and {after!r} stands "
-                f"at {before.stage.name}: a step keeps its stage",
+                f"at {before.stage.name}: a step cannot change its stage",
                 where="steps.moved",
             )
-        at = rest.index(before) + 1
+        at = others.index(before) + 1
     else:
-        at = next((n for n, s in enumerate(rest) if s.stage >= step.stage), len(rest))
-    found = [*rest[:at], step, *rest[at:]]
-    _check(found, set())
-    return found
+        at = next((n for n, s in enumerate(others) if s.stage >= step.stage), len(others))
+    ordered = [*others[:at], step, *others[at:]]
+    _check(ordered, set())
+    return ordered
 
 
 def _check(steps: Sequence[Step], gone: set[str]) -> None:
-    """Raises where a step needs what is made behind it."""
-    makers = {made: s.name for s in steps if (made := MAKES.get(s.name))}
+    """Raise BadOption if a step requires what a later one provides."""
+    makers = {provided: s.name for s in steps if (provided := MAKES.get(s.name))}
     there: set[str] = set()
     for step in steps:
-        for want in needed(step):
+        for want in requirements(step):
             if want not in there and want in makers and want not in gone:
                 raise BadOption(
                     f"the step {step.name!r} cannot stand before {makers[want]!r}: it needs {want}",
@@ -120,10 +124,10 @@ def _check(steps: Sequence[Step], gone: set[str]) -> None:
         names = [s.name for s in steps]
         if behind in names and names.index(behind) > names.index(step.name):
             raise BadOption(
-                f"the step {step.name!r} stands behind {behind!r}: it does nothing but for that",
+                f"the step {step.name!r} must follow {behind!r}: it has no effect without it",
                 where="steps.moved",
             )
         there.add(MAKES.get(step.name, ""))
 
 
-__all__ = ["Options", "arranged", "why_fixed", "why_needed"]
+__all__ = ["Options", "arrange_steps", "why_fixed", "why_needed"]

@@ -1,1 +1,1 @@
-"""The ways to lay rTasks on units and time."""
+"""Scheduling policies."""

@@ -1,4 +1,4 @@
-"""Of the operators that can start, first the one with the longest way to the program's end."""
+"""List scheduling by the longest path to the program's end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import heapq
 
 from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.policies.lanes import Lanes
-from explorer.rammer.policies.op_by_op import alone
-from explorer.rammer.policies.ready import Ready, longest_ways
+from explorer.rammer.policies.op_by_op import place_alone
+from explorer.rammer.policies.ready import Ready, longest_paths
 from explorer.rammer.policies.rkernels import fastest
 
 
 def critical_path(facts: Facts) -> Placement:
-    """One rProgram; library calls, where there are any, cut it."""
-    ahead_us, ready = longest_ways(facts), Ready(facts)
+    """Place the ready operator with the longest remaining path first, in one rProgram.
+
+    Library calls, if any, cut the program.
+    """
+    ahead_us, ready = longest_paths(facts), Ready(facts)
     heap = [(-ahead_us[p], p) for p in ready.first]
     heapq.heapify(heap)
     programs: list[tuple[Share, ...]] = []
@@ -22,7 +25,7 @@ def critical_path(facts: Facts) -> Placement:
         _, position = heapq.heappop(heap)
         operator = facts.operators[position]
         if operator.kind == "library":
-            programs += (lanes.shares, alone(facts, position))
+            programs += (lanes.shares, place_alone(facts, position))
             lanes = Lanes.empty(facts.device)
         else:
             lanes.place(position, operator, fastest(operator, facts.device.units))

@@ -1,4 +1,4 @@
-"""The wall while it is built: when units are free, and when results can be read."""
+"""State of a wall under construction: when units are free, and when results are ready."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import NamedTuple
 from explorer.rammer.model import ROperator, Share, VDevice
 
 
-class Written(NamedTuple):
-    """When an operator's results are there: the unit that ends last, when, and when the others do.
+class ReadyTimes(NamedTuple):
+    """The times at which an operator's results are ready: its last unit, its end, and the others'.
 
-    That is all that a reader needs: a unit's own results are there at once, others one barrier
+    A reader needs no more: a unit's own results are ready at once, those of other units one barrier
     later.
     """
 
@@ -22,9 +22,10 @@ class Written(NamedTuple):
     others_us: float
 
 
-class Laid(NamedTuple):
-    """Runs of an operator's tasks: on which unit, from which task on, how many, and when they end.
-    A unit may have more than one.
+class PlacedOperator(NamedTuple):
+    """Runs of an operator's tasks: their units, first tasks, counts, and ends.
+
+    A unit may have more than one run.
     """
 
     operator: int
@@ -37,21 +38,21 @@ class Laid(NamedTuple):
 
 @dataclass(slots=True)
 class Lanes:
-    """One rProgram that grows. Times are microseconds since its launch."""
+    """One rProgram that grows; times are microseconds since its launch."""
 
     device: VDevice
     free: list[float]
-    written: dict[int, Written] = field(default_factory=dict)
-    laid: list[Laid] = field(default_factory=list)
+    written: dict[int, ReadyTimes] = field(default_factory=dict)
+    laid: list[PlacedOperator] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)  # by operator, in `laid`
 
     @staticmethod
     def empty(device: VDevice) -> Lanes:
-        """A program in which nothing is placed."""
+        """Return a program in which nothing is placed."""
         return Lanes(device, device.first_starts)
 
     def take_back(self, count: int, free: list[float]) -> None:
-        """Forget all operators but the first `count`, after which the units were free at `free`."""
+        """Remove all operators but the first `count`, after which the units were free at `free`."""
         for laid in self.laid[count:]:
             del self.written[laid.operator], self.places[laid.operator]
         del self.laid[count:]
@@ -59,17 +60,17 @@ class Lanes:
 
     @property
     def span_us(self) -> float:
-        """From the launch to the end of the last task."""
+        """The time from the launch to the end of the last task."""
         return max(self.free)
 
     @property
     def time_us(self) -> float:
-        """The time of the program and of what stands before it; nothing for nothing."""
+        """The time of the program with its launch or barrier; 0 for an empty program."""
         return self.span_us + self.device.between_us if self.laid else 0.0
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """What is placed."""
+        """The shares that are placed."""
         return tuple(
             Share(operator, unit, first, first + count, kernel)
             for operator, kernel, units, firsts, counts, _ in self.laid
@@ -77,8 +78,9 @@ class Lanes:
         )
 
     def starts(self, operator: ROperator, reads: Sequence[int] | None = None) -> list[float]:
-        """When each unit could start a task at the earliest: it is free and has the operands, or
-        those of `reads`.
+        """Return the earliest start of a task on each unit, when it is free and has the operands.
+
+        The operands are those of `reads`, if given.
         """
         arrival_us, unit, own_us = self._arrivals(operator.reads if reads is None else reads)
         starts = [at if at > arrival_us else arrival_us for at in self.free]
@@ -87,14 +89,14 @@ class Lanes:
         return starts
 
     def _arrivals(self, reads: Sequence[int]) -> tuple[float, int, float]:
-        """When the operands are there, and the one unit on which they are earlier (-1: none)."""
+        """Return when the operands are ready, and the one unit where they are earlier (or -1)."""
         barrier_us = self.device.barrier_us
-        found = [self.written[read] for read in reads if read in self.written]
-        if not found:
+        written = [self.written[read] for read in reads if read in self.written]
+        if not written:
             return 0.0, -1, 0.0
-        latest_us, unit, _ = max(found)
+        latest_us, unit, _ = max(written)
         own_us = 0.0
-        for w in found:
+        for w in written:
             if w.unit != unit:
                 own_us = max(own_us, w.latest_us + barrier_us)
             else:
@@ -103,8 +105,9 @@ class Lanes:
         return latest_us + barrier_us, unit, own_us
 
     def place(self, position: int, operator: ROperator, kernel: int = 0) -> None:
-        """Give each task, one after the other, to the unit that could start it first; a unit's
-        tasks are neighbours, to read neighbouring memory.
+        """Give each task, one after the other, to the unit that could start it first.
+
+        The tasks of a unit are adjacent, to read adjacent memory.
         """
         chosen = operator.kernel(kernel)
         if chosen.tasks < 1:
@@ -122,11 +125,14 @@ class Lanes:
                 return
         mine = [counts[unit] for unit in units]
         firsts = accumulate(mine[:-1], initial=0)
-        self.lay(Laid(position, kernel, tuple(units), tuple(firsts), tuple(mine), tuple(ends)))
+        self.lay(
+            PlacedOperator(position, kernel, tuple(units), tuple(firsts), tuple(mine), tuple(ends))
+        )
 
-    def starts_as(self, operator: ROperator, split: Laid) -> list[float]:
-        """When each unit could start its tasks if they are cut as those of the operand: what is
-        aligned with them and was cut the same way is then on the same unit.
+    def starts_as(self, operator: ROperator, split: PlacedOperator) -> list[float]:
+        """Return the earliest start of each unit if the tasks are cut as those of an operand.
+
+        An aligned operand that was cut the same way is then on the same unit.
         """
         same = [
             self.laid[self.places[read]]
@@ -140,26 +146,26 @@ class Lanes:
                 starts[unit] = max(starts[unit], end)
         return starts
 
-    def _splits(self, operator: ROperator, tasks: int) -> list[Laid]:
-        """How the operands that it is aligned with were cut."""
-        found = [self.laid[self.places[read]] for read in operator.aligned if read in self.places]
-        return [o for o in found if sum(o.counts) == tasks and len(set(o.units)) == len(o.units)]
+    def _splits(self, operator: ROperator, tasks: int) -> list[PlacedOperator]:
+        """Return the cuts of the operands that an operator is aligned with."""
+        cuts = [self.laid[self.places[read]] for read in operator.aligned if read in self.places]
+        return [o for o in cuts if sum(o.counts) == tasks and len(set(o.units)) == len(o.units)]
 
-    def lay(self, laid: Laid) -> None:
-        """Append an operator, whose tasks have been given to units."""
+    def lay(self, laid: PlacedOperator) -> None:
+        """Append an operator whose tasks have been assigned to units."""
         self.free = self.free[:]
         for unit, end in zip(laid.units, laid.ends_us):
             self.free[unit] = end
         latest_us = max(laid.ends_us)
         last = laid.units[laid.ends_us.index(latest_us)]
         others_us = max((e for u, e in zip(laid.units, laid.ends_us) if u != last), default=0.0)
-        self.written[laid.operator] = Written(latest_us, last, others_us)
+        self.written[laid.operator] = ReadyTimes(latest_us, last, others_us)
         self.places[laid.operator] = len(self.laid)
         self.laid.append(laid)
 
 
 def earliest_start_counts(starts: Sequence[float], tasks: int, task_us: float) -> list[int]:
-    """How many tasks each unit gets if each goes where it could start first."""
+    """Return the number of tasks of each unit if each task goes where it could start first."""
     if tasks <= 1 or task_us <= 0.0:
         counts = [0] * len(starts)
         counts[starts.index(min(starts))] = tasks
@@ -176,7 +182,7 @@ def earliest_start_counts(starts: Sequence[float], tasks: int, task_us: float) -
 
 
 def _water_level(starts: Sequence[float], work_us: float) -> float:
-    """The time at which all units would end if tasks could be cut anywhere."""
+    """Return the time at which all units would end if tasks could be cut anywhere."""
     total = 0.0
     for used, start in enumerate(starts, 1):
         total += start

@@ -1,4 +1,4 @@
-"""Two-layer scheduling, Rammer's baseline: one operator at a time, then all units meet."""
+"""Two-layer scheduling, Rammer's baseline: one operator at a time, separated by barriers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from explorer.rammer.policies.rkernels import fastest
 
 
 def op_by_op(facts: Facts) -> Placement:
-    """Each operator is an rProgram of its fastest implementation, evenly cut."""
-    return Placement(tuple(p for n in range(len(facts.operators)) if (p := alone(facts, n))))
+    """Make each operator an rProgram of its fastest implementation, evenly cut."""
+    return Placement(tuple(p for n in range(len(facts.operators)) if (p := place_alone(facts, n))))
 
 
-def alone(facts: Facts, position: int) -> tuple[Share, ...]:
-    """One operator on all units; a library call, where it has to be."""
+def place_alone(facts: Facts, position: int) -> tuple[Share, ...]:
+    """Return the shares of one operator on all units; of a library call, on unit 0."""
     operator = facts.operators[position]
     units = 1 if operator.kind == "library" else facts.device.units
     number = fastest(operator, units)

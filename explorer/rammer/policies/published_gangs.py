@@ -1,9 +1,9 @@
-"""The policy of Rammer's published code, where it differs from the paper's Algorithm 1.
+"""Policy of Rammer's published code, where it differs from the paper's Algorithm 1.
 
-Waves are groups of at most 128 operators; neighbouring groups are merged where that is faster; a
-group too large for the device takes the efficient kernels; a group becomes one rProgram, or each of
-its operators does. Source: microsoft/nnfusion, `blockfusion_optimizer.cpp`. Its lanes have cells of
-a microsecond; here times are exact, and a synchronisation costs a barrier.
+Waves are groups of at most 128 operators; adjacent groups are merged where that is faster; a group
+too large for the device takes the efficient kernels; a group becomes one rProgram, or each of its
+operators does. Source: microsoft/nnfusion, `blockfusion_optimizer.cpp`. Its lanes have cells of a
+microsecond; here times are exact, and a synchronisation costs a barrier.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.rammer.model import Facts, Placement, Share, Weighed
-from explorer.rammer.policies.op_by_op import alone
+from explorer.rammer.policies.op_by_op import place_alone
 from explorer.rammer.policies.published_lanes import GangLanes
 from explorer.rammer.policies.rkernels import efficient, fastest
-from explorer.rammer.policies.topological_levels import apart, waves
+from explorer.rammer.policies.topological_levels import split_library_calls, waves
 
 MOST_OPERATORS = 128  # of a group, before merging (NNFusion, `blockfusion_optimizer.cpp`)
 BLOCKS_PER_CORE = 4  # more in a group: the efficient kernels (NNFusion: 4 * 80, of a V100)
@@ -24,7 +24,10 @@ BLOCKS_PER_CORE = 4  # more in a group: the efficient kernels (NNFusion: 4 * 80,
 
 @dataclass(slots=True)
 class _Group:
-    """`merge`: neither cut from a larger wave, nor did a library call stand in its wave."""
+    """A group of operators.
+
+    `merge`: neither cut from a larger wave, nor with a library call in its wave.
+    """
 
     operators: list[int]
     lanes: GangLanes
@@ -39,44 +42,47 @@ class _Group:
 
 
 def gang(facts: Facts) -> Placement:
-    """Groups on the first lanes that are free. `weighed` holds each merge, and each group."""
+    """Place groups on the first lanes that are free; `weighed` holds each merge and each group."""
     return _gang(facts, contiguous=False)
 
 
 def gang_in_a_row(facts: Facts) -> Placement:
-    """The same with each operator on neighbouring lanes: the published code's policy RANGE."""
+    """Place each operator of a group on adjacent lanes: the published code's policy RANGE."""
     return _gang(facts, contiguous=True)
 
 
 def _gang(facts: Facts, contiguous: bool) -> Placement:
     weighed: list[Weighed] = []
     programs: list[tuple[Share, ...]] = []
-    for group in _merged(facts, contiguous, weighed):
+    for group in _merge_groups(facts, contiguous, weighed):
         programs += _programs(facts, group, contiguous, weighed)
-        programs += [alone(facts, call) for call in group.calls]
+        programs += [place_alone(facts, call) for call in group.calls]
     return Placement(tuple(p for p in programs if p), tuple(weighed))
 
 
 def _groups(facts: Facts, contiguous: bool) -> Iterator[_Group]:
-    """Waves, cut into groups of at most 128."""
+    """Yield waves, cut into groups of at most 128 operators."""
     for number, wave in enumerate(waves(facts)):
-        kernels, calls = apart(facts, wave)
-        whole = len(kernels) <= MOST_OPERATORS and not calls
+        kernels, calls = split_library_calls(facts, wave)
+        is_complete = len(kernels) <= MOST_OPERATORS and not calls
         for first in range(0, max(1, len(kernels)), MOST_OPERATORS):
             part = kernels[first : first + MOST_OPERATORS]
-            group = _Group(part, GangLanes.empty(facts.device, contiguous), whole, [number])
+            group = _Group(part, GangLanes.empty(facts.device, contiguous), is_complete, [number])
             _place(facts, group.lanes, part)
             if first + MOST_OPERATORS >= len(kernels):
                 group.calls = calls
             yield group
 
 
-def _merged(facts: Facts, contiguous: bool, weighed: list[Weighed]) -> Iterator[_Group]:
-    """Neighbours as one where the device would take less time for it, launches included."""
+def _merge_groups(facts: Facts, contiguous: bool, weighed: list[Weighed]) -> Iterator[_Group]:
+    """Yield the groups, adjacent ones merged where the device would take less time.
+
+    Launches count.
+    """
     target: _Group | None = None
     for group in _groups(facts, contiguous):
         if target is not None and target.merge and group.merge:
-            merging = _merging(facts, target, group)
+            merging = _try_merge(facts, target, group)
             weighed.append(merging)
             if not merging.refused:
                 target.operators += group.operators
@@ -89,8 +95,8 @@ def _merged(facts: Facts, contiguous: bool, weighed: list[Weighed]) -> Iterator[
         yield target
 
 
-def _merging(facts: Facts, target: _Group, group: _Group) -> Weighed:
-    """The second group tried on the lanes of the first, where it stays if that is faster."""
+def _try_merge(facts: Facts, target: _Group, group: _Group) -> Weighed:
+    """Try the second group on the lanes of the first, where it stays if that is faster."""
     lanes, launch_us = target.lanes, facts.device.between_us
     apart_us = lanes.estimate_us + group.lanes.estimate_us + 2 * launch_us
     count, free = len(lanes.shares), lanes.free.copy()
@@ -108,7 +114,7 @@ def _merging(facts: Facts, target: _Group, group: _Group) -> Weighed:
 def _programs(
     facts: Facts, group: _Group, contiguous: bool, weighed: list[Weighed]
 ) -> list[tuple[Share, ...]]:
-    """One rProgram, or one for each operator where the published code would skip the group."""
+    """Return one rProgram, or one an operator where the published code would skip the group."""
     operators, device = facts.operators, facts.device
     kernels = {p: fastest(operators[p], device.units) for p in group.operators}
     blocks = sum(operators[p].kernel(n).tasks for p, n in kernels.items())
@@ -131,7 +137,7 @@ def _programs(
     weighed.append(Candidate(group.label, None, terms, why.text if why else "", why))
     if why is None:
         return [tuple(lanes.shares)]
-    return [alone(facts, position) for position in group.operators]
+    return [place_alone(facts, position) for position in group.operators]
 
 
 def _place(facts: Facts, lanes: GangLanes, operators: list[int]) -> None:

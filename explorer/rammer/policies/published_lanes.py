@@ -1,8 +1,8 @@
-"""The device model of Rammer's published code: all tasks of an operator start together.
+"""Device model of Rammer's published code: all tasks of an operator start together.
 
-A lane is filled from its end on. An operator waits until as many lanes as it needs are free; where
-it reads what is in the same program, its lanes and those of its operands are brought to one time,
-one synchronisation after the last of them (one cell of that code; here a barrier).
+A lane is filled at its end. An operator waits until as many lanes as it needs are free. If it reads
+a result of the same program, its lanes and those of its operands are aligned to one time, one
+synchronisation after the last of them (one cell of that code; here a barrier).
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from explorer.rammer.model import ROperator, Share, VDevice
 
 @dataclass(slots=True)
 class GangLanes:
-    """A group that grows. `contiguous`: an operator's lanes must be neighbours (the policy RANGE;
-    its published test looks at the first lane only and may start on busy ones; this one does not).
+    """A group that grows.
+
+    `contiguous`: an operator's lanes must be adjacent (the policy RANGE; its published test looks
+    at the first lane only and may start on busy ones; this one does not).
     """
 
     device: VDevice
@@ -29,28 +31,28 @@ class GangLanes:
 
     @staticmethod
     def empty(device: VDevice, contiguous: bool = False) -> GangLanes:
-        """A group in which nothing is placed."""
+        """Return a group in which nothing is placed."""
         return GangLanes(device, np.zeros(device.units), contiguous)
 
     @property
     def estimate_us(self) -> float:
-        """The longest lane."""
+        """The end of the longest lane."""
         return float(self.free.max())
 
     def take_back(self, operators: Sequence[int], count: int, free: np.ndarray) -> None:
-        """Forget these operators, without which there were `count` shares and lanes ended so."""
+        """Remove these operators and restore `count` shares and the ends `free` of the lanes."""
         for position in operators:
             self.used.pop(position, None)
         del self.shares[count:]
         self.free = free
 
     def place(self, position: int, operator: ROperator, kernel: int = 0) -> None:
-        """Put all its tasks on the first lanes that are free when enough are."""
+        """Place all tasks on the first lanes that are free, as soon as enough are."""
         chosen = operator.kernel(kernel)
         needed = min(chosen.tasks, len(self.free))
         if not needed:
             return
-        begin_us, lanes = self._enough(needed)
+        begin_us, lanes = self._first_free(needed)
         awaited = [self.used[read] for read in operator.reads if read in self.used]
         if awaited:
             others = np.concatenate(awaited)
@@ -64,8 +66,8 @@ class GangLanes:
         for n, unit in enumerate(lanes.tolist()):
             self.shares.append(Share(position, unit, cuts[n], cuts[n + 1], kernel))
 
-    def _enough(self, needed: int) -> tuple[float, np.ndarray]:
-        """The first moment at which so many lanes are free, and the first of them."""
+    def _first_free(self, needed: int) -> tuple[float, np.ndarray]:
+        """Return the first moment at which that many lanes are free, and the first of them."""
         if not self.contiguous:
             begin_us = float(np.partition(self.free, needed - 1)[needed - 1])
             return begin_us, np.flatnonzero(self.free <= begin_us)[:needed]

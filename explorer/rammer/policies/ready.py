@@ -1,4 +1,4 @@
-"""List scheduling: which operators can be placed next, and how long the way after each is.
+"""List scheduling: ready operators, and the longest path from each to the end.
 
 Graham, 1969, "Bounds on multiprocessing timing anomalies".
 """
@@ -10,9 +10,10 @@ from explorer.rammer.policies.rkernels import fastest
 
 
 class Ready:
-    """What each operator still waits for; `first` are those that wait for nothing."""
+    """The operators that each operator still waits for; `first` are those that wait for none."""
 
     def __init__(self, facts: Facts) -> None:
+        """Count the operands of each operator."""
         self.readers: list[list[int]] = [[] for _ in facts.operators]
         self.missing: list[int] = []
         for position, operator in enumerate(facts.operators):
@@ -23,22 +24,22 @@ class Ready:
         self.first = [p for p, count in enumerate(self.missing) if not count]
 
     def after(self, position: int) -> list[int]:
-        """Those that can be placed now that this one is."""
-        found = []
+        """Return the operators that become ready once this one is placed."""
+        ready = []
         for reader in self.readers[position]:
             self.missing[reader] -= 1
             if not self.missing[reader]:
-                found.append(reader)
-        return found
+                ready.append(reader)
+        return ready
 
 
-def longest_ways(facts: Facts) -> list[float]:
-    """For each operator the longest time from its start to the program's end, on all units."""
-    ways = [0.0] * len(facts.operators)
-    for position in reversed(range(len(ways))):
+def longest_paths(facts: Facts) -> list[float]:
+    """Return each operator's longest time from its start to the program's end, on all units."""
+    lengths_us = [0.0] * len(facts.operators)
+    for position in reversed(range(len(lengths_us))):
         operator = facts.operators[position]
         kernel = operator.kernel(fastest(operator, facts.device.units))
-        ways[position] += -(-kernel.tasks // facts.device.units) * kernel.task_us
+        lengths_us[position] += -(-kernel.tasks // facts.device.units) * kernel.task_us
         for read in operator.reads:
-            ways[read] = max(ways[read], ways[position])
-    return ways
+            lengths_us[read] = max(lengths_us[read], lengths_us[position])
+    return lengths_us

@@ -1,8 +1,8 @@
-"""SelectRKernels: which implementation each operator of a wave runs with (the paper, section 4.2).
+"""SelectRKernels: the implementation of each operator of a wave (the paper, section 4.2).
 
-A wave that leaves units idle even with the fastest implementations runs with those. One that fills
-the device is laid twice, with the fastest and with the most efficient ones: the fastest when alone
-may be one that leaves the least room beside it.
+A wave that leaves units idle even with the fastest implementations uses those. A wave that fills
+the device is laid twice, with the fastest and with the most efficient ones: the implementation that
+is fastest alone may leave the least room for others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from explorer.rammer.policies.lanes import Lanes
 
 
 def fastest(operator: ROperator, units: int) -> int:
-    """The implementation that ends first when it has all units."""
+    """Return the implementation that ends first on all units."""
     if len(operator.kernels) < 2:
         return 0
     times = [-(-k.tasks // units) * k.task_us for k in operator.kernels]
@@ -23,7 +23,7 @@ def fastest(operator: ROperator, units: int) -> int:
 
 
 def efficient(operator: ROperator) -> int:
-    """The implementation that takes the least of the wall: its tasks times their length."""
+    """Return the implementation with the smallest area on the wall: tasks times their length."""
     if len(operator.kernels) < 2:
         return 0
     areas = [k.work_us for k in operator.kernels]
@@ -33,34 +33,34 @@ def efficient(operator: ROperator) -> int:
 def lay_wave(
     lanes: Lanes, wave: Sequence[int], facts: Facts, number: int = 0
 ) -> tuple[Candidate[str], ...]:
-    """Append a wave with the implementations that suit it; what was compared, if anything was."""
+    """Append a wave with the better implementations; return the comparison, if there was one."""
     operators, units = facts.operators, facts.device.units
     fast = {p: fastest(operators[p], units) for p in wave}
     thrifty = {p: efficient(operators[p]) for p in wave}
     tasks = sum(operators[p].kernel(n).tasks for p, n in fast.items()) if fast != thrifty else 0
     count, free = len(lanes.laid), lanes.free
-    fast_us = _laid(lanes, facts, fast)
+    fast_us = _lay(lanes, facts, fast)
     if fast == thrifty:
         return ()
     label = f"kernels of wave {number}"
     if tasks < units:
-        why = Refusal(
+        refusal = Refusal(
             "units", tasks, units, f"the fastest kernels' {tasks} tasks leave some of {units} idle"
         )
-        return (Candidate(label, "efficient", (("fastest", fast_us),), why.text, why),)
+        return (Candidate(label, "efficient", (("fastest", fast_us),), refusal.text, refusal),)
     lanes.take_back(count, free)
-    thrifty_us = _laid(lanes, facts, thrifty)
+    thrifty_us = _lay(lanes, facts, thrifty)
     terms = (("fastest", fast_us), ("efficient", thrifty_us))
     if thrifty_us < fast_us:
         return (Candidate(label, "efficient", terms),)
     lanes.take_back(count, free)
-    _laid(lanes, facts, fast)
+    _lay(lanes, facts, fast)
     text = f"{thrifty_us:.2f} us with the efficient kernels, {fast_us:.2f} us with the fastest"
-    why = Refusal("kernels", thrifty_us, fast_us, text)
-    return (Candidate(label, "efficient", terms, text, why),)
+    refusal = Refusal("kernels", thrifty_us, fast_us, text)
+    return (Candidate(label, "efficient", terms, text, refusal),)
 
 
-def _laid(lanes: Lanes, facts: Facts, kernels: dict[int, int]) -> float:
+def _lay(lanes: Lanes, facts: Facts, kernels: dict[int, int]) -> float:
     for position, kernel in kernels.items():
         lanes.place(position, facts.operators[position], kernel)
     return lanes.time_us

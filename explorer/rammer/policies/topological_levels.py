@@ -1,4 +1,4 @@
-"""The fringes of a breadth-first walk: operators that do not need each other."""
+"""Topological levels of the operators: those of one level are independent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from explorer.rammer.model import Facts
 
 
 def waves(facts: Facts) -> list[list[int]]:
-    """Operators by the longest path to them: no two of one wave reach each other."""
+    """Return the operators by the longest path to them: no two of one wave reach each other."""
     depth: list[int] = []
     out: list[list[int]] = []
     for position, operator in enumerate(facts.operators):
@@ -17,7 +17,7 @@ def waves(facts: Facts) -> list[list[int]]:
     return out
 
 
-def apart(facts: Facts, wave: list[int]) -> tuple[list[int], list[int]]:
-    """The kernels of a wave, and its library calls, which are launches of their own."""
+def split_library_calls(facts: Facts, wave: list[int]) -> tuple[list[int], list[int]]:
+    """Return the kernels of a wave, and its library calls, which are launches of their own."""
     calls = [p for p in wave if facts.operators[p].kind == "library"]
     return [p for p in wave if p not in calls] if calls else wave, calls

@@ -1,1 +1,1 @@
-"""Walls: simulated, told in numbers, laid by hand."""
+"""Walls: simulation, statistics, and manual construction."""

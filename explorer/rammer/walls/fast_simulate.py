@@ -1,5 +1,7 @@
-"""The wall of a placement on hundreds of units, share by share: as `simulate` has it from the
-instructions, without writing the waits of each unit for each other one.
+"""Fast simulation of a placement on hundreds of units, share by share.
+
+It gives the wall that `simulate` computes from instructions, without emitting the waits of each
+pair of units.
 """
 
 from __future__ import annotations
@@ -10,15 +12,15 @@ from itertools import groupby, pairwise
 
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer.model import Facts, Placement, ROperator, Share
-from explorer.rammer.placement import Placed
+from explorer.rammer.placement_checker import PlacementChecker
 from explorer.rammer.transform import Bricks
 from explorer.rammer.walls.simulate import wait_gaps
 
-MANY_UNITS = 64  # waits are as many as pairs of them; a bound on time, chosen
+MANY_UNITS = 64  # waits grow with its square; a bound on time, chosen
 
 
 def is_plain(facts: Facts) -> bool:
-    """Whether units only wait for all of what they read, and a task takes the same everywhere."""
+    """Return True if units wait for complete operands and a task takes the same time everywhere."""
     device = facts.device
     if device.resident or device.step_us:
         return False
@@ -35,8 +37,12 @@ def fast_simulate(
     policy: str = "",
     name: str = "",
 ) -> Wall:
-    """The wall of plain facts, launch by launch; BadPolicy names what the placement broke."""
-    device, placed = facts.device, Placed(facts)
+    """Return the wall of plain facts, launch by launch.
+
+    Raises:
+        BadPolicy: The placement breaks a rule.
+    """
+    device, placed = facts.device, PlacementChecker(facts)
     laid: list[Brick] = []
     gaps: list[Gap] = []
     cuts: list[float] = []
@@ -58,8 +64,8 @@ def fast_simulate(
 
 
 @dataclass(slots=True)
-class _Written:
-    """When the results of an operator are there: the unit that ends last, when, when the others."""
+class _ReadyTimes:
+    """The times at which an operator's results are ready: its last unit, its end, and others'."""
 
     call: str
     unit: int = -1
@@ -67,7 +73,7 @@ class _Written:
     others_us: float = 0.0
 
     def ends(self, unit: int, us: float) -> None:
-        """Another share of it has ended."""
+        """Record the end of another share."""
         if unit == self.unit:
             self.latest_us = max(self.latest_us, us)
         elif us > self.latest_us:
@@ -78,9 +84,7 @@ class _Written:
 
 @dataclass(slots=True)
 class _Awaited:
-    """What an operator waits for: the last brick of what it reads, and for the unit of that one
-    the last of the other units.
-    """
+    """The wait of an operator: the last brick of its operands, and the last of the other units."""
 
     unit: int = -1
     latest_us: float = 0.0
@@ -89,7 +93,10 @@ class _Awaited:
     other_call: str = ""
 
     def on(self, unit: int) -> tuple[float, str]:
-        """When what this unit waits for has ended, 0 where it waits for nothing; and its call."""
+        """Return when the bricks that this unit waits for have ended, and their call.
+
+        The time is 0 without a wait.
+        """
         if unit == self.unit:
             return self.others_us, self.other_call
         return self.latest_us, self.call
@@ -108,7 +115,7 @@ class _Launch:
     first_starts: list[float] = field(init=False)
     free: list[float] = field(init=False)
     last: list[str] = field(init=False)
-    written: dict[int, _Written] = field(default_factory=dict)
+    written: dict[int, _ReadyTimes] = field(default_factory=dict)
     awaited: dict[int, _Awaited] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -117,15 +124,15 @@ class _Launch:
         self.free, self.last = [self.begin] * units, [""] * units
 
     def lay(self, shares: Sequence[Share]) -> None:
-        """The gaps and bricks of neighbouring shares of one operator."""
+        """Append the gaps and bricks of adjacent shares of one operator."""
         position = shares[0].operator
         operator, barrier_us = self.facts.operators[position], self.facts.device.barrier_us
         task_us = operator.kernel(shares[0].kernel).task_us
         awaited = self._awaited(position)
-        written = self.written.setdefault(position, _Written(operator.name))
+        written = self.written.setdefault(position, _ReadyTimes(operator.name))
         for share in shares:
             unit = share.unit
-            now = self._heard(unit)
+            now = self._launched_us(unit)
             ended, call = awaited.on(unit)
             if call and ended + barrier_us > now:
                 start = ended + barrier_us
@@ -136,7 +143,7 @@ class _Launch:
             written.ends(unit, now)
 
     def end(self) -> float:
-        """When all have ended; units that ended before get a last gap."""
+        """Return the end of all units; units that ended earlier get a last gap."""
         end = max(self.free)
         final = {call for call, free in zip(self.last, self.free) if free == end}
         for unit, free in enumerate(self.free):
@@ -145,8 +152,8 @@ class _Launch:
                 self.gaps.append(Gap(unit, free, end, cause))
         return end
 
-    def _heard(self, unit: int) -> float:
-        """When the unit is free; before its first brick it must have heard of the launch."""
+    def _launched_us(self, unit: int) -> float:
+        """Return when the unit is free; its first brick waits for the launch to reach it."""
         now, wait_us = self.free[unit], self.first_starts[unit]
         if self.last[unit] or wait_us <= 0.0:
             return now
@@ -154,7 +161,7 @@ class _Launch:
         return now + wait_us
 
     def _bricks(self, share: Share, operator: ROperator, task_us: float, start: float) -> float:
-        """Lay the bricks of a share one after the other; when the last has ended."""
+        """Append the bricks of a share one after the other; return the end of the last."""
         first, last = share.first, share.last
         cuts = [first, last] if last - first == 1 else self.bricks.cuts(share, task_us)
         for first, last in pairwise(cuts):
@@ -168,21 +175,21 @@ class _Launch:
         return start
 
     def _awaited(self, position: int) -> _Awaited:
-        found = self.awaited.get(position)
-        if found is None:
-            found = self.awaited[position] = self._reads(position)
-        return found
+        awaited = self.awaited.get(position)
+        if awaited is None:
+            awaited = self.awaited[position] = self._reads(position)
+        return awaited
 
     def _reads(self, position: int) -> _Awaited:
-        """Of all that an operator reads and that this launch writes."""
+        """Return the wait for all operands of an operator that this launch writes."""
         reads = self.facts.operators[position].reads
-        found = [self.written[r] for r in reads if r in self.written]
-        if not found:
+        operands = [self.written[r] for r in reads if r in self.written]
+        if not operands:
             return _Awaited()
-        last = max(found, key=lambda w: w.latest_us)
+        last = max(operands, key=lambda w: w.latest_us)
         others = [
             (w.latest_us if w.unit != last.unit else w.others_us, w.call)
-            for w in found
+            for w in operands
             if w.unit != last.unit or w.others_us > 0.0
         ]
         others_us, other_call = max(others, default=(0.0, ""), key=lambda o: o[0])

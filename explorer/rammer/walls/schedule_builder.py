@@ -12,30 +12,33 @@ from explorer.rammer.model import Facts, Placement, RTask, Share
 class Builder:
     """An rProgram that grows task by task.
 
-    `append` puts a task at the end of a unit; `wait` has a task wait for others, at its barrier
-    just before it. `placement()` is what a policy returns: the waits that are needed are then found
-    anew. `program()` is the rProgram with the waits as they were given, to look at, to simulate, or
-    to ask what they leave open (`unguarded`).
+    `append` puts a task at the end of a unit; `wait` makes a task wait for others, at its barrier
+    just before it. `placement()` is a policy's result: the needed waits are then derived anew.
+    `program()` is the rProgram with the waits as they were requested, to inspect, to simulate, or
+    to check for missing waits (`unguarded`).
     """
 
     def __init__(self, facts: Facts) -> None:
+        """Create an empty rProgram of these operators."""
         self.facts = facts
         self._units: list[list[RTask]] = [[] for _ in range(facts.device.units)]
         self._order: list[RTask] = []
-        self._places: dict[RTask, tuple[int, int]] = {}  # unit, and how many are before it there
+        self._places: dict[RTask, tuple[int, int]] = {}  # unit, and position on it
         self._awaited: dict[RTask, list[RTask]] = {}
 
     def append(self, task: RTask, unit: int) -> None:
-        """Put a task at the end of a unit; BadPolicy if there is no such task or unit, or if it is
-        placed already.
+        """Put a task at the end of a unit.
+
+        Raises:
+            BadPolicy: There is no such task or unit, or the task is placed already.
         """
-        name = self._known(task)
+        name = self._describe(task)
         if not 0 <= unit < len(self._units):
             raise BadPolicy(
-                f"{name} was given to a unit that is not there",
+                f"{name} is on a unit that does not exist",
                 where=name,
                 expected=f"0 to {len(self._units) - 1}",
-                found=unit,
+                actual=unit,
             )
         if task in self._places:
             raise BadPolicy(f"{name} is on unit {self._places[task][0]} already", where=name)
@@ -44,14 +47,14 @@ class Builder:
         self._order.append(task)
 
     def wait(self, task: RTask, tasks: Iterable[RTask]) -> None:
-        """A task starts when others have ended; of those of one unit, the last one is kept."""
-        self._known(task)
+        """Let a task start when others have ended; of those of one unit, the last one counts."""
+        self._describe(task)
         for other in tasks:
-            self._known(other)
+            self._describe(other)
             self._awaited.setdefault(task, []).append(other)
 
     def placement(self) -> Placement:
-        """The tasks as shares of one rProgram, in the order in which they were appended."""
+        """Return the tasks as shares of one rProgram, in the order in which they were appended."""
         shares: list[Share] = []
         for task in self._order:
             unit = self._places[task][0]
@@ -64,8 +67,10 @@ class Builder:
         return Placement((tuple(shares),) if shares else ())
 
     def program(self) -> RProgram:
-        """A Run for each task, after the waits that were given; BadPolicy where a task waits for
-        one that was not appended, or that cannot end before it.
+        """Return a Run for each task, after the requested waits.
+
+        Raises:
+            BadPolicy: A task waits for one that was not appended, or that cannot end before it.
         """
         calls: dict[int, int] = {}
         for task in self._order:
@@ -73,18 +78,18 @@ class Builder:
         units = tuple(
             tuple(row for task in mine for row in self._rows(task, calls)) for mine in self._units
         )
-        found = RProgram(units, tuple(self.facts.operators[o].name for o in calls))
-        if self._ended() is None:
-            raise BadPolicy("the units wait for each other in a circle", try_="fewer waits")
-        return found
+        rprogram = RProgram(units, tuple(self.facts.operators[o].name for o in calls))
+        if self._start_clocks() is None:
+            raise BadPolicy("the units wait for each other in a cycle", try_="fewer waits")
+        return rprogram
 
     def unguarded(self) -> list[tuple[RTask, RTask]]:
-        """Tasks with one that they read and that may not have ended: waits that are missing."""
-        known = self._ended()
-        if known is None:
+        """Return pairs of a task and an operand that may not have ended: missing waits."""
+        clocks = self._start_clocks()
+        if clocks is None:
             return []
         out = []
-        for task, clock in known.items():
+        for task, clock in clocks.items():
             for read in self.facts.operators[task.operator].reads:
                 for index in range(self.facts.operators[read].tasks):
                     other = RTask(read, index)
@@ -93,7 +98,12 @@ class Builder:
                         out.append((task, other))
         return out
 
-    def _known(self, task: RTask) -> str:
+    def _describe(self, task: RTask) -> str:
+        """Return a task's description.
+
+        Raises:
+            BadPolicy: There is no such task.
+        """
         operators = self.facts.operators
         if not (
             0 <= task.operator < len(operators) and 0 <= task.index < operators[task.operator].tasks
@@ -102,21 +112,22 @@ class Builder:
         return f"task {task.index} of {operators[task.operator].name}"
 
     def _waits(self, task: RTask) -> list[Wait]:
-        """The last awaited task of each other unit."""
+        """Return a wait for the last awaited task of each other unit."""
         here, at = self._places[task]
         last: dict[int, int] = {}
         for other in self._awaited.get(task, ()):
             if other not in self._places:
                 raise BadPolicy(
-                    f"{self._known(task)} waits for {self._known(other)}, which was not appended",
-                    where=self._known(task),
+                    f"{self._describe(task)} waits for {self._describe(other)}, which was not "
+                    "appended",
+                    where=self._describe(task),
                 )
             unit, before = self._places[other]
             if unit == here and before >= at:
                 raise BadPolicy(
-                    f"{self._known(task)} waits for {self._known(other)}, which comes after it on "
-                    f"unit {unit}",
-                    where=self._known(task),
+                    f"{self._describe(task)} waits for {self._describe(other)}, which comes after "
+                    f"it on unit {unit}",
+                    where=self._describe(task),
                 )
             if unit != here:
                 last[unit] = max(last.get(unit, 0), before + 1)
@@ -126,9 +137,9 @@ class Builder:
         run = Run(calls[task.operator], task.index, task.index + 1)
         return [*self._waits(task), run]
 
-    def _ended(self) -> dict[RTask, list[int]] | None:
-        """What each task knows to be over when it starts; None where the units wait in a circle."""
-        known: dict[RTask, list[int]] = {}
+    def _start_clocks(self) -> dict[RTask, list[int]] | None:
+        """Return each task's clock when it starts; None if the units wait in a cycle."""
+        at_start: dict[RTask, list[int]] = {}
         clocks = [[0] * len(self._units) for _ in self._units]
         after: list[list[list[int]]] = [[] for _ in self._units]  # by unit and step
         moved = True
@@ -142,8 +153,8 @@ class Builder:
                         break
                     for wait in waits:
                         clocks[unit] = list(map(max, clocks[unit], after[wait.unit][wait.step - 1]))
-                    known[task] = clocks[unit][:]
+                    at_start[task] = clocks[unit][:]
                     clocks[unit][unit] += 1
                     after[unit].append(clocks[unit][:])
                     moved = True
-        return known if len(known) == len(self._order) else None
+        return at_start if len(at_start) == len(self._order) else None

@@ -1,4 +1,4 @@
-"""An rProgram on any device, by discrete events: when each brick would run, and why units idle."""
+"""Discrete-event simulation of an rProgram: when each brick would run, and why units idle."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 from explorer.ir.decisions.rprogram import RProgram, Run, Wait
 from explorer.ir.decisions.wall import Brick, Gap, Wall
-from explorer.rammer.cache_model import Kept, caches, run_us
+from explorer.rammer.cache_model import UnitCache, run_us, unit_caches
 from explorer.rammer.model import ROperator, VDevice
 
 
 @dataclass(slots=True)
 class _Unit:
-    """One unit's progress through its instructions."""
+    """The progress of one unit through its instructions."""
 
     now: float
     row: int = 0
-    awaited_us: float = 0.0  # the latest end of a brick that was waited for since the last Run
+    awaited_us: float = 0.0  # the latest end of a brick awaited since the last Run
     awaited: str = ""  # its call
     last: str = ""  # the call of the last Run
     ends: list[float] = field(default_factory=list)
@@ -32,17 +32,17 @@ def simulate(
     policy: str = "",
     name: str = "",
 ) -> Wall:
-    """The wall of these launches in turn; every moment of a unit is a brick or a gap.
+    """Return the wall of these launches in turn; every moment of a unit is a brick or a gap.
 
-    A task whose part of its constant is still in its unit's cache takes `kept_us`; caches keep what
-    they hold from launch to launch. A library call needs no launch: what it costs is its time. The
-    first launch of resident units is their caller's to count.
+    A task whose part of its constant is still in its unit's cache takes `cached_us`; caches keep
+    their contents from launch to launch. A library call needs no launch: its time is its cost. The
+    caller accounts for the first launch of resident units.
     """
     by_name = {operator.name: operator for operator in operators}
     bricks: list[Brick] = []
     gaps: list[Gap] = []
     cuts: list[float] = []
-    kept = caches(device)
+    caches_of_units = unit_caches(device)
     now = 0.0
     for number, program in enumerate(programs):
         if number:
@@ -54,7 +54,7 @@ def simulate(
             begin += device.between_us
             cause = "barrier" if device.resident else "launch"
             gaps.extend([Gap(unit, now, begin, cause) for unit in range(device.units)])
-        launch = _Launch(program, called, device, number, begin, kept)
+        launch = _Launch(program, called, device, number, begin, caches_of_units)
         now = launch.run("library" if library else "")
         bricks += launch.bricks
         gaps += launch.gaps
@@ -71,11 +71,11 @@ class _Launch:
         device: VDevice,
         number: int,
         begin: float,
-        kept: list[Kept],
+        caches: list[UnitCache],
     ) -> None:
         self.program, self.operators, self.device, self.number = program, operators, device, number
         self.kernels = [o.kernel(program.kernel(n)) for n, o in enumerate(operators)]
-        self.kept = kept
+        self.caches = caches
         self.bricks: list[Brick] = []
         self.gaps: list[Gap] = []
         self.first_starts = device.first_starts
@@ -83,10 +83,10 @@ class _Launch:
         self.parked: dict[tuple[int, int], list[int]] = {}  # units by the step that they wait for
         self.woken: list[int] = []
 
-    def run(self, rest: str) -> float:
-        """Let each unit go as far as it can, and on when what it waits for is there; the end.
+    def run(self, idle_cause: str) -> float:
+        """Advance each unit until it waits, and wake it when its wait is over; return the end.
 
-        `rest` is why units without a brick idle, where it is not the end of the program.
+        `idle_cause` is why units without a brick idle, if that is not the end of the program.
         """
         self.woken = [n for n, rows in reversed(tuple(enumerate(self.program.units))) if rows]
         while self.woken:
@@ -94,7 +94,7 @@ class _Launch:
         stuck = [n for n, u in enumerate(self.units) if u.row < len(self.program.units[n])]
         assert not stuck, f"units {stuck} wait for steps that never come"
         end = max(unit.now for unit in self.units)
-        self._tails(end, rest)
+        self._tails(end, idle_cause)
         return end
 
     def _go(self, number: int) -> None:
@@ -119,7 +119,7 @@ class _Launch:
     def _brick(self, number: int, unit: _Unit, run: Run) -> None:
         operator = self.operators[run.call]
         if not unit.last and operator.kind != "library":
-            self._hear(number, unit)
+            self._await_launch(number, unit)
         start = unit.now + (self.device.step_us if unit.last else 0.0)
         if unit.awaited:
             start = max(start, unit.awaited_us + self.device.barrier_us)
@@ -127,7 +127,7 @@ class _Launch:
             same = unit.last == unit.awaited
             self.gaps += wait_gaps(number, unit.now, unit.awaited_us, start, same)
         kernel = self.kernels[run.call]
-        end = start + run_us(self.kept[number], operator, kernel, run.first, run.last)
+        end = start + run_us(self.caches[number], operator, kernel, run.first, run.last)
         self.bricks.append(
             Brick(
                 number, start, end, operator.name, run.first, run.last, operator.origin, self.number
@@ -137,23 +137,23 @@ class _Launch:
         unit.ends.append(end)
         unit.calls.append(operator.name)
 
-    def _hear(self, number: int, unit: _Unit) -> None:
-        """Before its first brick a unit must have heard of the launch."""
+    def _await_launch(self, number: int, unit: _Unit) -> None:
+        """Let a unit wait for the launch to reach it before its first brick."""
         wait = self.first_starts[number]
         if wait > 0.0:
             self.gaps.append(Gap(number, unit.now, unit.now + wait, "launch"))
             unit.now += wait
 
-    def _tails(self, end: float, rest: str) -> None:
+    def _tails(self, end: float, idle_cause: str) -> None:
         final = {unit.last for unit in self.units if unit.now == end}
         for number, unit in enumerate(self.units):
             if unit.now < end:
-                cause = rest or ("imbalance" if unit.last in final else "tail")
+                cause = idle_cause or ("imbalance" if unit.last in final else "tail")
                 self.gaps.append(Gap(number, unit.now, end, cause))
 
 
 def wait_gaps(unit: int, free: float, ended: float, start: float, same: bool) -> list[Gap]:
-    """The idle time before a brick: until the awaited brick had ended, and from then to the start.
+    """Return the idle time before a brick: until the awaited brick ended, and then to the start.
 
     `same`: the unit waited for other tasks of the operator that it had just run itself.
     """

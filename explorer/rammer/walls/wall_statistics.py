@@ -1,4 +1,4 @@
-"""A wall in numbers: how long, how busy, how many launches, and idle for what reason."""
+"""Statistics of a wall: duration, utilisation, launches, and causes of idle time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from explorer.ir.decisions.wall import Wall
 
 @dataclass(frozen=True, slots=True)
 class WallStatistics:
-    """The numbers of one wall, planned, simulated or measured.
+    """Statistics of one wall, planned, simulated or measured.
 
     `busy` is the share of units times time that bricks fill, `core_busy` the same of cores, each of
-    which has `per_core` units and is busy while one of them is: what a profiler calls utilisation
+    which has `per_core` units and is busy while one of them is. A profiler calls this utilisation
     of multiprocessors (Rammer, figure 14), where blocks spread over cores first. `overhead_us` is
-    time before launches in which no kernel runs, `kernel_us` the rest (figure 16). `idle`: causes
-    with unit-microseconds, the largest first; with the bricks they fill the wall.
+    time before launches in which no kernel runs, `kernel_us` the remainder (figure 16). `idle`:
+    causes with unit-microseconds, the largest first; with the bricks they fill the wall.
     """
 
     policy: str
@@ -36,7 +36,7 @@ class WallStatistics:
 
     @property
     def cores(self) -> int:
-        """Cores, or multiprocessors."""
+        """The number of cores, or multiprocessors."""
         return -(-self.units // self.per_core)
 
 
@@ -52,7 +52,10 @@ def wall_statistics(wall: Wall, per_core: int = 1) -> WallStatistics:
 
 
 def idle_by_cause(wall: Wall) -> dict[str, float]:
-    """Idle microseconds of all units together; with the bricks they make up units times time."""
+    """Return the idle microseconds of all units by cause.
+
+    With the bricks they make up units times time.
+    """
     idle: dict[str, float] = {}
     for gap in wall.gaps:
         idle[gap.cause] = idle.get(gap.cause, 0.0) + gap.end_us - gap.start_us
@@ -60,7 +63,10 @@ def idle_by_cause(wall: Wall) -> dict[str, float]:
 
 
 def _core_busy(wall: Wall, cores: int) -> float:
-    """The share of cores times time in which a core has a brick, bricks on as many as there are."""
+    """Return the share of cores times time in which a core has a brick.
+
+    Bricks spread over as many cores as there are.
+    """
     if not wall.bricks or wall.total_us <= 0.0:
         return 0.0
     starts = np.sort(np.array([b.start_us for b in wall.bricks]))

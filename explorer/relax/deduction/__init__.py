@@ -1,1 +1,1 @@
-"""Forward deduction of annotations (Relax, ASPLOS 2025, section 4.1), and what only a run knows."""
+"""Forward deduction of annotations (Relax, ASPLOS 2025, section 4.1), with run-time dims."""

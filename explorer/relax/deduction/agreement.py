@@ -1,4 +1,4 @@
-"""Extents that must be equal, and nothing proves it: a match_cast of an argument says so.
+"""Casts that assert the equality of extents that nothing proves: a match_cast of an argument.
 
 y = MatMul(a: [n, k], b: [m, 8])  ->  a2: float32[n, m] = match a; y = MatMul(a2, b)
 """
@@ -28,8 +28,9 @@ def with_agreement(
     binding: Binding,
     refused: Unprovable,
 ) -> Deduced | None:
-    """The operator behind match_casts of its arguments; None where equal extents are not all that
-    is missing.
+    """Return the operator behind match_casts of its arguments.
+
+    Return None if more than equal extents is missing.
     """
     before: list[Binding] = []
     seen: set[tuple[Dim, Dim]] = set()
@@ -45,8 +46,8 @@ def with_agreement(
             return before, *deduction.annotated(record, site)
         except UnsupportedOperator:
             return None
-        except Unprovable as again:
-            refused = again
+        except Unprovable as next_refusal:
+            refused = next_refusal
     if record.run_time is None:
         return None
     with suppress(Unprovable, UnsupportedOperator):
@@ -63,7 +64,7 @@ def with_filling(
     binding: Binding,
     refused: Unprovable,
 ) -> Deduced:
-    """A Reshape behind a match_cast of all elements in a row to as many as its shape has.
+    """Return a Reshape behind a match_cast of the flat elements to the size of its shape.
 
     y = Reshape(x: [n, 6], (-1, 4))  ->
     row: [6 * n] = Reshape(x); fits: [4 * floor(6 * n, 4)] = match row; y = Reshape(fits)
@@ -83,8 +84,9 @@ def with_filling(
 def _casts(
     site: Site, pair: tuple[Dim, Dim], binding: Binding, count: int
 ) -> tuple[list[Binding], Site]:
-    """The arguments with one of two extents, each as having the other one there: so there are
-    fewer different extents each time.
+    """Cast the arguments with one of two extents to the other one.
+
+    Each call leaves fewer different extents.
     """
     for old, new in (pair, pair[::-1]):
         casts: list[Binding] = []
@@ -92,8 +94,8 @@ def _casts(
         for i, arg in enumerate(site.args):
             if arg is not None and _has(arg, old):
                 name = f"{binding.vars[0].name}.argument{i}_{count + len(casts)}"
-                args[i] = made = _with(arg, name, old, new)
-                casts.append(Binding((made,), MatchCast(arg), binding.origin))
+                args[i] = cast = _with(arg, name, old, new)
+                casts.append(Binding((cast,), MatchCast(arg), binding.origin))
         if casts:
             return casts, replace(site, args=tuple(args))
     return [], site

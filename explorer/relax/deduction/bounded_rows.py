@@ -1,10 +1,10 @@
-"""What a loop stacks that its data may end: room for as many rows as it may make, then trimmed.
+"""Padded rows of a loop that its data may end: memory for the most rows, then trimmed.
 
-s, y = loop body(x) times 9 while c stacking 1
-->  s, y.at, y.rows: float32[9, 3] = loop body.counted(x, -1) times 9 while c stacking 1 padded
-    y.count = Add(y.at, 1); y = Slice(y.rows, 0, y.count)
+    s, y = loop body(x) times 9 while c stacking 1
+    ->  s, y.at, y.rows: float32[9, 3] = loop body.counted(x, -1) times 9 while c stacking 1 padded
+        y.count = Add(y.at, 1); y = Slice(y.rows, 0, y.count)
 
-`body.counted` also gives its iteration: the last one stands in `y.at`.
+`body.counted` also returns its iteration, so `y.at` is the last one.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from explorer.ir.program import Binding, Constant, Function
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.relax.deduction.deducing import Deducing
-from explorer.relax.deduction.fresh import Found
-from explorer.relax.deduction.known import Knowledge
-from explorer.relax.deduction.stacked_rows import limit_of, symbols_known
+from explorer.relax.deduction.knowledge import Knowledge
+from explorer.relax.deduction.stacked_rows import are_symbols_in_scope, limit_of
+from explorer.relax.deduction.symbols import DeducedValue
 
-MOST_BYTES = 64 << 20  # of the room for rows, as far as it is a number; chosen
+MOST_BYTES = 64 << 20  # of padded rows, as far as their extents are numbers; chosen
 
 
-def bounded(
-    deduction: Deducing, binding: Binding, found: Sequence[Found], known: Knowledge
+def pad_rows(
+    deduction: Deducing, binding: Binding, values: Sequence[DeducedValue], knowledge: Knowledge
 ) -> list[Binding] | None:
-    """The loop with room for its rows, and their parts; None where it needs none, or has no bound.
+    """Return the loop with padded rows, and their slices.
 
-    Only extents and numbers bound it: what an input says may be any number.
+    Return None if it needs no padding or has no bound. Only extents and numbers bound it, because
+    an input may be any number.
     """
     loop = binding.expr
     if not isinstance(loop, Loop) or loop.padded or not loop.scans:
         return None
-    trips, count = limit_of(deduction, loop, known), len(loop.state)
-    if trips is None or not all(_needs_room(deduction, f, trips) for f in found[count:]):
+    trips, count = limit_of(deduction, loop, knowledge), len(loop.state)
+    if trips is None or not all(_needs_padding(deduction, f, trips) for f in values[count:]):
         return None
-    body = deduction.given[loop.body]
+    body = deduction.source_functions[loop.body]
     counted = _counted(body, count)
-    deduction.given[counted.name] = counted
+    deduction.source_functions[counted.name] = counted
     deduction.functions.pop(body.name, None)
     name = binding.vars[count].name
     numbers = {"none": -1, "one": 1, "begin": [0], "end": [1]}
@@ -63,20 +64,20 @@ def bounded(
     return out
 
 
-def _needs_room(deduction: Deducing, found: Found, trips: Dim) -> bool:
-    """Whether all is known of what is stacked but how many there are, and room is at hand."""
-    kind, dims = found.type, found.dims
+def _needs_padding(deduction: Deducing, value: DeducedValue, trips: Dim) -> bool:
+    """Return True if only the number of rows is unknown, and the padded rows are small enough."""
+    kind, dims = value.type, value.dims
     if dims is None or not isinstance(kind, Tensor) or kind.dtype not in ITEM_BYTES:
         return False
-    known = [d for d in dims[1:] if d is not None and symbols_known(d, deduction)]
-    if dims[0] is not None or len(known) < len(dims) - 1:
+    known_dims = [d for d in dims[1:] if d is not None and are_symbols_in_scope(d, deduction)]
+    if dims[0] is not None or len(known_dims) < len(dims) - 1:
         return False
-    room = [max(1, d) for d in (trips, *known) if isinstance(d, int)]
-    return ITEM_BYTES[kind.dtype] * prod(room) <= MOST_BYTES
+    extents = [max(1, d) for d in (trips, *known_dims) if isinstance(d, int)]
+    return ITEM_BYTES[kind.dtype] * prod(extents) <= MOST_BYTES
 
 
 def _counted(body: Function, states: int) -> Function:
-    """The body with one more state: which iteration was the last."""
+    """Add a state to the body: the number of the last iteration."""
     last = Var(f"{body.name}.last", Tensor((), "int64"))
     params = (*body.params[: 2 + states], last, *body.params[2 + states :])
     outputs = (*body.outputs[: 1 + states], body.params[0], *body.outputs[1 + states :])

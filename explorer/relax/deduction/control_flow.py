@@ -1,4 +1,7 @@
-"""What branches, loops and calls give: bodies see the caller's symbols, called functions do not."""
+"""Annotations of branches, loops and calls.
+
+Bodies see the caller's symbols; called functions do not.
+"""
 
 from __future__ import annotations
 
@@ -10,109 +13,119 @@ from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, Var
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Object, Tensor, TupleType
-from explorer.relax.deduction.deducing import Deduced, Deducing, Known
-from explorer.relax.deduction.fresh import Found
-from explorer.relax.deduction.known import Knowledge, is_known
-from explorer.relax.deduction.known_branch import OnlySide, inlined
-from explorer.relax.deduction.stacked_rows import stacked, symbols_known
+from explorer.relax.deduction.constant_branch import OnlyArm, inline_arm
+from explorer.relax.deduction.deducing import Deduced, Deducing, KnownValue
+from explorer.relax.deduction.knowledge import Knowledge, is_known
+from explorer.relax.deduction.stacked_rows import are_symbols_in_scope, stack_rows
+from explorer.relax.deduction.symbols import DeducedValue
 
 
 def branch(
-    deduction: Deducing, binding: Binding, given: Branch, known: Knowledge, where: str
+    deduction: Deducing, binding: Binding, source: Branch, knowledge: Knowledge, where: str
 ) -> Deduced:
-    """What both sides have in common. Raises OnlySide where one of them can never be taken: it has
-    no meaning, or what follows has none with the rank that it gives.
+    """Annotate a branch with what both arms have in common.
+
+    Raise OnlyArm if one arm can never be taken. Then it has no meaning, or what follows has none
+    with the rank that it returns.
     """
     expr = Branch(
-        known.var(given.cond), given.then, given.orelse, tuple(known.var(a) for a in given.args)
+        knowledge.var(source.cond),
+        source.then,
+        source.orelse,
+        tuple(knowledge.var(a) for a in source.args),
     )
     _check_flag(expr.cond, "If", where)
-    args = [(a, known.values(a)) for a in expr.args]
-    restore = deduction.saved()
-    sides = [_side(deduction, n, args) for n in (given.then, given.orelse)]
-    if _differ_in_rank(sides):
-        for n, name in enumerate((given.then, given.orelse)):
-            body = list(inlined(deduction.given[name], binding, given))
-            sides[n] = deduction.contradiction(body, known) or sides[n]
-    then, orelse = sides
+    args = [(a, knowledge.values(a)) for a in expr.args]
+    restore = deduction.checkpoint()
+    arms = [_annotate_arm(deduction, n, args) for n in (source.then, source.orelse)]
+    if _differ_in_rank(arms):
+        for n, name in enumerate((source.then, source.orelse)):
+            body = list(inline_arm(deduction.source_functions[name], binding, source))
+            arms[n] = deduction.contradiction(body, knowledge) or arms[n]
+    then, orelse = arms
     if isinstance(then, Function) and isinstance(orelse, Function):
-        both = zip(then.outputs, orelse.outputs, strict=True)
-        return [], expr, tuple(_common(deduction, a.type, b.type) for a, b in both)
+        result_pairs = zip(then.outputs, orelse.outputs, strict=True)
+        return [], expr, tuple(_common(deduction, a.type, b.type) for a, b in result_pairs)
     restore()
     if not isinstance(then, Function) and not isinstance(orelse, Function):
         raise then
-    raise OnlySide(isinstance(then, Function))
+    raise OnlyArm(isinstance(then, Function))
 
 
-def _side(deduction: Deducing, name: str, args: list[Known]) -> Function | ShapeError | DtypeError:
-    """A side annotated, or what is wrong with it."""
-    restore = deduction.saved()
+def _annotate_arm(
+    deduction: Deducing, name: str, args: list[KnownValue]
+) -> Function | ShapeError | DtypeError:
+    """Annotate an arm, or return the error."""
+    restore = deduction.checkpoint()
     try:
-        return deduction.function(deduction.given[name], args)
+        return deduction.function(deduction.source_functions[name], args)
     except (ShapeError, DtypeError) as problem:
         restore()
         return problem
 
 
-def _differ_in_rank(sides: list[Function | ShapeError | DtypeError]) -> bool:
-    """Return True if the sides give a value of other ranks, and both are known."""
-    then, orelse = ([v.type for v in s.outputs] if isinstance(s, Function) else () for s in sides)
-    both = zip(then, orelse, strict=False)
-    ranks = [(a.rank, b.rank) for a, b in both if isinstance(a, Tensor) and isinstance(b, Tensor)]
+def _differ_in_rank(arms: list[Function | ShapeError | DtypeError]) -> bool:
+    """Return True if the arms return a value of different ranks, and both ranks are known."""
+    then, orelse = (
+        [v.type for v in arm.outputs] if isinstance(arm, Function) else () for arm in arms
+    )
+    pairs = zip(then, orelse, strict=False)
+    ranks = [(a.rank, b.rank) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor)]
     return any(None not in pair and pair[0] != pair[1] for pair in ranks)
 
 
-def _common(deduction: Deducing, a: Annotation, b: Annotation) -> Found:
-    """The annotation of a value that is of one type or of the other, in symbols of the scope."""
+def _common(deduction: Deducing, a: Annotation, b: Annotation) -> DeducedValue:
+    """Return the common annotation of two types, in symbols of the scope."""
     env, scope = deduction.symbols.env, deduction.scope
-    both = erase(lca(a, b, env), scope)
+    common = erase(lca(a, b, env), scope)
     dims: tuple[Dim | None, ...] | None = None
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape and a.rank == b.rank:
         dims = tuple(
-            x if env.equal(x, y) and symbols_known(x, deduction) else None
+            x if env.equal(x, y) and are_symbols_in_scope(x, deduction) else None
             for x, y in zip(a.shape, b.shape or a.shape, strict=True)
         )
-    return Found(both, None, dims)
+    return DeducedValue(common, None, dims)
 
 
 def loop(
-    deduction: Deducing, binding: Binding, given: Loop, known: Knowledge, where: str
+    deduction: Deducing, binding: Binding, source: Loop, knowledge: Knowledge, where: str
 ) -> Deduced:
-    """The state keeps its annotation from one iteration to the next; it is widened until so."""
+    """Annotate a loop; the state is widened until an iteration keeps its annotation."""
     expr = replace(
-        given,
-        trip=given.trip and known.var(given.trip),
-        cond=given.cond and known.var(given.cond),
-        state=tuple(known.var(s) for s in given.state),
-        args=tuple(known.var(a) for a in given.args),
+        source,
+        trip=source.trip and knowledge.var(source.trip),
+        cond=source.cond and knowledge.var(source.cond),
+        state=tuple(knowledge.var(s) for s in source.state),
+        args=tuple(knowledge.var(a) for a in source.args),
     )
     if expr.cond is not None:
         _check_flag(expr.cond, "Loop", where)
-    counters: list[Known] = [
+    counters: list[KnownValue] = [
         (Var("iteration", Tensor((), "int64")), None),
         (Var("condition", Tensor((), "bool")), None),
     ]
-    args = [(a, known.values(a)) for a in expr.args]
-    body = deduction.given[expr.body]
+    args = [(a, knowledge.values(a)) for a in expr.args]
+    body = deduction.source_functions[expr.body]
     state = [s.type for s in expr.state]
     while True:  # a dim that was widened stays so, a rank or dtype too: this ends
-        entering: list[Known] = [(Var(s.name, t), None) for s, t in zip(expr.state, state)]
-        done = deduction.function(body, [*counters, *entering, *args])
-        after = [v.type for v in done.outputs[1 : 1 + len(state)]]
-        wide = [_widened(deduction, s.name, a, b) for s, a, b in zip(expr.state, state, after)]
-        if wide == state:
+        entering: list[KnownValue] = [(Var(s.name, t), None) for s, t in zip(expr.state, state)]
+        annotated_body = deduction.function(body, [*counters, *entering, *args])
+        after = [v.type for v in annotated_body.outputs[1 : 1 + len(state)]]
+        widened = [_widened(deduction, s.name, a, b) for s, a, b in zip(expr.state, state, after)]
+        if widened == state:
             break
-        state = wide
-    before, expr, rows = stacked(deduction, expr, done, known, binding)
-    same = [s.type for s in expr.state]
+        state = widened
+    before, expr, rows = stack_rows(deduction, expr, annotated_body, knowledge, binding)
+    initial = [s.type for s in expr.state]
     carried = tuple(
-        Found(t) if t == first else _common(deduction, t, t) for t, first in zip(state, same)
+        DeducedValue(t) if t == first else _common(deduction, t, t)
+        for t, first in zip(state, initial)
     )
     return before, expr, (*carried, *rows)
 
 
 def _widened(deduction: Deducing, name: str, before: Annotation, after: Annotation) -> Annotation:
-    """The annotation before a step, made wide enough for what the step gives."""
+    """Widen the annotation before a step so that it covers the one after it."""
     if before == after:
         return before
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
@@ -130,32 +143,34 @@ def _widened(deduction: Deducing, name: str, before: Annotation, after: Annotati
 
 
 def _is_own(dim: Dim, own: set[str]) -> bool:
-    """Whether a dim is a symbol of the body's own: each trip gives it the value that it finds."""
+    """Return True if a dim is a symbol of the body's own, which each trip binds anew."""
     return not isinstance(dim, int) and dim.is_Symbol and dim.name in own
 
 
-def call(deduction: Deducing, given: FunctionCall, known: Knowledge, where: str) -> Deduced:
-    """What the signature says; a function without one is annotated for the arguments it gets."""
-    args = tuple(known.var(a) for a in given.args)
-    callee = deduction.given[given.function]
+def call(deduction: Deducing, source: FunctionCall, knowledge: Knowledge, where: str) -> Deduced:
+    """Annotate a call by the signature; a function without one is annotated for its arguments."""
+    args = tuple(knowledge.var(a) for a in source.args)
+    callee = deduction.source_functions[source.function]
     if not all(_is_annotated(p.type) for p in callee.params):
-        return _specialised(deduction, callee, args, known)
+        return _specialised(deduction, callee, args, knowledge)
     _annotate_closed(deduction, callee)
-    done = deduction.functions.get(callee.name, callee)
-    derived = derive_call(signature_of(done), tuple(a.type for a in args), deduction.symbols.env)
+    annotated = deduction.functions.get(callee.name, callee)
+    derived = derive_call(
+        signature_of(annotated), tuple(a.type for a in args), deduction.symbols.env
+    )
     results = derived.result.items if isinstance(derived.result, TupleType) else (derived.result,)
-    return [], FunctionCall(callee.name, args), tuple(Found(t) for t in results)
+    return [], FunctionCall(callee.name, args), tuple(DeducedValue(t) for t in results)
 
 
-def gradient(deduction: Deducing, given: Gradient, known: Knowledge, where: str) -> Deduced:
-    """What the function gives, then the types of the arguments it is differentiated by."""
-    args = tuple(known.var(a) for a in given.args)
-    seeds = tuple(known.var(s) for s in given.seeds)
-    function = deduction.given[given.function]
-    done = deduction.function(function, [(a, known.values(a)) for a in args])
-    results = tuple(_common(deduction, v.type, v.type) for v in done.outputs)
-    expr = replace(given, args=args, seeds=seeds)
-    return [], expr, (*results, *(Found(args[n].type) for n in given.wrt))
+def gradient(deduction: Deducing, source: Gradient, knowledge: Knowledge, where: str) -> Deduced:
+    """Annotate a gradient: the function's results, then those of the differentiated arguments."""
+    args = tuple(knowledge.var(a) for a in source.args)
+    seeds = tuple(knowledge.var(s) for s in source.seeds)
+    function = deduction.source_functions[source.function]
+    annotated = deduction.function(function, [(a, knowledge.values(a)) for a in args])
+    results = tuple(_common(deduction, v.type, v.type) for v in annotated.outputs)
+    expr = replace(source, args=args, seeds=seeds)
+    return [], expr, (*results, *(DeducedValue(args[n].type) for n in source.wrt))
 
 
 def _is_annotated(type: Annotation) -> bool:
@@ -163,32 +178,34 @@ def _is_annotated(type: Annotation) -> bool:
 
 
 def _annotate_closed(deduction: Deducing, callee: Function) -> None:
-    """The body of a function that sees its own parameters only, once."""
+    """Annotate the body of a function that sees only its own parameters, once."""
     if callee.name in deduction.functions or callee.name in deduction.open:
         return
     deduction.open.add(callee.name)
     outside, deduction.scope = deduction.scope, set()
     declared = tuple(v.type for v in callee.outputs)
-    done = deduction.function(callee, [(p, None) for p in callee.params])
-    _check_declared(callee, declared, done)
+    annotated = deduction.function(callee, [(p, None) for p in callee.params])
+    _check_declared(callee, declared, annotated)
     deduction.scope = outside
 
 
-def _check_declared(callee: Function, declared: tuple[Annotation, ...], done: Function) -> None:
-    for wanted, found in zip(declared, done.outputs, strict=True):
-        if not isinstance(wanted, Tensor) or not isinstance(found.type, Tensor):
+def _check_declared(
+    callee: Function, declared: tuple[Annotation, ...], annotated: Function
+) -> None:
+    for expected, result in zip(declared, annotated.outputs, strict=True):
+        if not isinstance(expected, Tensor) or not isinstance(result.type, Tensor):
             continue
-        if wanted.dtype is not None and wanted.dtype != found.type.dtype:
+        if expected.dtype is not None and expected.dtype != result.type.dtype:
             raise DtypeError(
-                f"{callee.name} is declared to give {wanted} and gives {found.type}",
+                f"{callee.name} is declared to return {expected} and returns {result.type}",
                 where=callee.name,
             )
 
 
 def _specialised(
-    deduction: Deducing, callee: Function, args: tuple[Var, ...], known: Knowledge
+    deduction: Deducing, callee: Function, args: tuple[Var, ...], knowledge: Knowledge
 ) -> Deduced:
-    """A copy of the function for these arguments; the first one keeps the name."""
+    """Annotate a copy of the function for these arguments; the first one keeps the name."""
     if callee.name in deduction.open:
         raise UnsupportedOperator(
             f"{callee.name} calls itself, and its parameters are not annotated", where=callee.name
@@ -198,17 +215,17 @@ def _specialised(
         count += 1
         name = f"{callee.name}.{count}"
     deduction.open.add(callee.name)
-    done = deduction.function(callee, [(a, known.values(a)) for a in args], name)
+    annotated = deduction.function(callee, [(a, knowledge.values(a)) for a in args], name)
     deduction.open.discard(callee.name)
     expr: Expr = FunctionCall(name, args)
-    found = tuple(Found(erase(v.type, deduction.scope)) for v in done.outputs)
-    return [], expr, found
+    results = tuple(DeducedValue(erase(v.type, deduction.scope)) for v in annotated.outputs)
+    return [], expr, results
 
 
 def _check_flag(cond: Var, op: str, where: str) -> None:
-    """A condition is one bool."""
-    known = cond.type if is_known(cond) else None
-    if isinstance(known, Tensor) and (known.element != "bool" or known.elements != 1):
+    """Raise DtypeError if a condition is not one bool."""
+    flag_type = cond.type if is_known(cond) else None
+    if isinstance(flag_type, Tensor) and (flag_type.element != "bool" or flag_type.elements != 1):
         raise DtypeError(
-            f"{op} at {where!r}: the condition must be one bool and is {known}", where=where
+            f"{op} at {where!r}: the condition must be one bool and is {flag_type}", where=where
         )

@@ -1,4 +1,4 @@
-"""What a rule of deduction may ask of the deduction that it is part of."""
+"""Interface between the rules of deduction and the deduction that they are part of."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from explorer.ir.calls import Expr, Var
 from explorer.ir.program import Binding, Constant, Function
 from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Site, Values
-from explorer.relax.deduction.fresh import Found, Symbols
-from explorer.relax.deduction.known import Knowledge
+from explorer.relax.deduction.knowledge import Knowledge
+from explorer.relax.deduction.symbols import DeducedValue, Symbols
 
-Known = tuple[Var, "Values | None"]  # a value, and its elements where they are few and known
-Deduced = tuple[list[Binding], Expr, tuple[Found, ...]]
+KnownValue = tuple[Var, "Values | None"]  # a value, and its elements if they are few and known
+Deduced = tuple[list[Binding], Expr, tuple[DeducedValue, ...]]
 
 
 class Deducing(Protocol):
     """One program being annotated.
 
     constants  its constants, and those that rules add
-    given      its functions as they were, by name; functions: those that are annotated
+    source_functions  its functions before deduction
+    functions  the annotated functions
     open       closed signatures whose bodies are being annotated
     scope      the symbols that the function being annotated sees
     dropped    source operators that left the program, each with the reason
@@ -35,22 +36,26 @@ class Deducing(Protocol):
     dropped: list[tuple[str, str]]
 
     @property
-    def given(self) -> MutableMapping[str, Function]: ...
-
-    def function(self, function: Function, args: list[Known], name: str = "") -> Function:
-        """A function annotated for these arguments; it sees the symbols in scope."""
+    def source_functions(self) -> MutableMapping[str, Function]:
+        """The functions before deduction, by name."""
         ...
 
-    def saved(self) -> Callable[[], None]:
-        """Return what brings all that is known of the program back to where it is now."""
+    def function(self, function: Function, args: list[KnownValue], name: str = "") -> Function:
+        """Annotate a function for these arguments; it sees the symbols in scope."""
+        ...
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Return a function that restores the present state of the deduction."""
         ...
 
     def contradiction(
-        self, bindings: Sequence[Binding], known: Knowledge
+        self, bindings: Sequence[Binding], knowledge: Knowledge
     ) -> ShapeError | DtypeError | None:
-        """What is wrong if these bindings came next, before the rest of the function."""
+        """Return the error if these bindings came next, before the rest of the function."""
         ...
 
-    def annotated(self, record: OperatorRecord, site: Site) -> tuple[Expr, tuple[Found, ...]]:
-        """An operator where it stands, with the annotations of its results."""
+    def annotated(
+        self, record: OperatorRecord, site: Site
+    ) -> tuple[Expr, tuple[DeducedValue, ...]]:
+        """Return an operator at its site, with the annotations of its results."""
         ...

@@ -1,10 +1,10 @@
-"""Forward deduction: every value gets an annotation; arithmetic on shapes leaves the program.
+"""Forward deduction: every value gets an annotation, and shape arithmetic leaves the program.
 
-n = Shape(x); m = Concat(n, [-1]); y = Reshape(x, m)
-->  y: float32[batch, 64] = Reshape(x, shape=(batch, 64))
+    n = Shape(x); m = Concat(n, [-1]); y = Reshape(x, m)
+    ->  y: float32[batch, 64] = Reshape(x, shape=(batch, 64))
 
-It never guesses and never fails for want of knowledge: what only a run knows gets a coarser
-annotation, and a match_cast that names its dims.
+It never guesses and never fails for lack of information. A value that only a run knows gets a
+coarser annotation, and a match_cast that names its dims.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from explorer.ops.run_time.site import MOST_DIMS
 from explorer.ops.site import Site, Values
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.deduction.agreement import with_agreement, with_filling
-from explorer.relax.deduction.bounded_rows import bounded
+from explorer.relax.deduction.bounded_rows import pad_rows
+from explorer.relax.deduction.constant_branch import OnlyArm, require_arm, taken_arm
 from explorer.relax.deduction.control_flow import branch, call, gradient, loop
-from explorer.relax.deduction.deducing import Deduced, Known
-from explorer.relax.deduction.fresh import Found, Symbols
+from explorer.relax.deduction.declared_results import declared_results
+from explorer.relax.deduction.deducing import Deduced, KnownValue
 from explorer.relax.deduction.hints_from_use import hints_from_use
 from explorer.relax.deduction.implied_bounds import imply_bounds
-from explorer.relax.deduction.known import Knowledge, is_known
-from explorer.relax.deduction.known_branch import OnlySide, only_side, taken_side
+from explorer.relax.deduction.knowledge import Knowledge, is_known
 from explorer.relax.deduction.library import (
     coarse_types,
     constant_results,
@@ -71,25 +71,25 @@ from explorer.relax.deduction.library import (
     without_dims,
 )
 from explorer.relax.deduction.materialize import materialize
-from explorer.relax.deduction.promises import promised
 from explorer.relax.deduction.run_time import at_run_time
+from explorer.relax.deduction.symbols import DeducedValue, Symbols
 
-MOST_ANNOTATED_FUNCTIONS = 1 << 10  # beside eight for each that is given: a bound on time, chosen
-MOST_TRIALS = 16  # of the sides of branches with all that follows: a bound on time, chosen
+MOST_ANNOTATED_FUNCTIONS = 1 << 10  # plus eight for each function: a bound on time, chosen
+MOST_TRIALS = 16  # of branch arms with all that follows: a bound on time, chosen
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
-NOTHING = "it gives nothing"
-RESTORED = ("symbols", "dropped", "scope", "readers", "annotated_functions", "open", "rest")
+NOTHING = "it has no results"
+RESTORED = ("symbols", "dropped", "scope", "readers", "annotated_functions", "open", "pending")
 
 
 @compiler_pass("deduce", paper="Relax, ASPLOS 2025, section 3.2: shape annotation deduction")
 def deduce(program: Program) -> Program:
-    """Annotate every value, forward only; what nothing needs is dropped, with its reason."""
-    limits: dict[str, int] = {}  # of symbols that deduction makes, which a retry names alike
+    """Annotate every value, forward only; drop dead bindings with the reason."""
+    limits: dict[str, int] = {}  # of deduced symbols, which a retry names equally
     while True:
         try:
-            found = Deduction(program, limits).program()
-            imply_bounds(found)
-            return replace(found, env=hints_from_use(found))
+            program_ = Deduction(program, limits).program()
+            imply_bounds(program_)
+            return replace(program_, env=hints_from_use(program_))
         except ImpliedBound as bound:  # each makes a bound tighter, so this ends
             if any(s.name == bound.name for s in program.env.symbols):
                 program = replace(program, env=_tightened(program.env, bound))
@@ -98,20 +98,20 @@ def deduce(program: Program) -> Program:
 
 
 def _tightened(env: ShapeEnv, bound: ImpliedBound) -> ShapeEnv:
-    """The environment in which the model has a meaning; BoundError if there is none."""
-    known = env.of(bound.name)
-    low = max(known.low, bound.low)
+    """Return the environment within an implied bound; raise BoundError if it is empty."""
+    bounds = env.of(bound.name)
+    low = max(bounds.low, bound.low)
     if low > bound.high:
         raise BoundError(
-            f"the model takes {bound.name} up to {bound.high}; it was bounded from {known.low} on",
+            f"the model takes {bound.name} up to {bound.high}; it was bounded from {bounds.low} on",
             where=bound.name,
         )
-    tight = replace(known, low=low, high=bound.high, hint=min(max(low, known.hint), bound.high))
+    tight = replace(bounds, low=low, high=bound.high, hint=min(max(low, bounds.hint), bound.high))
     return ShapeEnv(tuple(tight if s.name == bound.name else s for s in env.symbols))
 
 
 def _limit(limits: Mapping[str, int], bound: ImpliedBound) -> int:
-    """The greatest value of a symbol that deduction makes; BoundError if it can have none."""
+    """Return the greatest value of a deduced symbol; raise BoundError if there is none."""
     if bound.high < 0 or limits.get(bound.name, bound.high + 1) <= bound.high:
         raise BoundError(
             f"the model has a meaning only where {bound.name} is at most {bound.high}",
@@ -121,114 +121,120 @@ def _limit(limits: Mapping[str, int], bound: ImpliedBound) -> int:
 
 
 class Deduction:
-    """One program being annotated: functions done, new constants, and what was dropped.
+    """One program being annotated: annotated functions, new constants, and dropped operators.
 
     `scope` are the symbols that the function being annotated sees.
     """
 
     def __init__(self, program: Program, limits: Mapping[str, int] | None = None) -> None:
+        """Start with no function annotated; `limits` bounds the symbols that deduction makes."""
         self.source = program
         self.symbols = Symbols(program.env, limits)
         self.constants: dict[str, Constant] = dict(program.constants)
-        self.given = {f.name: f for f in program.functions}
+        self.source_functions = {f.name: f for f in program.functions}
         self.functions: dict[str, Function] = {}
         self.dropped: list[tuple[str, str]] = list(program.dropped)
         self.scope: set[str] = set()
         self.readers: dict[str, list[OpCall]] = {}  # of the values of the function, by name
-        self.annotated_functions = 0  # a loop's body again until its state is wide enough
+        self.annotated_functions = 0  # a loop's body counts until its state is wide enough
         self.open: set[str] = set()  # closed signatures whose bodies are being annotated
-        self.rest: list[Binding] = []  # of the function being annotated, the last one first
+        self.pending: list[Binding] = []  # of the function being annotated, the last one first
         self.trials = 0
 
     def program(self) -> Program:
-        """The program with every function that is still reached."""
+        """Return the program with every function that is still reached."""
         main = self.source.main
-        done = self.function(main, [(p, None) for p in main.params])
-        done = replace(done, outputs=promised(main, done, self.symbols.env))
+        annotated_main = self.function(main, [(p, None) for p in main.params])
+        annotated_main = replace(
+            annotated_main, outputs=declared_results(main, annotated_main, self.symbols.env)
+        )
         others = tuple(f for n, f in self.functions.items() if n != main.name)
         order = {f.name: i for i, f in enumerate(self.source.functions)}
-        kept = {o for f in (done, *others) for b in f.body for o in b.origin}
-        self.dropped = [(name, why) for name, why in self.dropped if name not in kept]
+        surviving = {o for f in (annotated_main, *others) for b in f.body for o in b.origin}
+        self.dropped = [(name, why) for name, why in self.dropped if name not in surviving]
         others = tuple(sorted(others, key=lambda f: order.get(f.name, len(order))))
         return replace(
             self.source,
-            functions=(done, *others),
+            functions=(annotated_main, *others),
             constants=self.constants,
             env=self.symbols.env,
             dropped=tuple(dict(self.dropped).items()),
             stage=max(self.source.stage, Stage.TYPED),
         )
 
-    def function(self, function: Function, args: list[Known], name: str = "") -> Function:
-        """A function annotated for these arguments; it sees the symbols in scope."""
+    def function(self, function: Function, args: list[KnownValue], name: str = "") -> Function:
+        """Annotate a function for these arguments; it sees the symbols in scope."""
         self.annotated_functions += 1
-        if self.annotated_functions > MOST_ANNOTATED_FUNCTIONS + 8 * len(self.given):
+        if self.annotated_functions > MOST_ANNOTATED_FUNCTIONS + 8 * len(self.source_functions):
             raise TooLarge(
-                f"{function.name}: the shapes of loops in loops change too often to be followed",
+                f"{function.name}: shapes in nested loops change too often to be deduced",
                 where=function.name,
                 try_="loops that nest less deep, or whose states keep their shapes",
             )
         outside, self.scope = self.scope, set(self.scope)
-        known = Knowledge(self.constants)
-        known.matched = _only_matched(function)
+        knowledge = Knowledge(self.constants)
+        knowledge.matched = _only_matched(function)
         before, self.readers = self.readers, _readers(function.body)
         params = tuple(
-            known.learn(Var(p.name, a.type), v)
+            knowledge.learn(Var(p.name, a.type), v)
             for p, (a, v) in zip(function.params, args, strict=True)
         )
         for p in params:
             self.scope.update(defined_by(p.type))
-        body = self.follow(function.body, known)
-        outputs = tuple(known.var(v) for v in function.outputs)
+        body = self.follow(function.body, knowledge)
+        outputs = tuple(knowledge.var(v) for v in function.outputs)
         name = name or function.name
-        done = replace(function, name=name, params=params, body=tuple(body), outputs=outputs)
-        done = materialize(done, known, self.constants, self.dropped)
-        self.functions[name] = done
+        result = replace(function, name=name, params=params, body=tuple(body), outputs=outputs)
+        result = materialize(result, knowledge, self.constants, self.dropped)
+        self.functions[name] = result
         self.scope, self.readers = outside, before
-        return done
+        return result
 
-    def follow(self, bindings: Sequence[Binding], known: Knowledge) -> list[Binding]:
-        """Annotate bindings in order; what stands in the place of one comes before the rest."""
-        outside, self.rest = self.rest, list(reversed(bindings))
+    def follow(self, bindings: Sequence[Binding], knowledge: Knowledge) -> list[Binding]:
+        """Annotate bindings in order; replacements of a binding come before the later ones."""
+        outside, self.pending = self.pending, list(reversed(bindings))
         body: list[Binding] = []
-        while self.rest:
-            body += self.binding(self.rest.pop(), known)
-        self.rest = outside
+        while self.pending:
+            body += self.binding(self.pending.pop(), knowledge)
+        self.pending = outside
         return body
 
-    def instead(self, bindings: list[Binding]) -> list[Binding]:
-        """Let bindings come next, in the place of one."""
+    def insert_next(self, bindings: list[Binding]) -> list[Binding]:
+        """Put bindings next, in place of one."""
         self.readers = self.readers | _readers(bindings)
-        self.rest += reversed(bindings)
+        self.pending += reversed(bindings)
         return []
 
-    def saved(self) -> Callable[[], None]:
-        """Return what brings all that is known of the program back to where it is now."""
+    def checkpoint(self) -> Callable[[], None]:
+        """Return a function that restores the present state of the deduction."""
         shared: list[tuple[dict[str, Any], dict[str, Any]]]
-        shared = [(held, dict(held)) for held in (self.constants, self.given, self.functions)]
+        shared = [
+            (mapping, dict(mapping))
+            for mapping in (self.constants, self.source_functions, self.functions)
+        ]
         own = {n: copy(v) for n, v in vars(self).items() if n in RESTORED}
 
         def restore() -> None:
-            for held, before in shared:
-                held.clear()
-                held.update(before)
+            for mapping, before in shared:
+                mapping.clear()
+                mapping.update(before)
             vars(self).update(own)
 
         return restore
 
     def contradiction(
-        self, bindings: Sequence[Binding], known: Knowledge
+        self, bindings: Sequence[Binding], knowledge: Knowledge
     ) -> ShapeError | DtypeError | None:
-        """Return what is wrong if these bindings came next, before the rest; nothing of it stays.
+        """Return the error if these bindings came next; the trial leaves no trace.
 
-        None where nothing is known to be wrong, or too much was tried already.
+        Return None if there is no known error, or after too many trials.
         """
         self.trials += 1
         if self.trials > MOST_TRIALS:
             return None
-        restore = self.saved()
+        restore = self.checkpoint()
         try:
-            self.follow([*bindings, *reversed(self.rest)], known.copied())
+            self.follow([*bindings, *reversed(self.pending)], knowledge.copied())
         except (ShapeError, DtypeError) as problem:
             return problem
         except (IronworksError, ImpliedBound):
@@ -237,84 +243,84 @@ class Deduction:
             restore()
         return None
 
-    def binding(self, binding: Binding, known: Knowledge) -> list[Binding]:
-        """One binding annotated, after what it needs and before the match_casts it leads to."""
+    def binding(self, binding: Binding, knowledge: Knowledge) -> list[Binding]:
+        """Annotate one binding; its prerequisites precede it and its match_casts follow."""
         if isinstance(binding.expr, Branch):
-            inlined = taken_side(self, binding, binding.expr, known)
+            inlined = taken_arm(self, binding, binding.expr, knowledge)
             if inlined is not None:
-                return self.instead(inlined)
-        if not binding.vars:  # a loop that gives nothing
+                return self.insert_next(inlined)
+        if not binding.vars:  # a loop without results
             self.dropped += [(name, NOTHING) for name in binding.origin]
             return []
         where = min(binding.origin, default=binding.vars[0].name)
         try:
-            before, expr, found = self.expr(binding, known, where)
-        except OnlySide as only:
-            return self.instead(only_side(self, binding, only, known))
-        trimmed = bounded(self, replace(binding, expr=expr), found, known)
+            before, expr, values = self.expr(binding, knowledge, where)
+        except OnlyArm as only:
+            return self.insert_next(require_arm(self, binding, only, knowledge))
+        trimmed = pad_rows(self, replace(binding, expr=expr), values, knowledge)
         if trimmed:
-            return self.instead(trimmed)
-        found += (Found(Tensor()),) * (len(binding.vars) - len(found))
+            return self.insert_next(trimmed)
+        values += (DeducedValue(Tensor()),) * (len(binding.vars) - len(values))
         vars: list[Var] = []
         casts: list[Binding] = []
-        for var, what in zip(binding.vars, found, strict=False):
-            bound, cast = Var(var.name, what.type), None
-            if var.name not in known.matched:
-                bound, cast = self.symbols.settle(var, what, binding.origin)
-            vars.append(known.learn(bound, what.elements))
+        for var, value in zip(binding.vars, values, strict=False):
+            bound, cast = Var(var.name, value.type), None
+            if var.name not in knowledge.matched:
+                bound, cast = self.symbols.settle(var, value, binding.origin)
+            vars.append(knowledge.learn(bound, value.elements))
             if isinstance(expr, OpCall) and expr.op == "Equal":
-                known.calls[var.name] = expr
+                knowledge.calls[var.name] = expr
             if cast is not None:
-                known.learn(cast.var)
+                knowledge.learn(cast.var)
                 self.scope.update(defined_by(cast.var.type))
                 casts.append(cast)
         return [*before, Binding(tuple(vars), expr, binding.origin), *casts]
 
-    def expr(self, binding: Binding, known: Knowledge, where: str) -> Deduced:
-        """The expression with annotated arguments, and what it gives."""
-        stated = tuple(Found(v.type) for v in binding.vars)
+    def expr(self, binding: Binding, knowledge: Knowledge, where: str) -> Deduced:
+        """Return the expression with annotated arguments, and its results."""
+        stated = tuple(DeducedValue(v.type) for v in binding.vars)
         match binding.expr:
-            case OpCall() as given:
-                return self.operator(given, binding, known, where)
+            case OpCall() as source:
+                return self.operator(source, binding, knowledge, where)
             case Branch():
-                return branch(self, binding, binding.expr, known, where)
+                return branch(self, binding, binding.expr, knowledge, where)
             case Loop():
-                return loop(self, binding, binding.expr, known, where)
+                return loop(self, binding, binding.expr, knowledge, where)
             case FunctionCall():
-                return call(self, binding.expr, known, where)
+                return call(self, binding.expr, knowledge, where)
             case Gradient():
-                return gradient(self, binding.expr, known, where)
+                return gradient(self, binding.expr, knowledge, where)
             case View(arg, offset):
-                return [], View(known.var(arg), offset), stated
+                return [], View(knowledge.var(arg), offset), stated
             case MatchCast(arg):
                 self.scope.update(defined_by(binding.var.type))
-                return [], MatchCast(known.var(arg)), stated
+                return [], MatchCast(knowledge.var(arg)), stated
             case LibraryCall(library, name, args, attrs):
-                vars = tuple(None if a is None else known.var(a) for a in args)
+                vars = tuple(None if a is None else knowledge.var(a) for a in args)
                 return [], LibraryCall(library, name, vars, attrs), stated
             case ShapeOf(dims, rank) as expr:
                 row = np.array(dims, object)
-                return [], expr, (Found(binding.var.type, row if rank else row.reshape(())),)
+                return [], expr, (DeducedValue(binding.var.type, row if rank else row.reshape(())),)
             case KernelCall() as expr:
                 return [], expr, stated
 
-    def operator(self, call: OpCall, binding: Binding, known: Knowledge, where: str) -> Deduced:
-        """A graph operator; where its record needs values that only a run knows, in that form."""
-        args = tuple(None if a is None else known.var(a) for a in call.args)
+    def operator(self, call: OpCall, binding: Binding, knowledge: Knowledge, where: str) -> Deduced:
+        """Annotate a graph operator; values that only a run knows become run-time numbers."""
+        args = tuple(None if a is None else knowledge.var(a) for a in call.args)
         count, record = len(binding.vars), RECORDS.get(call.op)
-        given = OpCall(call.op, args, call.attrs)
+        typed_call = OpCall(call.op, args, call.attrs)
         if not all(is_known(a) for a in args):
-            return [], given, coarse_types(given, count, self.constants, where)
+            return [], typed_call, coarse_types(typed_call, count, self.constants, where)
         if record is None:
-            return self.without_record(given, count, binding, where)
-        values = tuple(known.values(a) for a in args)
+            return self.without_record(typed_call, count, binding, where)
+        values = tuple(knowledge.values(a) for a in args)
         site = Site(call.op, where, args, dict(call.attrs), self.symbols.env, values, count)
         check_site(record, site)
         try:
-            expr, found = self.annotated(record, arguments_by_value(record, site))
+            expr, results = self.annotated(record, arguments_by_value(record, site))
         except (Unprovable, UnsupportedOperator) as refused:
-            return self.by_run_time(record, site, binding, given, refused)
-        return [], expr, found
+            return self.by_run_time(record, site, binding, typed_call, refused)
+        return [], expr, results
 
     def by_run_time(
         self,
@@ -324,17 +330,20 @@ class Deduction:
         call: OpCall,
         refused: Unprovable | UnsupportedOperator,
     ) -> Deduced:
-        """What the host can find when the program runs; without a rule a coarser annotation, or a
-        library call.
+        """Annotate an operator by values that the host computes during the run.
+
+        Without a rule for that, it gets a coarser annotation or becomes a library call.
         """
-        host = any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.given)
+        host = any(
+            isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.present_args
+        )
         if isinstance(refused, Unprovable) and refused.filled is not None and not host:
             return with_filling(self, record, arguments_by_value(record, site), binding, refused)
-        ways = [self.by_host, self.by_agreement]
+        strategies = [self.by_host, self.by_agreement]
         if isinstance(refused, Unprovable) and refused.pair is not None and refused.rank is None:
-            ways.reverse()
-        for way in ways:
-            deduced = way(record, site, binding, refused)
+            strategies.reverse()
+        for strategy in strategies:
+            deduced = strategy(record, site, binding, refused)
             if deduced is not None:
                 return deduced
         if isinstance(refused, UnsupportedOperator):
@@ -344,7 +353,7 @@ class Deduction:
     def by_host(
         self, record: OperatorRecord, site: Site, binding: Binding, refused: Exception
     ) -> Deduced | None:
-        """The operator with numbers that the host finds, where it has a rule for that."""
+        """Return the operator with numbers that the host computes, if it has a rule for that."""
         if record.run_time is not None:
             with suppress(Unprovable, UnsupportedOperator):
                 with in_rule(site):
@@ -355,10 +364,10 @@ class Deduction:
     def by_agreement(
         self, record: OperatorRecord, site: Site, binding: Binding, refused: Exception
     ) -> Deduced | None:
-        """The operator behind match_casts, where extents only have to be equal."""
+        """Return the operator behind match_casts, if only equal extents are missing."""
         if isinstance(refused, Unprovable) and self.is_assumed(refused, binding):
-            given = arguments_by_value(record, site)
-            return with_agreement(self, record, given, binding, refused)
+            resolved = arguments_by_value(record, site)
+            return with_agreement(self, record, resolved, binding, refused)
         return None
 
     def is_assumed(self, refused: Unprovable, binding: Binding) -> bool:
@@ -367,29 +376,31 @@ class Deduction:
         return refused.rank is None or any(_relies_on(r, refused.rank) for r in readers)
 
     def without_record(self, call: OpCall, count: int, binding: Binding, where: str) -> Deduced:
-        """An operator that only a library has; of constants it is one."""
-        found = library_types(call, count, self.constants, where)
-        unknown = any(isinstance(f.type, Tensor) and f.type.shape is None for f in found)
+        """Annotate an operator that only a library has; of constants it is folded."""
+        results = library_types(call, count, self.constants, where)
+        unknown = any(isinstance(f.type, Tensor) and f.type.shape is None for f in results)
         if unknown and constant_results(call, binding, self.constants):
-            return [], call, tuple(Found(self.constants[v.name].type) for v in binding.vars)
-        return [], call, found
+            return [], call, tuple(DeducedValue(self.constants[v.name].type) for v in binding.vars)
+        return [], call, results
 
     def library(
         self, call: OpCall, results: int, refused: UnsupportedOperator
-    ) -> tuple[Expr, tuple[Found, ...]]:
-        """The form that a record refuses as a library call, if ONNX knows its annotations."""
+    ) -> tuple[Expr, tuple[DeducedValue, ...]]:
+        """Return a library call for the refused form, if ONNX infers its annotations."""
         version = ("opset", onnx.defs.onnx_opset_version())
         plain = OpCall(call.op, call.args, (*call.attrs, version))
         try:
-            found = library_types(plain, results, self.constants, refused.where)
+            inferred = library_types(plain, results, self.constants, refused.where)
         except UnsupportedOperator:
             raise refused from None
         if not all(isinstance(d, int) for a in call.args if a for d in a.tensor.dims):
-            found = tuple(map(without_dims, found))  # ONNX's rules see no symbols as we do
-        return last_resort(call), found
+            inferred = tuple(map(without_dims, inferred))  # ONNX's rules see no symbols as we do
+        return last_resort(call), inferred
 
-    def annotated(self, record: OperatorRecord, site: Site) -> tuple[Expr, tuple[Found, ...]]:
-        """What a record's rules say of a site; Unprovable where they cannot know."""
+    def annotated(
+        self, record: OperatorRecord, site: Site
+    ) -> tuple[Expr, tuple[DeducedValue, ...]]:
+        """Apply a record's rules to a site; raise Unprovable if they cannot decide."""
         call = OpCall(site.op, site.args, tuple(site.attrs.items()))
         if any(site.has(p) for p in record.by_value):
             raise Unprovable("it depends on values of the run")
@@ -403,11 +414,11 @@ class Deduction:
                 elements = record.fold(site)
         types = tuple(_settled(type, site.env) for type in types)
         padded = (*elements, *(None,) * (len(types) - len(elements)))
-        return call, tuple(Found(t, e) for t, e in zip(types, padded))
+        return call, tuple(DeducedValue(t, e) for t, e in zip(types, padded))
 
 
 def _settled(type: Tensor, env: ShapeEnv) -> Tensor:
-    """The annotation with numbers for the dims that bounds leave one value."""
+    """Replace dims that bounds leave one value by that number."""
     if type.shape is None or all(isinstance(d, int) for d in type.shape):
         return type
     bounds = [(d, env.bounds(d)) for d in type.shape]
@@ -415,13 +426,13 @@ def _settled(type: Tensor, env: ShapeEnv) -> Tensor:
 
 
 def _readers(bindings: Iterable[Binding]) -> dict[str, list[OpCall]]:
-    """The operators that read each value."""
-    found: dict[str, list[OpCall]] = {}
+    """Return the operators that read each value."""
+    readers: dict[str, list[OpCall]] = {}
     for binding in bindings:
         if isinstance(binding.expr, OpCall):
             for var in binding.reads:
-                found.setdefault(var.name, []).append(binding.expr)
-    return found
+                readers.setdefault(var.name, []).append(binding.expr)
+    return readers
 
 
 def _relies_on(call: OpCall, rank: int) -> bool:
@@ -433,32 +444,30 @@ def _relies_on(call: OpCall, rank: int) -> bool:
 
 
 def _only_matched(function: Function) -> frozenset[str]:
-    """The values that the program itself gives to match_casts, and to nothing else."""
-    found = {b.expr.arg.name for b in function.body if isinstance(b.expr, MatchCast)}
-    if found:
+    """Return the values that only the program's own match_casts read."""
+    matched = {b.expr.arg.name for b in function.body if isinstance(b.expr, MatchCast)}
+    if matched:
         others = (b for b in function.body if not isinstance(b.expr, MatchCast))
-        found -= {v.name for b in others for v in b.reads}
-        found -= {v.name for v in function.outputs}
-    return frozenset(found)
+        matched -= {v.name for b in others for v in b.reads}
+        matched -= {v.name for v in function.outputs}
+    return frozenset(matched)
 
 
 def _check_extents(site: Site, type: Annotation) -> None:
-    """ShapeError unless a result's dims can be extents: neither too many, nor too large for any
-    machine, nor negative.
-    """
+    """Raise ShapeError if a result has too many, negative or too large dims."""
     dims = type.shape if isinstance(type, Tensor) else None
     if dims is None:
         return
-    whole = [d for d in dims if isinstance(d, int)]
+    numbers = [d for d in dims if isinstance(d, int)]
     if len(dims) > MOST_DIMS:
-        site.fail(f"gives a tensor of rank {len(dims)}; at most {MOST_DIMS} have kernels")
-    if any(d < 0 for d in whole) or prod(d for d in whole if d) >= MOST_ELEMENTS:
-        site.fail(f"gives a tensor of the impossible shape {_text(type)}")
+        site.fail(f"has a result of rank {len(dims)}; at most {MOST_DIMS} have kernels")
+    if any(d < 0 for d in numbers) or prod(d for d in numbers if d) >= MOST_ELEMENTS:
+        site.fail(f"has a result of the impossible shape {_text(type)}")
 
 
 def _is_small(types: tuple[Tensor, ...]) -> bool:
-    whole = all(isinstance(t.elements, int) and t.elements <= 64 for t in types)
-    return whole and all(d <= 64 for t in types for d in t.dims if isinstance(d, int))
+    is_few = all(isinstance(t.elements, int) and t.elements <= 64 for t in types)
+    return is_few and all(d <= 64 for t in types for d in t.dims if isinstance(d, int))
 
 
 def _text(type: Annotation) -> str:

@@ -1,4 +1,4 @@
-"""Hints that a model can be run at: every window of it fits, and extents that must be equal are."""
+"""Hints at which a model can run: every window fits, and equal extents are equal."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbols_of
 from explorer.ir.types import Tensor
 
-FEW_WINDOWS, ENOUGH_WINDOWS = 4, 16  # of a size under its first hint, and of a raised one: assumed
+FEW_WINDOWS, ENOUGH_WINDOWS = 4, 16  # at the first hint, and at a raised one; assumed
 LARGEST_HINT = 1 << 24  # of a symbol without a bound: it ends the search
 
 
 def hints_from_use(program: Program) -> ShapeEnv:
-    """The environment of an annotated program in which each extent has 1 element or more under the
-    hints, and strided windows have a few places, where greater hints lead there: they are doubled
-    until there are enough of each.
+    """Raise the hints until every extent has an element and strided windows a few positions.
 
-    y = Conv(x) by 400 taps, 160 apart  ->  hint 128 of x becomes 4096
+    The hints are doubled, as long as that helps.
+
+        y = Conv(x) by 400 taps, 160 apart  ->  hint 128 of x becomes 4096
     """
     env = program.env
     lacking = [d for d in dict.fromkeys(_extents(program)) if env.hint(d) < _least(d)]
@@ -35,43 +35,44 @@ def hints_from_use(program: Program) -> ShapeEnv:
 
 
 def _agreeing(env: ShapeEnv, pairs: Sequence[tuple[Dim, Dim]]) -> ShapeEnv:
-    """The environment in which as many of the extents that must be equal are so as a symbol's hint
-    can make so, when it is halved or doubled; extents without elements are no answer.
+    """Change hints so that as many of the extents that must be equal are equal.
 
-    y = match x: [floor(n, 128)] to [1]  ->  hint 4096 of n becomes 128
+    Each symbol's hint is halved or doubled. Extents without elements do not count as equal.
+
+        y = match x: [floor(n, 128)] to [1]  ->  hint 4096 of n becomes 128
     """
 
     def apart(env: ShapeEnv) -> int:
         try:
             return sum(not 0 < env.hint(a) == env.hint(b) for a, b in pairs)
-        except ZeroDivisionError:  # a part of an extent that has no parts
+        except ZeroDivisionError:  # a quotient by an extent of 0
             return len(pairs) + 1
 
     names = frozenset[str]().union(*(symbols_of(d) for pair in pairs for d in pair))
-    for name in sorted(names, key=lambda n: (-env.of(n).hint, n)):  # great ones are made less
+    for name in sorted(names, key=lambda n: (-env.of(n).hint, n)):  # the greatest first
         tried = [env, *_scaled(env, name)] if apart(env) else [env]
         env = min(tried, key=apart)
     return env
 
 
 def _scaled(env: ShapeEnv, name: str) -> Iterator[ShapeEnv]:
-    """The environment with other hints of a symbol, the nearest first."""
-    known = env.of(name)
+    """Yield the environment with other hints of a symbol, the nearest first."""
+    bounds = env.of(name)
     for k in range(1, LARGEST_HINT.bit_length()):
-        for hint in (known.hint >> k, min(known.hint << k, LARGEST_HINT)):
-            if max(known.low, 1) <= hint and (known.high is None or hint <= known.high):
+        for hint in (bounds.hint >> k, min(bounds.hint << k, LARGEST_HINT)):
+            if max(bounds.low, 1) <= hint and (bounds.high is None or hint <= bounds.high):
                 yield env.at({name: hint})
 
 
 def _equal_extents(program: Program) -> Iterator[tuple[Dim, Dim]]:
-    """What match_casts compare that is known before a run."""
+    """Yield the pairs of dims that match_casts compare and that are known before a run."""
     for _, binding in program.bindings():
         if isinstance(binding.expr, MatchCast):
             arg, kind = binding.expr.arg, binding.var.type
             constant = program.constants.get(arg.name)
-            given = dims_of(arg.type) if constant is None else constant.array.reshape(-1).tolist()
-            if given is not None and len(given) == len(dims_of(kind) or ()):
-                yield from zip(given, dims_of(kind) or (), strict=True)
+            dims = dims_of(arg.type) if constant is None else constant.array.reshape(-1).tolist()
+            if dims is not None and len(dims) == len(dims_of(kind) or ()):
+                yield from zip(dims, dims_of(kind) or (), strict=True)
 
 
 def _least(dim: Dim) -> int:
@@ -89,6 +90,6 @@ def _doubled(env: ShapeEnv, names: frozenset[str]) -> ShapeEnv:
     return ShapeEnv(tuple(_raised(s) if s.name in names else s for s in env.symbols))
 
 
-def _raised(known: SymbolBound) -> SymbolBound:
-    most = LARGEST_HINT if known.high is None else known.high
-    return replace(known, hint=max(known.hint, min(2 * known.hint, most)))
+def _raised(bound: SymbolBound) -> SymbolBound:
+    most = LARGEST_HINT if bound.high is None else bound.high
+    return replace(bound, hint=max(bound.hint, min(2 * bound.hint, most)))

@@ -1,6 +1,4 @@
-"""Library calls of last resort, annotated by ONNX's own shape inference; coarser where it says
-less.
-"""
+"""Library calls of last resort, annotated by ONNX's own shape inference or more coarsely."""
 
 from __future__ import annotations
 
@@ -20,10 +18,10 @@ from explorer.ir.types import Annotation, DType, Object, Tensor, numpy_dtype
 from explorer.ops import RECORDS
 from explorer.ops.record import OperatorRecord
 from explorer.ops.reference.libraries import call_library, one_node_model
-from explorer.relax.deduction.fresh import Found
-from explorer.relax.deduction.known import is_known
+from explorer.relax.deduction.knowledge import is_known
+from explorer.relax.deduction.symbols import DeducedValue
 
-SMALL_ELEMENTS = 1024  # of a tensor that ONNX's shape inference is given; chosen
+SMALL_ELEMENTS = 1024  # of a tensor passed to ONNX's shape inference; chosen
 RANDOM = frozenset(
     {
         "Bernoulli",
@@ -38,34 +36,34 @@ RANDOM = frozenset(
 
 def coarse_types(
     call: OpCall, results: int, constants: Mapping[str, Constant], where: str
-) -> tuple[Found, ...]:
-    """What ONNX says of an operator whose own rule cannot know: dtypes, ranks, some dims."""
+) -> tuple[DeducedValue, ...]:
+    """Infer dtypes, ranks and some dims of an operator whose own rule cannot decide."""
     if all(is_known(a) for a in call.args):
         version = ("opset", onnx.defs.onnx_opset_version())
         with suppress(UnsupportedOperator):
             plain = OpCall(call.op, call.args, (*call.attrs, version))
             return tuple(map(_coarser, library_types(plain, results, constants, where)))
-    return tuple(Found(_of_schema(call, n)) for n in range(results))
+    return tuple(DeducedValue(_of_schema(call, n)) for n in range(results))
 
 
-def _coarser(found: Found) -> Found:
-    """Dims are what a run must find, and no annotation that a kernel could be made for."""
-    match found.type:
+def _coarser(value: DeducedValue) -> DeducedValue:
+    """Move dims out of the annotation: a run must confirm them, and no kernel relies on them."""
+    match value.type:
         case Tensor(tuple(dims), dtype, _):
-            return Found(Tensor(None, dtype, len(dims)), None, dims)
-    return found
+            return DeducedValue(Tensor(None, dtype, len(dims)), None, dims)
+    return value
 
 
-def without_dims(found: Found) -> Found:
+def without_dims(value: DeducedValue) -> DeducedValue:
     """Return the annotation with dtype and rank only."""
-    match found.type:
+    match value.type:
         case Tensor(dims, dtype, rank):
-            return Found(Tensor(None, dtype, rank if dims is None else len(dims)))
-    return found
+            return DeducedValue(Tensor(None, dtype, rank if dims is None else len(dims)))
+    return value
 
 
 def _of_schema(call: OpCall, n: int) -> Annotation:
-    """What the schema allows at an output, in terms of the arguments."""
+    """Return the annotation that ONNX's schema gives an output, in terms of the arguments."""
     try:
         schema = onnx.defs.get_schema(call.op)
     except onnx.defs.SchemaError:
@@ -80,28 +78,28 @@ def _of_schema(call: OpCall, n: int) -> Annotation:
 
 
 def constant_results(call: OpCall, binding: Binding, constants: dict[str, Constant]) -> bool:
-    """Compute an operator of constants alone; whether its results are constants now."""
+    """Fold an operator of constants; return True if its results are constants now."""
     arrays = [None if a is None else constants.get(a.name) for a in call.args]
-    known = all(c is not None for a, c in zip(call.args, arrays) if a is not None)
-    if not known or call.op in RANDOM:
+    are_constant = all(c is not None for a, c in zip(call.args, arrays) if a is not None)
+    if not are_constant or call.op in RANDOM:
         return False
-    given = [None if c is None else c.array for c in arrays]
+    arguments = [None if c is None else c.array for c in arrays]
     try:
-        found = call_library("onnx", call.op, call.attrs, given, len(binding.vars))
-    except Exception:  # the library refuses: it is asked again when the program runs
+        results = call_library("onnx", call.op, call.attrs, arguments, len(binding.vars))
+    except Exception:  # the library refuses: it is called again when the program runs
         return False
-    if not all(isinstance(v, np.ndarray) and v.dtype != object for v in found):
+    if not all(isinstance(v, np.ndarray) and v.dtype != object for v in results):
         return False
-    constants.update((v.name, Constant(a)) for v, a in zip(binding.vars, found, strict=False))
+    constants.update((v.name, Constant(a)) for v, a in zip(binding.vars, results, strict=False))
     return True
 
 
 def library_types(
     call: OpCall, results: int, constants: Mapping[str, Constant], where: str
-) -> tuple[Found, ...]:
-    """The annotations of an operator without a record, as far as ONNX infers them.
+) -> tuple[DeducedValue, ...]:
+    """Infer the annotations of an operator without a record, as far as ONNX can.
 
-    Raises UnsupportedOperator where ONNX says that the operator does not fit its arguments.
+    Raises UnsupportedOperator if ONNX says that the operator does not fit its arguments.
     """
     names: dict[Dim, str] = {}
     shapes = [
@@ -109,21 +107,21 @@ def library_types(
         for a in call.args
     ]
     dtypes = [a.type.dtype if a and isinstance(a.type, Tensor) else None for a in call.args]
-    given = [a is not None for a in call.args]
+    is_present = [a is not None for a in call.args]
     try:
-        model = one_node_model(call.op, call.attrs, given, dtypes, shapes, results)
+        model = one_node_model(call.op, call.attrs, is_present, dtypes, shapes, results)
         for i, arg in enumerate(call.args):
             if arg is not None and arg.name in constants:
                 _add_small(model, f"x{i}", constants[arg.name].array)
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except Exception as error:  # ONNX's checks and inference raise what their parts raise
+    except Exception as error:  # ONNX's checks and inference may raise anything
         raise UnsupportedOperator(
             f"{call.op} at {where!r} has no rule, and ONNX infers no shape for it: {error}",
             where=where,
         ) from error
     back = {name: dim for dim, name in names.items()}
     outputs = enumerate(inferred.graph.output)
-    return tuple(_result(o, back, Found(_of_schema(call, n))) for n, o in outputs)
+    return tuple(_result(o, back, DeducedValue(_of_schema(call, n))) for n, o in outputs)
 
 
 def _placeholder(dim: Dim, names: dict[Dim, str]) -> Any:
@@ -135,19 +133,21 @@ def _add_small(model: onnx.ModelProto, name: str, array: np.ndarray) -> None:
         model.graph.initializer.append(numpy_helper.from_array(array, name))
 
 
-def _result(value: onnx.ValueInfoProto, back: Mapping[str, Dim], coarse: Found) -> Found:
+def _result(
+    value: onnx.ValueInfoProto, back: Mapping[str, Dim], coarse: DeducedValue
+) -> DeducedValue:
     if value.type.WhichOneof("value") not in (None, "tensor_type"):
-        return Found(Object())
+        return DeducedValue(Object())
     kind = value.type.tensor_type
     if not kind.elem_type:
         return coarse
     dtype = _dtype(kind.elem_type)
     if not kind.HasField("shape"):
-        return Found(Tensor(None, dtype))
+        return DeducedValue(Tensor(None, dtype))
     dims = tuple(_dim(d, back) for d in kind.shape.dim)
     if any(d is None for d in dims):
-        return Found(Tensor(None, dtype, len(dims)), None, dims)
-    return Found(Tensor(tuple(d for d in dims if d is not None), dtype))
+        return DeducedValue(Tensor(None, dtype, len(dims)), None, dims)
+    return DeducedValue(Tensor(tuple(d for d in dims if d is not None), dtype))
 
 
 def _dtype(code: int) -> DType:
@@ -157,13 +157,14 @@ def _dtype(code: int) -> DType:
 
 
 def _dim(dim: Any, back: Mapping[str, Dim]) -> Dim | None:
-    """An extent, or None where only a run knows it."""
+    """Return an extent, or None if only a run knows it."""
     return int(dim.dim_value) if dim.HasField("dim_value") else back.get(dim.dim_param)
 
 
 def last_resort(call: OpCall) -> LibraryCall:
-    """The library call of an operator that gets no kernel: of its record's NumPy reference, and of
-    the onnx package where it has no record.
+    """Return the library call of an operator that gets no kernel.
+
+    It calls the record's NumPy reference, or the onnx package if there is no record.
     """
     library = "numpy" if call.op in RECORDS else "onnx"
     return LibraryCall(library, call.op, call.args, call.attrs)
@@ -172,16 +173,16 @@ def last_resort(call: OpCall) -> LibraryCall:
 def library_call(
     call: OpCall, record: OperatorRecord | None, constant: Callable[[np.ndarray, str], Var]
 ) -> LibraryCall | None:
-    """The operator as a call of the onnx package; None where an attribute depends on symbols, or
-    is none of ONNX's.
+    """Return the operator as a call of the onnx package.
 
-    Arguments that deduction made attributes become arguments again.
+    Arguments that deduction made attributes become arguments again. Return None if an attribute
+    depends on symbols, or is not ONNX's.
     """
     if record is None:
         return LibraryCall("onnx", call.op, call.args, call.attrs)
     attrs, args = dict(call.attrs), list(call.args)
-    kept: Any = None if record.dtype_from is None else attrs.pop("dtype", None)
-    dtype = None if kept is None else numpy_dtype(kept)
+    target_dtype: Any = None if record.dtype_from is None else attrs.pop("dtype", None)
+    dtype = None if target_dtype is None else numpy_dtype(target_dtype)
     for position, name in record.by_value.items():
         if name in attrs:
             value: Any = attrs.pop(name)

@@ -24,11 +24,11 @@ from explorer.relax.deduction.deducing import Deducing
 def at_run_time(
     deduction: Deducing, site: Site, rule: RunTime, binding: Binding
 ) -> tuple[list[Binding], Site]:
-    """The bindings that give the values names, and the site in those names.
+    """Return the bindings that name the values, and the site in those names.
 
-    Raises UnsupportedOperator where no kernel could read them: elements that Python holds.
+    Raises UnsupportedOperator for elements that Python holds: no kernel can read them.
     """
-    if any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.given):
+    if any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.present_args):
         site.unsupported("elements that Python holds have no kernels")
     if any(map(depends_on_symbols, site.attrs.values())):
         site.unsupported("it depends on symbols, and on values of the run besides")
@@ -42,7 +42,7 @@ def at_run_time(
     numbers = rule.names(site)
     fresh = deduction.symbols.fresh
     symbols = {
-        n.name: fresh(f"{name}_{n.name}", n.low, n.high) if n.known is None else n.known
+        n.name: fresh(f"{name}_{n.name}", n.low, n.high) if n.value is None else n.value
         for n in numbers
     }
     values = Var(f"{name}.values", Tensor((len(symbols),), "int64"))
@@ -52,12 +52,12 @@ def at_run_time(
     dims = Var(f"{name}.dims", ShapeType(tuple(symbols.values())))
     before.append(Binding((dims,), MatchCast(values), binding.origin))
     deduction.scope.update(*map(symbols_of, symbols.values()))
-    known = replace(site, env=deduction.symbols.env)
-    after = rule.rewrite(known, symbols)
+    new_site = replace(site, env=deduction.symbols.env)
+    after = rule.rewrite(new_site, symbols)
     if rule.tables is None:
         return before, after
     tables: list[Var] = []
-    for word, kind in rule.tables(known, symbols).items():
+    for word, kind in rule.tables(new_site, symbols).items():
         tables.append(Var(f"{name}.{word}", kind))
         attrs = (*site.attrs.items(), ("where", site.where), ("table", word), ("of", kind.element))
         call = LibraryCall("shape", site.op, tuple(args), attrs)
@@ -71,7 +71,7 @@ def depends_on_symbols(value: AttrValue) -> bool:
 
 
 def _shape_of(arg: Var, name: str, binding: Binding, before: list[Binding]) -> Var:
-    """The shape of an argument, as the host reads it."""
+    """Bind the shape of an argument, as the host reads it."""
     shape = Var(name, Tensor((len(arg.tensor.dims),), "int64"))
     before.append(Binding((shape,), ShapeOf(arg.tensor.dims), binding.origin))
     return shape

@@ -1,4 +1,4 @@
-"""What a loop stacks: as many rows as it makes trips, where that is known before it begins.
+"""Rows that a loop stacks: as many as its trips, if the trip count is known before it.
 
 last, y = loop body(x) times n stacking 1   # n: an input
 ->  y.limit = Relu(n); y.trips: shape[y_trips] = match y.limit; y.count = dim_of(y_trips)
@@ -16,21 +16,24 @@ from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import Dim, symbols_of
 from explorer.ir.types import Object, ShapeType, Tensor
 from explorer.relax.deduction.deducing import Deducing
-from explorer.relax.deduction.fresh import Found
-from explorer.relax.deduction.known import Knowledge
+from explorer.relax.deduction.knowledge import Knowledge
+from explorer.relax.deduction.symbols import DeducedValue
 
 COUNT = Tensor((), "int64")
 
 
-def stacked(
-    deduction: Deducing, loop: Loop, body: Function, known: Knowledge, binding: Binding
-) -> tuple[list[Binding], Loop, tuple[Found, ...]]:
-    """What must stand before a loop, the loop, and what it stacks. `body` is annotated."""
+def stack_rows(
+    deduction: Deducing, loop: Loop, body: Function, knowledge: Knowledge, binding: Binding
+) -> tuple[list[Binding], Loop, tuple[DeducedValue, ...]]:
+    """Return the bindings before a loop, the loop, and its stacked results.
+
+    `body` is annotated.
+    """
     rows = body.outputs[1 + len(loop.state) :]
     before: list[Binding] = []
     trips: Dim | None = None
-    if loop.padded or (rows and _is_true(loop.cond, known) and _goes_on(body, known)):
-        trips = limit_of(deduction, loop, known)
+    if loop.padded or (rows and _is_true(loop.cond, knowledge) and _continues(body, knowledge)):
+        trips = limit_of(deduction, loop, knowledge)
         stackable = all(_dims(deduction, row) is not None for row in rows)
         if trips is None and stackable and loop.trip is not None and _is_count(loop.trip):
             before, loop, trips = _counted(deduction, loop, loop.trip, binding)
@@ -40,7 +43,7 @@ def stacked(
 def _counted(
     deduction: Deducing, loop: Loop, limit: Var, binding: Binding
 ) -> tuple[list[Binding], Loop, Dim]:
-    """The loop behind a match_cast that names its limit: a negative one is none."""
+    """Return the loop behind a match_cast that names its limit; a negative limit is 0."""
     name, origin = binding.vars[len(loop.state)].name, binding.origin
     trips = deduction.symbols.fresh(f"{name}_trips")
     positive, count = Var(f"{name}.limit", limit.type), Var(f"{name}.count", COUNT)
@@ -55,66 +58,68 @@ def _counted(
 
 
 def _is_count(limit: Var) -> bool:
-    """Whether a value is one int64 number."""
+    """Return True if a value is one int64 number."""
     kind = limit.type
     return (
         isinstance(kind, Tensor) and kind.is_known and (kind.dtype, kind.elements) == ("int64", 1)
     )
 
 
-def limit_of(deduction: Deducing, loop: Loop, known: Knowledge) -> Dim | None:
-    """The limit of a loop where it is a number, or made of extents."""
-    limit = known.values(loop.trip)
+def limit_of(deduction: Deducing, loop: Loop, knowledge: Knowledge) -> Dim | None:
+    """Return the limit of a loop if it is a number, or made of extents."""
+    limit = knowledge.values(loop.trip)
     if limit is None:
         return None
     trips: Dim = limit.reshape(-1)[0]
     if isinstance(trips, (int, np.integer)):
         return max(0, int(trips))
-    is_count = symbols_known(trips, deduction) and deduction.symbols.env.bounds(trips)[0] >= 0
+    is_count = (
+        are_symbols_in_scope(trips, deduction) and deduction.symbols.env.bounds(trips)[0] >= 0
+    )
     return trips if is_count else None
 
 
-def _is_true(flag: Var | None, known: Knowledge) -> bool:
-    """Whether a condition is left out, or known to hold."""
+def _is_true(flag: Var | None, knowledge: Knowledge) -> bool:
+    """Return True if a condition is omitted, or known to hold."""
     if flag is None:
         return True
-    values = known.values(flag)
+    values = knowledge.values(flag)
     return values is not None and values.size == 1 and values.reshape(-1)[0] in (True, 1)
 
 
-def _goes_on(body: Function, known: Knowledge) -> bool:
-    """Whether the condition that a body gives is the one that it is given, or true."""
-    made = {v.name: b.expr for b in body.body for v in b.vars}
+def _continues(body: Function, knowledge: Knowledge) -> bool:
+    """Return True if a body returns the condition that it gets, or true."""
+    producers = {v.name: b.expr for b in body.body for v in b.vars}
     flag = body.outputs[0]
-    while isinstance(expr := made.get(flag.name), OpCall) and expr.op == "Identity":
+    while isinstance(expr := producers.get(flag.name), OpCall) and expr.op == "Identity":
         (flag,) = (a for a in expr.args if a is not None)
-    constant = known.constants.get(flag.name)
+    constant = knowledge.constants.get(flag.name)
     if constant is not None:
         return constant.array.size == 1 and bool(constant.array.item())
     return flag.name == body.params[1].name
 
 
 def _dims(deduction: Deducing, row: Var) -> tuple[Dim, ...] | None:
-    """The extents of a row, where all are known outside of the loop."""
+    """Return the extents of a row if all are known outside of the loop."""
     kind = row.type
     if not isinstance(kind, Tensor) or kind.shape is None:
         return None
-    return kind.shape if all(symbols_known(d, deduction) for d in kind.shape) else None
+    return kind.shape if all(are_symbols_in_scope(d, deduction) for d in kind.shape) else None
 
 
-def _stacked(deduction: Deducing, row: Var, trips: Dim | None) -> Found:
-    """The rows of all iterations; where `trips` is None the loop's end tells how many."""
+def _stacked(deduction: Deducing, row: Var, trips: Dim | None) -> DeducedValue:
+    """Return the rows of all iterations; their number is open if `trips` is None."""
     kind = row.type
     if not isinstance(kind, Tensor):
-        return Found(Object())
+        return DeducedValue(Object())
     if kind.shape is None:
-        return Found(Tensor(None, kind.dtype, None if kind.rank is None else kind.rank + 1))
-    dims = tuple(d if symbols_known(d, deduction) else None for d in kind.shape)
+        return DeducedValue(Tensor(None, kind.dtype, None if kind.rank is None else kind.rank + 1))
+    dims = tuple(d if are_symbols_in_scope(d, deduction) else None for d in kind.shape)
     if trips is not None and all(d is not None for d in dims):
-        return Found(Tensor((trips, *kind.shape), kind.dtype))
-    return Found(Tensor(None, kind.dtype, 1 + len(dims)), None, (trips, *dims))
+        return DeducedValue(Tensor((trips, *kind.shape), kind.dtype))
+    return DeducedValue(Tensor(None, kind.dtype, 1 + len(dims)), None, (trips, *dims))
 
 
-def symbols_known(dim: Dim, deduction: Deducing) -> bool:
-    """Whether every symbol of a dim is in scope."""
+def are_symbols_in_scope(dim: Dim, deduction: Deducing) -> bool:
+    """Return True if every symbol of a dim is in scope."""
     return isinstance(dim, int) or {s.name for s in dim.free_symbols} <= deduction.scope

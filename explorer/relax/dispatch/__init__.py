@@ -1,5 +1,6 @@
-"""Library dispatch (Relax, section 4.6): graph patterns that a library takes, tried in order; all
-that does not match is lowered as ever, which is the paper's partial lowering.
+"""Library dispatch (Relax, section 4.6): graph patterns that a library takes, tried in order.
+
+Operators without a match are lowered as usual, which is the paper's partial lowering.
 """
 
 from explorer.relax.dispatch.pattern import Match, Op, number, op, wild

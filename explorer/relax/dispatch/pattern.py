@@ -1,6 +1,6 @@
-"""Graph patterns: operators over wildcards, matched backwards from the binding they end in.
+"""Graph patterns: operators over wildcards, matched backwards from the last binding.
 
-op("Mul", x, op("Sigmoid", x)) with x = wild("x") matches `s = Sigmoid(h); y = Mul(h, s)`.
+`op("Mul", x, op("Sigmoid", x))` with `x = wild("x")` matches `s = Sigmoid(h); y = Mul(h, s)`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOLERANCE_SHARE = 1e-5  # of a number: an exporter writes 1.4142135 and 1.414213
 
 @dataclass(frozen=True, slots=True)
 class Wild:
-    """Any value; the same value wherever the name stands."""
+    """A wildcard; all uses of its name match the same value."""
 
     name: str
 
@@ -34,8 +34,9 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """The result of an operator. `args` None takes all its arguments, left out ones too; `attrs`
-    are those that must be as given.
+    """The result of an operator.
+
+    `args` None matches all its arguments, omitted ones too; `attrs` must be equal.
     """
 
     op: str
@@ -47,19 +48,22 @@ Pattern: TypeAlias = Wild | Number | Op
 
 
 def wild(name: str) -> Wild:
-    """Any value, under a name."""
+    """Return a wildcard with a name."""
     return Wild(name)
 
 
 def number(value: float) -> Number:
-    """A constant of one element."""
+    """Return a pattern for a constant of one element."""
     return Number(value)
 
 
 def op(name: str, *args: Pattern | str | float, **attrs: AttrValue) -> Op:
-    """An operator's result; a string is a wildcard, a number a constant, no arguments means any."""
-    made = tuple(_pattern(a) for a in args)
-    return Op(name, made or None, tuple(sorted(attrs.items())))
+    """Return a pattern for an operator's result.
+
+    A string is a wildcard, a number a constant; without arguments any arguments match.
+    """
+    operands = tuple(_pattern(a) for a in args)
+    return Op(name, operands or None, tuple(sorted(attrs.items())))
 
 
 def _pattern(arg: Pattern | str | float) -> Pattern:
@@ -74,8 +78,10 @@ def _pattern(arg: Pattern | str | float) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where a pattern was found: the bindings from the last to the first, what the wildcards are in
-    the order in which the pattern names them, and the attributes of all operators.
+    """A match: its bindings, the values of the wildcards, and the attributes.
+
+    The bindings run from the last to the first; the values are in the order of the wildcards in the
+    pattern; the attributes are those of all operators.
     """
 
     bindings: tuple[Binding, ...]
@@ -89,13 +95,13 @@ class Match:
 
     @property
     def inner(self) -> tuple[Binding, ...]:
-        """The others."""
+        """The bindings other than the root."""
         return self.bindings[1:]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A match that grows."""
+class _PartialMatch:
+    """A partial match."""
 
     bindings: tuple[Binding, ...] = ()
     wild: tuple[tuple[str, Var | None], ...] = ()
@@ -107,34 +113,34 @@ def find(
     makers: Mapping[str, Binding],
     constants: Mapping[str, Constant],
 ) -> Iterator[Match]:
-    """Every way in which a binding ends a pattern; commutative operators match both ways."""
-    for found in _operator(pattern, root, _Found(), makers, constants):
+    """Yield every match that ends in a binding; commutative operators match in both orders."""
+    for partial in _operator(pattern, root, _PartialMatch(), makers, constants):
         attrs: dict[str, AttrValue] = {}
-        for binding in found.bindings:
+        for binding in partial.bindings:
             attrs = dict(binding.op_call.attrs) | attrs
-        args = tuple(v for _, v in found.wild)
-        yield Match(found.bindings, args, tuple(attrs.items()))
+        args = tuple(v for _, v in partial.wild)
+        yield Match(partial.bindings, args, tuple(attrs.items()))
 
 
 def _operator(
     pattern: Op,
     binding: Binding,
-    found: _Found,
+    partial: _PartialMatch,
     makers: Mapping[str, Binding],
     constants: Mapping[str, Constant],
-) -> Iterator[_Found]:
+) -> Iterator[_PartialMatch]:
     call = binding.expr
     if not isinstance(call, OpCall) or call.op != pattern.op:
         return
     if any(call.attr(name) != value for name, value in pattern.attrs):
         return
-    bindings = found.bindings
+    bindings = partial.bindings
     if binding not in bindings:
         bindings = (*bindings, binding)
     if pattern.args is None:
-        count = len(found.wild)
-        wild = (*found.wild, *((f"argument {count + i}", a) for i, a in enumerate(call.args)))
-        yield _Found(bindings, wild)
+        count = len(partial.wild)
+        wild = (*partial.wild, *((f"argument {count + i}", a) for i, a in enumerate(call.args)))
+        yield _PartialMatch(bindings, wild)
         return
     if len(call.args) != len(pattern.args):
         return
@@ -142,49 +148,51 @@ def _operator(
     if pattern.op in COMMUTATIVE and len(call.args) == 2:
         orders.append(call.args[::-1])
     for args in orders:
-        yield from _all(pattern.args, args, _Found(bindings, found.wild), makers, constants)
+        yield from _all(
+            pattern.args, args, _PartialMatch(bindings, partial.wild), makers, constants
+        )
 
 
 def _all(
     patterns: tuple[Pattern, ...],
     args: tuple[Var | None, ...],
-    found: _Found,
+    partial: _PartialMatch,
     makers: Mapping[str, Binding],
     constants: Mapping[str, Constant],
-) -> Iterator[_Found]:
+) -> Iterator[_PartialMatch]:
     if not patterns:
-        yield found
+        yield partial
         return
-    for first in _value(patterns[0], args[0], found, makers, constants):
+    for first in _value(patterns[0], args[0], partial, makers, constants):
         yield from _all(patterns[1:], args[1:], first, makers, constants)
 
 
 def _value(
     pattern: Pattern,
     var: Var | None,
-    found: _Found,
+    partial: _PartialMatch,
     makers: Mapping[str, Binding],
     constants: Mapping[str, Constant],
-) -> Iterator[_Found]:
+) -> Iterator[_PartialMatch]:
     match pattern:
         case Wild(name):
-            known = dict(found.wild)
-            if name not in known:
-                yield _Found(found.bindings, (*found.wild, (name, var)))
-            elif known[name] == var:
-                yield found
+            wildcards = dict(partial.wild)
+            if name not in wildcards:
+                yield _PartialMatch(partial.bindings, (*partial.wild, (name, var)))
+            elif wildcards[name] == var:
+                yield partial
         case Number(value):
             constant = None if var is None else constants.get(var.name)
             if constant is not None and _is_number(constant.array, value):
-                yield found
+                yield partial
         case Op():
             maker = None if var is None else makers.get(var.name)
             if maker is not None:
-                yield from _operator(pattern, maker, found, makers, constants)
+                yield from _operator(pattern, maker, partial, makers, constants)
 
 
 def _is_number(array: np.ndarray, value: float) -> bool:
     if array.size != 1 or array.dtype.kind not in "fiu":
         return False
-    found = float(array.item())
-    return abs(found - value) <= TOLERANCE_SHARE * max(1.0, abs(value)) if value else found == 0.0
+    actual = float(array.item())
+    return abs(actual - value) <= TOLERANCE_SHARE * max(1.0, abs(value)) if value else actual == 0.0

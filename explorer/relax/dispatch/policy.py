@@ -1,4 +1,4 @@
-"""Which operators go to which library: patterns in order, and the reason where one is left."""
+"""Choice of the operators that go to a library: patterns in order, with each refusal's reason."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from explorer.ops import RECORDS
 from explorer.ops.reference.libraries import WRONG_IN_ONNX
 from explorer.ops.reference.library_functions import accepted
 from explorer.ops.reference.verify import same
-from explorer.passes.pipeline.own_policy import Asked, a, shown
-from explorer.relax.deduction.known import is_known
+from explorer.passes.pipeline.policy_call import PolicyCall, a, shown
+from explorer.relax.deduction.knowledge import is_known
 from explorer.relax.deduction.library import library_call
 from explorer.relax.dispatch.pattern import Match, find
 from explorer.relax.dispatch.registry import LibraryPattern
@@ -26,7 +26,7 @@ from explorer.relax.dispatch.registry import LibraryPattern
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A match of a pattern: the operators that it is of, and where they went, or why not."""
+    """A match of a pattern: its operators, and the library they go to, or why not."""
 
     value: str
     operators: tuple[str, ...]
@@ -36,7 +36,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A match that is taken, with the pattern that it is of."""
+    """A match that is taken, with its pattern."""
 
     pattern: LibraryPattern
     match: Match
@@ -45,10 +45,10 @@ class Choice:
 def choose(
     program: Program, function: Function, patterns: Sequence[LibraryPattern]
 ) -> tuple[tuple[Choice, ...], tuple[Moved, ...]]:
-    """The matches to take, and all that were found. No binding is in two of them.
+    """Return the matches to take, and all matches; no binding is in two of them.
 
-    What a match makes inside is read by it alone, so a call in the place of its last binding reads
-    only what was there before: no cycle can arise.
+    Intermediates of a match have no other reader. So a call in place of its last binding reads only
+    earlier values, and no cycle can arise.
     """
     outputs = {v.name for v in function.outputs}
     uses = Counter(v.name for b in function.body for v in b.reads)
@@ -117,45 +117,50 @@ def _refusal(
 
 
 def _checked(pattern: LibraryPattern, match: Match) -> str:
-    """What a pattern's check says; BadPolicy where it raises, or says no words."""
-    asked = Asked("Relax", pattern.check, f"{match.root.vars[0].name!r} for {pattern.name}")
-    with asked.answering():
+    """Return a pattern's refusal; raise BadPolicy if its check raises or returns no string."""
+    policy_call = PolicyCall(
+        "Relax", pattern.check, f"{match.root.vars[0].name!r} for {pattern.name}"
+    )
+    with policy_call.guarding():
         why: Any = pattern.check(match)
     if not isinstance(why, str):
-        raise asked.refused(
-            f"gave {a(why)}, and must say why a match is not taken", '"" where it is', shown(why)
+        raise policy_call.refused(
+            f"returned {a(why)}, not the reason to refuse a match",
+            'a string, "" to accept',
+            shown(why),
         )
     return why
 
 
 def onnx_call(match: Match, constant: Callable[[np.ndarray, str], Var]) -> LibraryCall | None:
-    """One operator as a call of the onnx package; attributes that were arguments become arguments
-    again, as constants.
+    """Return one operator as a call of the onnx package.
+
+    Attributes that were arguments become arguments again, as constants.
     """
     call = match.root.op_call
     return library_call(call, RECORDS.get(call.op), constant)
 
 
 def _check_annotation(match: Match, pattern: LibraryPattern, program: Program) -> None:
-    """ShapeError where a function says of its results what cannot be true of the operators'."""
+    """Raise ShapeError if a function's annotation contradicts the operators' results."""
     if pattern.annotation is None:
         return
     args = [None if a is None else a.type for a in match.args]
     try:
-        found = pattern.annotation(*args, **accepted(pattern.annotation, match.attrs))
+        annotated = pattern.annotation(*args, **accepted(pattern.annotation, match.attrs))
     except Exception as problem:  # a user's code may raise anything
         raise BadOption(
             f"the annotation of {pattern.name} failed: {type(problem).__name__}: {problem}",
             where=pattern.name,
             try_="it takes one tensor annotation for each value of its pattern",
         ) from problem
-    types = found if isinstance(found, tuple) else (found,)
-    for var, given in zip(match.root.vars, types, strict=False):
-        if not isinstance(given, Tensor) or not same(var.type, given, program.env):
+    types = annotated if isinstance(annotated, tuple) else (annotated,)
+    for var, declared in zip(match.root.vars, types, strict=False):
+        if not isinstance(declared, Tensor) or not same(var.type, declared, program.env):
             raise ShapeError(
-                f"{pattern.name} is annotated to give {given}, and {var.name!r} is {var.type}",
+                f"{pattern.name} is annotated to give {declared}, and {var.name!r} is {var.type}",
                 where=pattern.name,
                 expected=str(var.type),
-                found=str(given),
+                actual=str(declared),
                 try_="correct the annotation, or narrow the pattern with check=",
             )

@@ -1,4 +1,4 @@
-"""Which patterns a library takes: BLAS, the onnx package, and what a user registers."""
+"""Patterns that a library takes: BLAS, the onnx package, and registered ones."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from explorer.ops.reference.blas import DTYPES
 from explorer.ops.reference.library_functions import Annotate, LibraryFunction, register_function
 from explorer.relax.dispatch.pattern import Match, Op, op
 
-Check = Callable[[Match], str]  # why a match is not taken; empty where it is
+Check = Callable[[Match], str]  # why a match is refused, or ""
 Registered = TypeVar("Registered", bound=Callable[..., object])
 
 
 def always(match: Match) -> str:
-    """Every match is taken."""
+    """Accept every match."""
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryPattern:
-    """Operators that become one call of `library.function`. A pattern of None is any operator."""
+    """Operators that become one call of `library.function`; a pattern of None is any operator."""
 
     library: str
     function: str
@@ -33,19 +33,19 @@ class LibraryPattern:
 
     @property
     def name(self) -> str:
-        """As options name it."""
+        """The name in options."""
         return f"{self.library}.{self.function}" if self.function else self.library
 
 
 def _floats(match: Match) -> str:
-    found = {a.type.dtype for a in match.args if a is not None and isinstance(a.type, Tensor)}
-    if len(found) == 1 and found <= set(DTYPES):
+    dtypes = {a.type.dtype for a in match.args if a is not None and isinstance(a.type, Tensor)}
+    if len(dtypes) == 1 and dtypes <= set(DTYPES):
         return ""
-    return f"a BLAS computes {' and '.join(DTYPES)}, and this is {' and '.join(map(str, found))}"
+    return f"a BLAS computes {' and '.join(DTYPES)}, and this is {' and '.join(map(str, dtypes))}"
 
 
 def _bias(match: Match) -> str:
-    """The second step adds into the product, so what is added must not be larger."""
+    """Return why a product and an addition do not merge: the addend must not be larger."""
     why = _floats(match)
     product = match.inner[0].var.type
     if why or match.root.var.type == product:
@@ -70,54 +70,57 @@ def library(
     annotation: Annotate | None = None,
     check: Check = always,
 ) -> Callable[[Registered], Registered]:
-    """Register a function over NumPy arrays as `library.function`, for the operators of a pattern.
+    """Register a function over NumPy arrays as `library.function`, for a pattern of operators.
 
     It returns its result (a tuple of several), or writes into the array `out` if it has a parameter
     of that name; it then needs an annotation: from those of the arguments, tensors, to that of the
     result. Attributes of the operators reach keyword-only parameters of their names. A pattern may
-    be an operator's name. Calls are moved where `Options(relax=Options(dispatch=(name,)))` says so.
+    be an operator's name. `Options(relax=Options(dispatch=(name,)))` makes calls use it.
 
-    Raises BadOption where the name, the pattern or the function does not fit.
+    Raises BadOption if the name, the pattern or the function does not fit.
     """
-    room, dot, function = name.rpartition(".")
-    if not (dot and room and function) or room in BUILT_IN:
+    library_name, dot, function = name.rpartition(".")
+    if not (dot and library_name and function) or library_name in BUILT_IN:
         raise BadOption(
             f"a library function is named library.function, and not {name!r}",
             where=name,
             expected="mylib.gelu, in a library of your own",
-            found=name,
+            actual=name,
         )
-    found = Op(pattern) if isinstance(pattern, str) else pattern
+    matched_op = Op(pattern) if isinstance(pattern, str) else pattern
 
     def register(run: Registered) -> Registered:
-        register_function(LibraryFunction(room, function, run, annotation))
-        _registered[name] = LibraryPattern(room, function, found, check, annotation)
+        register_function(LibraryFunction(library_name, function, run, annotation))
+        _registered[name] = LibraryPattern(library_name, function, matched_op, check, annotation)
         return run
 
     return register
 
 
 def patterns(names: tuple[str, ...]) -> tuple[LibraryPattern, ...]:
-    """The patterns of libraries or functions by name, in order; BadOption names what there is."""
+    """Return the patterns of libraries or functions by name, in order.
+
+    Raises BadOption for an unknown name.
+    """
     out: list[LibraryPattern] = []
     for name in names:
-        found = _named(name)
-        if not found:
-            known = ", ".join(("blas", "onnx", "onnx.Softmax", *_registered))
+        selected = _named(name)
+        if not selected:
+            available = ", ".join(("blas", "onnx", "onnx.Softmax", *_registered))
             raise BadOption(
                 f"no library and no library function is named {name!r}",
                 where="relax.dispatch",
-                expected=known,
-                found=name,
+                expected=available,
+                actual=name,
                 try_="register it with @explorer.library first",
             )
-        out += [p for p in found if p not in out]
+        out += [p for p in selected if p not in out]
     return tuple(out)
 
 
 def _named(name: str) -> list[LibraryPattern]:
-    room, _, function = name.partition(".")
-    if room == "onnx":
+    library_name, _, function = name.partition(".")
+    if library_name == "onnx":
         return [LibraryPattern("onnx", function, Op(function) if function else None)]
-    known = [*BLAS, *_registered.values()]
-    return [p for p in known if name in (p.name, p.library)]
+    registered = [*BLAS, *_registered.values()]
+    return [p for p in registered if name in (p.name, p.library)]

@@ -1,8 +1,8 @@
-"""FuseOps and FuseTIR (Relax, section 4.2): operators grouped along a post-dominator tree by the
-pattern kinds of their kernels, and the kernels of a group made one.
+"""FuseOps and FuseTIR (Relax, section 4.2): operators grouped along a post-dominator tree.
 
-The paper's nouns here: dataflow graph (`FusionGraph`), post-dominator tree (`Dominator`), group
-with its anchor (`Group`), the fused function with its extra shape parameter (`GroupFunction`).
+Groups follow the pattern kinds of their kernels, and the kernels of a group become one. The paper's
+nouns here: dataflow graph (`FusionGraph`), post-dominator tree (`Dominator`), group with its anchor
+(`Group`), the fused function with its extra shape parameter (`GroupFunction`).
 """
 
 from explorer.relax.fusion.graph import graph_of

@@ -1,5 +1,6 @@
-"""The dataflow of a function as fusion sees it: kinds, edges for values and for symbols, and the
-post-dominator tree.
+"""Dataflow graph of a function for fusion: kinds, edges, and the post-dominator tree.
+
+Edges stand for values and for symbols.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ OPAQUE = PatternKind.OPAQUE
 
 
 def graph_of(program: Program, function: Function) -> FusionGraph:
-    """The nodes of a function with their kinds, the edges between them, and the post-dominators.
+    """Return the nodes of a function with their kinds, their edges, and the post-dominators.
 
     Parameters and constants are opaque: nothing is fused into them, and they are no nodes here.
     """
     outputs = {v.name for v in function.outputs}
-    kept = pinned(function)
-    found = [_finding(b, program, kept) for b in function.body]
+    pinned_values = pinned(function)
+    findings = [_finding(b, program, pinned_values) for b in function.body]
     edges: list[list[Edge]] = [[] for _ in function.body]
     makers: dict[str, int] = {}
     symbols: dict[str, int] = {}
-    for number, (binding, (_, kind)) in enumerate(zip(function.body, found, strict=True)):
+    for number, (binding, (_, kind)) in enumerate(zip(function.body, findings, strict=True)):
         for name in dict.fromkeys(v.name for v in binding.reads):
             if name in makers:
                 edges[makers[name]].append(_edge(number, binding, name, kind, program))
@@ -63,13 +64,13 @@ def graph_of(program: Program, function: Function) -> FusionGraph:
             tuple(edges[number]),
             _depth(binding),
         )
-        for number, (binding, (label, kind)) in enumerate(zip(function.body, found, strict=True))
+        for number, (binding, (label, kind)) in enumerate(zip(function.body, findings, strict=True))
     )
     return FusionGraph(function.name, nodes, post_dominators(nodes))
 
 
 def _depth(binding: Binding) -> int:
-    """How deep the scalar expressions of a kernel nest, its computes one in the other."""
+    """Return how deep a kernel's scalar expressions nest if its computes are inlined."""
     if not isinstance(binding.expr, KernelCall):
         return 0
     return sum(_nesting(c.expr) for c in binding.expr.kernel.computes)
@@ -80,8 +81,9 @@ def _nesting(expr: Expr) -> int:
 
 
 def pinned(function: Function) -> dict[str, str]:
-    """Bindings that read memory which a later kernel writes over, and as which value they read it:
-    they must stay where they are.
+    """Return bindings that read memory which a later kernel overwrites, by the value they read.
+
+    They must keep their position.
     """
     root: dict[str, str] = {}
     last: dict[str, int] = {}
@@ -90,16 +92,16 @@ def pinned(function: Function) -> dict[str, str]:
             root[var.name] = root.get(source.name, source.name)
             if isinstance(binding.expr, KernelCall):
                 last[root[var.name]] = number
-    found: dict[str, str] = {}
+    pinned_values: dict[str, str] = {}
     for number, binding in enumerate(function.body):
         for var in binding.reads:
             if binding.vars and last.get(root.get(var.name, var.name), -1) > number:
-                found[binding.vars[0].name] = var.name
-    return found
+                pinned_values[binding.vars[0].name] = var.name
+    return pinned_values
 
 
 def _memory_of(binding: Binding) -> tuple[tuple[Var, Var], ...]:
-    """The values of a binding that lie in the memory of others, each with the other."""
+    """Return the values of a binding that lie in the memory of others, each with the other."""
     match binding.expr:
         case View(arg, _) | MatchCast(arg):
             return ((binding.var, arg),)
@@ -109,32 +111,32 @@ def _memory_of(binding: Binding) -> tuple[tuple[Var, Var], ...]:
 
 
 def _finding(
-    binding: Binding, program: Program, kept: Mapping[str, str]
+    binding: Binding, program: Program, pinned_values: Mapping[str, str]
 ) -> tuple[str, KindFinding]:
-    """What a binding is called, and its kind."""
+    """Return the label of a binding, and its kind."""
 
     def opaque(label: str, why: str) -> tuple[str, KindFinding]:
         return label, KindFinding(OPAQUE, (), (why,), why)
 
-    over = kept.get(binding.vars[0].name) if binding.vars else None
+    over = pinned_values.get(binding.vars[0].name) if binding.vars else None
     if over is not None and isinstance(binding.expr, KernelCall | View):
         label = binding.expr.kernel.name if isinstance(binding.expr, KernelCall) else "view"
-        return opaque(label, f"the memory of {over} is written over later")
+        return opaque(label, f"the memory of {over} is overwritten later")
     match binding.expr:
         case KernelCall(kernel, _, _):
             return kernel.name, pattern_kind(kernel)
         case View():
             copy = view_kernel(binding, program)
             if copy is None:
-                return opaque("view", "no affine index says where its elements are")
+                return opaque("view", "its elements have no affine index")
             loads = pattern_kind(copy).loads
             return "view", KindFinding(PatternKind.INJECTIVE, loads, ("a reshape",), "a reshape")
         case MatchCast():
-            return opaque("match_cast", "a match_cast is checked where it stands")
+            return opaque("match_cast", "a match_cast is checked at its position")
         case LibraryCall(library, function, _, _):
             return opaque(f"{library}.{function}", "a library call has no loops to fuse")
         case ShapeOf():
-            return opaque("shape", "a shape is no tensor of the device")
+            return opaque("shape", "a shape is not a tensor of the device")
         case OpCall(op, _, _):
             return opaque(op, "it is not lowered yet")
         case Branch() | Loop() | FunctionCall() | Gradient():
@@ -142,7 +144,7 @@ def _finding(
 
 
 def _edge(number: int, binding: Binding, name: str, kind: KindFinding, program: Program) -> Edge:
-    """An edge to the binding that reads `name`."""
+    """Return the edge to the binding that reads `name`."""
     call = binding.expr
     if kind.kind is OPAQUE or not isinstance(call, KernelCall):
         return Edge(number, kind.kind, kind.why)
@@ -157,8 +159,8 @@ def _edge(number: int, binding: Binding, name: str, kind: KindFinding, program: 
 
 
 def post_dominators(nodes: Sequence[Node]) -> tuple[Dominator, ...]:
-    """The tree, by the least common ancestor of each node's readers, last node first."""
-    found: list[Dominator] = [Dominator(n.number, None, 1, OPAQUE) for n in nodes]
+    """Return the post-dominator tree: least common ancestors of readers, last node first."""
+    tree: list[Dominator] = [Dominator(n.number, None, 1, OPAQUE) for n in nodes]
     for node in reversed(nodes):
         if node.extern or not node.edges:
             continue
@@ -166,20 +168,20 @@ def post_dominators(nodes: Sequence[Node]) -> tuple[Dominator, ...]:
         common: int | None = parent
         for edge in node.edges[1:]:
             kind = max(kind, edge.kind)
-            common, kind = _common(common, edge.target, kind, found)
-        depth = 1 if common is None else found[common].depth + 1
-        found[node.number] = Dominator(node.number, common, depth, kind)
-    return tuple(found)
+            common, kind = _common(common, edge.target, kind, tree)
+        depth = 1 if common is None else tree[common].depth + 1
+        tree[node.number] = Dominator(node.number, common, depth, kind)
+    return tuple(tree)
 
 
 def _common(
-    a: int | None, b: int | None, kind: PatternKind, found: Sequence[Dominator]
+    a: int | None, b: int | None, kind: PatternKind, tree: Sequence[Dominator]
 ) -> tuple[int | None, PatternKind]:
-    """The least common ancestor, and the greatest kind on the ways to it."""
+    """Return the least common ancestor, and the greatest kind on the paths to it."""
     while a != b:
         if a is None or b is None:
             return None, kind
-        left, right = found[a], found[b]
+        left, right = tree[a], tree[b]
         if left.depth <= right.depth:
             kind, b = max(kind, right.kind), right.parent
         if right.depth <= left.depth:

@@ -1,4 +1,4 @@
-"""What fusion talks about: nodes and edges with their kinds, post-dominators, groups, refusals."""
+"""Data of fusion: nodes and edges with their kinds, post-dominators, groups, refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from explorer.relax.pattern_kinds import PatternKind
 class Edge:
     """A value that a later node reads, or a symbol that it needs (`symbol` is then its name).
 
-    `kind` is the worse of the reader's kind and of what its loads of this value are.
+    `kind` is the greater of the reader's kind and the kinds of its loads of this value.
     """
 
     target: int
@@ -24,9 +24,10 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One binding. `why` is the evidence of its kind; an extern node is read outside of the
-    function, so it may end a group and is never inside of one. `depth`: how deep its scalar
-    expressions nest.
+    """One binding.
+
+    `why` is the evidence of its kind. An extern node is read outside of the function, so it may end
+    a group but not be inside of one. `depth` is how deep its scalar expressions nest.
     """
 
     number: int
@@ -42,9 +43,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Dominator:
-    """A node in the post-dominator tree: every way out of it leads through `parent`.
+    """A node in the post-dominator tree: every path from it leads through `parent`.
 
-    `kind` is the greatest kind of an edge on the ways there.
+    `kind` is the greatest kind of an edge on these paths.
     """
 
     node: int
@@ -62,14 +63,14 @@ class FusionGraph:
     dominators: tuple[Dominator, ...]
 
     def parent(self, number: int) -> Node | None:
-        """The immediate post-dominator of a node."""
-        found = self.dominators[number].parent
-        return None if found is None else self.nodes[found]
+        """Return the immediate post-dominator of a node."""
+        number_of_parent = self.dominators[number].parent
+        return None if number_of_parent is None else self.nodes[number_of_parent]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one phase made of a node: `taken` into its post-dominator's group, or why not."""
+    """The result of one phase for a node: fused into its post-dominator's group, or why not."""
 
     phase: int
     node: str
@@ -81,8 +82,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Bindings that become one kernel, in order; the last is what the others lead to. `anchor` is
-    the one that is OutEWiseFusable, if there is one.
+    """Bindings that become one kernel, in order; the last one post-dominates the others.
+
+    `anchor` is the OutEWiseFusable one, if there is one.
     """
 
     name: str
@@ -93,8 +95,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupFunction:
-    """A group as a function of its own. Where its other parameters do not define a symbol that it
-    needs, the last one is a shape that does: `shape(n)`.
+    """A group as a function of its own.
+
+    If its other parameters do not define a symbol that it needs, the last one is a shape that does:
+    `shape(n)`.
     """
 
     name: str
@@ -119,12 +123,12 @@ class FusionPlan:
     functions: tuple[GroupFunction, ...] = ()
 
     def group_of(self, name: str) -> Group:
-        """The group that a value is made in."""
+        """Return the group that computes a value."""
         return next(g for g in self.groups if name in g.members)
 
     @property
     def refusals(self) -> tuple[Step, ...]:
-        """Why each node that stayed apart from its post-dominator did, in its last phase."""
+        """The last refusal of each node that was not fused into its post-dominator."""
         taken = {s.node for s in self.steps if s.taken}
         last = {s.node: s for s in self.steps if not s.taken and s.node not in taken}
         return tuple(last.values())

@@ -1,8 +1,8 @@
-"""Which operators become one: union-find along the post-dominator tree, in three phases.
+"""Choice of fusion groups: union-find along the post-dominator tree, in three phases.
 
-After TVM's FuseOps, in which the paper's fusion is written. Stricter in one thing: the kind of an
-edge is the worse of the reader's kind and of its loads of that very value, so a product that is
-broadcast by its reader is not computed anew in each of the reader's tiles.
+It follows TVM's FuseOps, the implementation of the paper's fusion, and is stricter in one point.
+The kind of an edge is the greater of the reader's kind and the kinds of its loads of that value. So
+a product that its reader broadcasts is not recomputed in each of the reader's tiles.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ REDUCE, ANCHOR, OPAQUE = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a group may be; TVM's FuseOps takes 256 nodes. `depth`: how deep its expressions
-    may nest, since merging puts one into the other.
+    """Limits on the size of a group; TVM's FuseOps takes 256 nodes.
+
+    `depth`: how deep its expressions may nest, since merging inlines them.
     """
 
     nodes: int = 256
@@ -39,7 +40,7 @@ class Limits:
 
 
 def plan(program: Program, function: Function, limits: Limits = Limits()) -> FusionPlan:
-    """The groups of a function, with every step of every phase and the reason of each refusal."""
+    """Return the groups of a function, with every step of every phase and each refusal's reason."""
     graph = graph_of(program, function)
     fuser = _Fuser(graph, limits)
     for phase in (0, 1, 2):
@@ -53,7 +54,7 @@ OnPath = Callable[[PatternKind, bool], str]  # a group's kind, whether it is the
 
 @dataclass(slots=True)
 class _Set:
-    """A set of the union-find; its root is the node that its others lead to."""
+    """A set of the union-find; its root post-dominates the other nodes."""
 
     kind: PatternKind
     members: list[int]
@@ -61,7 +62,10 @@ class _Set:
 
 
 class _Fuser:
+    """A union-find of fusion groups over a dataflow graph."""
+
     def __init__(self, graph: FusionGraph, limits: Limits) -> None:
+        """Start with each node in a set of its own."""
         self.graph, self.limits = graph, limits
         self.up = list(range(len(graph.nodes)))
         self.sets = [
@@ -70,27 +74,30 @@ class _Fuser:
         self.steps: list[Step] = []
 
     def root(self, number: int) -> int:
+        """Return the root of a node's set."""
         while self.up[number] != number:
             self.up[number] = self.up[self.up[number]]
             number = self.up[number]
         return number
 
     def set_of(self, number: int) -> _Set:
+        """Return the set of a node."""
         return self.sets[self.root(number)]
 
     def groups(self) -> tuple[Group, ...]:
+        """Return the groups, by their roots."""
         nodes = self.graph.nodes
-        made = []
+        result = []
         for number, node in enumerate(nodes):
             if self.root(number) == number:
                 own = self.sets[number]
                 members = tuple(nodes[m].name for m in sorted(own.members))
                 anchor = "" if own.anchor is None else nodes[own.anchor].name
-                made.append(Group(node.name, members, own.kind, anchor))
-        return tuple(made)
+                result.append(Group(node.name, members, own.kind, anchor))
+        return tuple(result)
 
     def visit(self, phase: int, node: Node) -> None:
-        """Fuse a node with its post-dominator, or say why not; nothing where it is not its turn."""
+        """Fuse a node with its post-dominator, or record why not; do nothing in another phase."""
         dominator = self.graph.parent(node.number)
         if dominator is not None and self.root(dominator.number) == self.root(node.number):
             return
@@ -111,7 +118,7 @@ class _Fuser:
     def _refusal(
         self, node: Node, dominator: Node | None, kind: PatternKind
     ) -> tuple[str, set[int]]:
-        """Why a node stays apart, or all nodes on its ways to the post-dominator."""
+        """Return why a node is not fused, or all nodes on its paths to the post-dominator."""
         if kind is OPAQUE:
             return node.why, set()
         if node.extern:
@@ -141,7 +148,7 @@ class _Fuser:
         return ""
 
     def _worst(self, node: Node, sink: Node, kind: PatternKind) -> Edge:
-        """The first edge of that kind on the ways to the sink."""
+        """Return the first edge of that kind on the paths to the sink."""
         todo, seen = [node.number], {sink.number}
         while todo:
             number = todo.pop(0)
@@ -154,7 +161,7 @@ class _Fuser:
         raise AssertionError("the kind of a dominator is that of an edge on the ways to it")
 
     def _paths(self, node: Node, sink: Node, on_path: OnPath, inner: set[int]) -> str:
-        """The first refusal on the ways to the sink; `inner` gets the nodes on them."""
+        """Return the first refusal on the paths to the sink; `inner` collects their nodes."""
         todo = [node.number]
         while todo:
             number = todo.pop()
@@ -183,8 +190,8 @@ class _Fuser:
         depth = sum(self.graph.nodes[m].depth for m in members)
         if depth > self.limits.depth:
             return f"its expressions would nest {depth} deep, at most {self.limits.depth}"
-        made = {self.graph.nodes[m].name for m in members}
-        inputs = {r for m in members for r in self.graph.nodes[m].reads} - made
+        internal = {self.graph.nodes[m].name for m in members}
+        inputs = {r for m in members for r in self.graph.nodes[m].reads} - internal
         if len(inputs) > self.limits.inputs:
             return f"the group would read {len(inputs)} values, at most {self.limits.inputs}"
         return ""
@@ -203,7 +210,10 @@ class _Fuser:
 
 
 def _is_its_turn(phase: int, kind: PatternKind) -> bool:
-    """Anchors in phase 0, what is at most Broadcast in all, Injective in 1; others say why once."""
+    """Return True if a kind is fused in a phase.
+
+    Anchors are fused in phase 0, Injective in phase 1, kinds up to Broadcast in all.
+    """
     if kind <= BROADCAST:
         return True
     return phase == (1 if kind is INJECTIVE else 0)

@@ -1,4 +1,4 @@
-"""FuseTIR: the kernels of a group become one, which stands where the last of them stood.
+"""FuseTIR: the kernels of a group become one, in place of the last of them.
 
 a: float32[n] = kernel exp(x); y: float32[n] = kernel add(a, b)
 ->  y: float32[n] = kernel fused_exp_add(x, b)
@@ -17,7 +17,7 @@ from explorer.ir.stage import Stage
 from explorer.ir.symbols import symbols_of_kernel
 from explorer.ir.types import ShapeType
 from explorer.passes.pipeline.registry import compiler_pass
-from explorer.passes.rewrite_trace import matched
+from explorer.passes.rewrite_trace import record_match
 from explorer.relax.fusion.model import FusionPlan, Group, GroupFunction
 from explorer.relax.fusion.policy import Limits, plan
 from explorer.relax.fusion.views import view_kernel
@@ -28,26 +28,28 @@ MOST_WORDS = 6  # of a fused kernel's name; chosen
 @compiler_pass("fuse-ops", paper="Relax, ASPLOS 2025, section 4.2: dynamic shape-aware fusion")
 @dataclass(frozen=True, slots=True)
 class FuseOps:
-    """After: each group of operators is one kernel; its intermediates are stored nowhere.
+    """Operator groups as fused kernels.
+
+    After: each group of operators is one kernel; its intermediates are not stored.
 
     `merge` False stops before FuseTIR: each group is then a private function that is called, with
-    `shape(n)` as its last argument where its other parameters do not define n.
+    `shape(n)` as its last argument if its other parameters do not define n.
     """
 
     limits: Limits = Limits()
     merge: bool = True
 
     def __call__(self, program: Program) -> Program:
-        """The program with its groups fused, and the plans of its functions among the decisions."""
+        """Return the program with its groups fused, and the plans among its decisions."""
         plans: list[FusionPlan] = []
         outlined: list[Function] = []
         for function in program.functions:
-            found = plan(program, function, self.limits)
-            fused, functions = _fused(program, function, found)
+            fusion_plan = plan(program, function, self.limits)
+            fused, functions = _fused(program, function, fusion_plan)
             if not self.merge:
-                fused, made = outline(program, function, functions)
-                outlined += made
-            plans.append(replace(found, functions=functions))
+                fused, group_functions = outline(program, function, functions)
+                outlined += group_functions
+            plans.append(replace(fusion_plan, functions=functions))
             program = program.with_function(fused)
         return replace(
             program,
@@ -58,11 +60,11 @@ class FuseOps:
 
 
 def _fused(
-    program: Program, function: Function, found: FusionPlan
+    program: Program, function: Function, fusion_plan: FusionPlan
 ) -> tuple[Function, tuple[GroupFunction, ...]]:
-    """A function with each group as one binding, and the groups as functions of their own."""
+    """Return a function with each group as one binding, and the groups as functions."""
     bindings = {b.vars[0].name: b for b in function.body if b.vars}
-    groups = {g.name: g for g in found.groups if _is_fused(g, bindings)}
+    groups = {g.name: g for g in fusion_plan.groups if _is_fused(g, bindings)}
     inside = {m for g in groups.values() for m in g.members} - groups.keys()
     body: list[Binding] = []
     functions: list[GroupFunction] = []
@@ -72,8 +74,8 @@ def _fused(
             continue
         if name in groups:
             members = [bindings[m] for m in groups[name].members]
-            binding = one_kernel(program, members)
-            matched(plan, tuple(members), (binding,), "fuse a group")
+            binding = merge_members(program, members)
+            record_match(plan, tuple(members), (binding,), "fuse a group")
             prefix = "" if function.name == program.main.name else f"{function.name}."
             functions.append(group_function(f"fused_{prefix}{name}", groups[name], binding))
         body.append(binding)
@@ -83,8 +85,9 @@ def _fused(
 def outline(
     program: Program, function: Function, groups: tuple[GroupFunction, ...]
 ) -> tuple[Function, list[Function]]:
-    """The function with a call for each group, and the groups as private functions; constants are
-    seen by all functions, so they are not passed.
+    """Return the function with a call for each group, and the groups as private functions.
+
+    All functions see the constants, so they are not passed.
     """
     members = {m: g for g in groups for m in g.members}
     inside: dict[str, list[Binding]] = {g.name: [] for g in groups}
@@ -103,7 +106,7 @@ def outline(
                 assert shape.dims is not None
                 body.append(Binding((passed[-1],), ShapeOf(shape.dims), origin))
             body.append(Binding(binding.vars, FunctionCall(group.name, passed), origin))
-    made = [
+    private = [
         Function(
             g.name,
             tuple(p for p in g.params if p.name not in program.constants),
@@ -112,25 +115,25 @@ def outline(
         )
         for g in groups
     ]
-    return replace(function, body=tuple(body)), made
+    return replace(function, body=tuple(body)), private
 
 
 def _is_fused(group: Group, bindings: dict[str, Binding]) -> bool:
-    """Whether there is something to merge; views alone stay views, which cost nothing."""
+    """Return True if a group has kernels to merge; views alone stay views, which cost nothing."""
     several = len(group.members) > 1
     return several and any(isinstance(bindings[m].expr, KernelCall) for m in group.members)
 
 
-def one_kernel(program: Program, members: list[Binding]) -> Binding:
-    """The last member's value by a kernel that does what all of them do."""
+def merge_members(program: Program, members: list[Binding]) -> Binding:
+    """Return the last member's value by a kernel that computes all members."""
     parts = [_part(b, program) for b in members]
     words = list(dict.fromkeys(p.kernel.name for p in parts))
     more = [f"and_{len(words) - MOST_WORDS}_more"] if len(words) > MOST_WORDS else []
     name = "_".join(["fused", *words[:MOST_WORDS], *more])
-    kernel, given = merge(name, parts)
+    kernel, inputs = merge(name, parts)
     args = {v.name: v for b in members for v in b.reads}
     origin = frozenset[str]().union(*(b.origin for b in members))
-    call = KernelCall(kernel, tuple(args[a] for a in given))
+    call = KernelCall(kernel, tuple(args[a] for a in inputs))
     return Binding(members[-1].vars, call, origin)
 
 
@@ -146,8 +149,10 @@ def _part(binding: Binding, program: Program) -> Part:
 
 
 def group_function(name: str, group: Group, fused: Binding) -> GroupFunction:
-    """The group as a function. A kernel call may use any symbol of its caller; a function knows
-    only those that its parameters define, and takes the others as a shape.
+    """Return the group as a function.
+
+    A kernel call may use any symbol of its caller. A function sees only those that its parameters
+    define, and gets the others in a shape.
     """
     args, result = fused.kernel_call.args, fused.var
     needed = symbols_of_kernel(fused.kernel_call.kernel) | symbols_in(result.type)

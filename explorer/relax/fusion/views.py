@@ -1,4 +1,4 @@
-"""A view as a kernel that copies, so that fusion can take it in: one load at affine indices."""
+"""Views as copying kernels that fusion can merge: one load at affine indices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from explorer.passes.copies.index_maps import Ranges, through_reshape
 
 
 def view_kernel(binding: Binding, program: Program) -> Kernel | None:
-    """`y[i, j, k] = x[i, j*4 + k]`; None where a load would need quotients, as in joining dims."""
+    """Return a kernel `y[i, j, k] = x[i, j*4 + k]` for a view.
+
+    Return None if a load would need quotients, as in joining dims.
+    """
     if not isinstance(binding.expr, View):
         return None
     arg, result = binding.expr.arg, binding.var

@@ -1,1 +1,1 @@
-"""Where intermediates lie: storages, their pool, and the plan."""
+"""Memory of intermediates: storages, their pool, and the plan."""

@@ -1,4 +1,4 @@
-"""Bytes at each position of the launch order: for a plan, and for what it saves."""
+"""Bytes at each position of the launch order, with and without the plan."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 
 @dataclass(frozen=True, slots=True)
 class MemoryCurve:
-    """By position: bytes taken if nothing were ever given back, bytes taken by the plan, and bytes
-    of values that are still needed, which no plan can go below.
+    """Bytes by position.
+
+    `naive`: taken if no memory were freed; `planned`: taken by the plan; `live`: of live values, a
+    lower bound of every plan.
     """
 
     naive: tuple[int, ...]
@@ -26,7 +28,7 @@ class MemoryCurve:
 
 
 def memory_curve(plan: MemoryPlan) -> MemoryCurve:
-    """The curve of one binding's plan, either policy's."""
+    """Return the curve of one binding's plan, either policy's."""
     owners = [row for row in plan.buffers if not row.alias_of]
     count = max((row.last + 1 for row in owners), default=0)
     naive, live = [0] * count, [0] * count
@@ -46,14 +48,14 @@ def _running(added: Iterable[int]) -> tuple[int, ...]:
 
 
 def _live(owners: Iterable[BufferPlacement]) -> Iterable[tuple[int, int]]:
-    """(position, bytes that are needed there); what is written in place is counted once."""
+    """Yield (position, live bytes); a value written in place is counted once."""
     for row in owners:
         first = row.first + (row.taken == "in place")
         yield from ((position, row.bytes) for position in range(first, row.last + 1))
 
 
 def _taken(plan: MemoryPlan, owners: Iterable[BufferPlacement], count: int) -> tuple[int, ...]:
-    """How much of the arena has been used by then: storages so far, or the highest address."""
+    """Return the bytes of the arena used so far: storages, or the highest address."""
     if plan.policy == "storages":
         begins: dict[str, int] = {}
         for row in owners:

@@ -1,4 +1,4 @@
-"""Whether a kernel may write its output into the bytes of an input (Relax's call_tir_inplace)."""
+"""Kernels that may write their output into the bytes of an input (Relax's call_tir_inplace)."""
 
 from __future__ import annotations
 
@@ -9,27 +9,32 @@ from explorer.ir.types import ITEM_BYTES
 
 
 def writes_over(kernel: Kernel, output: str, tensor: str) -> str:
-    """Why an output must not lie on an input; "" where each element is read before it is written,
-    by the task that writes it, and by no other.
+    """Return why an output must not lie on an input, or "" if it may.
 
+    It may if the task that writes an element is the only one that reads it, and reads it first.
     Generated loops keep the order of their loads and stores for any addresses: nothing in them is
-    declared not to alias. Two addresses that are one cost a loop its vectors all the same.
+    declared not to alias. Equal addresses still cost a loop its vectorisation.
     """
     if tensor in kernel.constants or kernel.updates:
-        return "its bytes are not the call's to write"
+        return "the call may not write its bytes"
     if not all(_is_over_at_once(kernel, c, output) for c in kernel.computes):
         return "other elements are read after an element is written"
-    mine, its = kernel.spec(output), kernel.spec(tensor)
-    if mine.shape != its.shape or ITEM_BYTES[mine.dtype] != ITEM_BYTES[its.dtype]:
+    output_spec, input_spec = kernel.spec(output), kernel.spec(tensor)
+    if (
+        output_spec.shape != input_spec.shape
+        or ITEM_BYTES[output_spec.dtype] != ITEM_BYTES[input_spec.dtype]
+    ):
         return "its elements lie elsewhere"
-    if mine.dtype != its.dtype:
-        return "dtypes are kept apart"
+    if output_spec.dtype != input_spec.dtype:
+        return "the dtypes differ"
     return read_after(kernel, output, tensor)
 
 
 def _is_over_at_once(kernel: Kernel, c: Compute, output: str) -> bool:
-    """Whether a compute is a map to an output, or a scatter into memory of its own, which one of
-    another dtype never has in the output's: no generated loop then does an element a second time.
+    """Return True if a compute is a map to an output, or a scatter into memory of its own.
+
+    The scatter's tensor never shares the output's memory if its dtype differs. So no generated loop
+    visits an element twice.
     """
     if c.out in kernel.outputs:
         return not c.reduce

@@ -1,8 +1,8 @@
-"""The memory plan with symbols in it: which values share a storage, decided once per program.
+"""Symbolic memory plan: which values share a storage, decided once per program.
 
-Relax (section 4.3): storage goes to values in program order and comes back after their last use;
-it is taken again only where sizes are provably equal, or by the [s/16, 16 s] rule where they are
-numbers. An upper bound of a symbol takes the symbol's place; a lower bound proves nothing here.
+Relax (section 4.3): storage goes to values in program order and is freed after their last use.
+It is reused only if sizes are provably equal, or by the [s/16, 16 s] rule if they are numbers. An
+upper bound of a symbol replaces the symbol; a lower bound proves nothing here.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from dataclasses import dataclass, field, replace
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, ShapeEnv, product, symbols_of
 from explorer.ir.types import ITEM_BYTES, DType, Tensor
-from explorer.relax.memory.own_choice import OwnPool
 from explorer.relax.memory.plan import Options
+from explorer.relax.memory.policy_pool import PolicyPool
 from explorer.relax.memory.storage_pool import Free, Pool
 
-SCOPE = "global"  # all memory is of one kind here
+SCOPE = "global"  # there is one kind of memory
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A value that needs bytes, and the values that lie in them: an alias class with one owner.
+    """A value that needs bytes, and its aliases: an alias class with one owner.
 
-    `block` is the branch arm or loop body that makes it, "" the program itself. `kept` says why it
-    shares with nothing, "" where it may; a `result` goes into the caller's array.
+    `block` is the branch arm or loop body that makes it, "" the program itself. `pin_reason` says
+    why it shares with no other, "" if it may; a `result` goes into the caller's array.
     """
 
     name: str
     type: Tensor
     block: str = ""
-    kept: str = ""
+    pin_reason: str = ""
     result: bool = False
     aliases: tuple[str, ...] = ()
 
@@ -40,7 +40,7 @@ class Allocation:
 class Step:
     """A position in program order: the allocations that are used there, written ones included.
 
-    `over` are (output, input, why not): where the last is "", the output may take the bytes of the
+    `over` are (output, input, refusal). If the refusal is "", the output may take the bytes of the
     input if that dies here.
     """
 
@@ -50,15 +50,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An alias class in its storage, from its first to its last position, and why it lies there.
+    """An alias class in its storage, from its first to its last position, and the reason.
 
-    `bytes` is its true size, `room` the size with bounds in the place of symbols.
+    `bytes` is its true size, `upper_bytes` the size with bounds in place of symbols.
     """
 
     name: str
     type: Tensor
     bytes: Dim
-    room: Dim
+    upper_bytes: Dim
     first: int
     last: int
     aliases: tuple[str, ...] = ()
@@ -68,27 +68,27 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Bytes that tokens of one dtype, block and scope have in turn; `kept`: why it has only one."""
+    """Bytes that tokens of one dtype, block and scope use in turn; `pin_reason`: why only one."""
 
     name: str
     bytes: Dim
     dtype: DType
     tokens: tuple[Token, ...]
     block: str = ""
-    kept: str = ""
+    pin_reason: str = ""
     scope: str = SCOPE
 
     @property
     def static(self) -> bool:
-        """Whether it has the same size in every binding."""
+        """Return True if it has the same size in every binding."""
         return isinstance(self.bytes, int)
 
 
 @dataclass(frozen=True, slots=True)
 class StoragePlan:
-    """All storages in the order in which they are first needed, and the results that have none.
+    """All storages by first use, and the results that have none.
 
-    `bounded` are the symbols whose upper bounds stand for them.
+    `bounded` are the symbols that are replaced by their upper bounds.
     """
 
     storages: tuple[Storage, ...]
@@ -97,7 +97,7 @@ class StoragePlan:
 
     @property
     def tokens(self) -> tuple[Token, ...]:
-        """All that lie in storages."""
+        """All tokens that lie in storages."""
         return tuple(t for s in self.storages for t in s.tokens)
 
     @property
@@ -106,9 +106,9 @@ class StoragePlan:
         return total(t.bytes for t in self.tokens)
 
     @property
-    def naive_room(self) -> Dim:
-        """The same with bounds in the place of symbols."""
-        return total(t.room for t in self.tokens)
+    def naive_upper_bytes(self) -> Dim:
+        """Bytes with a storage for every value, with bounds in place of symbols."""
+        return total(t.upper_bytes for t in self.tokens)
 
     @property
     def planned(self) -> Dim:
@@ -122,18 +122,18 @@ class StoragePlan:
 
     @property
     def bounded_bytes(self) -> int | None:
-        """Bytes of all storages where no binding changes them, else None."""
+        """Bytes of all storages if no binding changes them, else None."""
         planned = self.planned
         return planned if isinstance(planned, int) else None
 
     @property
     def unbounded(self) -> tuple[str, ...]:
-        """The symbols for want of whose upper bounds the plan is not static."""
+        """The symbols that need an upper bound for the plan to be static."""
         return tuple(sorted(set[str]().union(*(symbols_of(s.bytes) for s in self.storages))))
 
 
 def total(sizes: Iterable[Dim]) -> Dim:
-    """The sum of sizes, in normal form where they are: constants together, equal terms together."""
+    """Return the sum of sizes in normal form: constants together, equal terms together."""
     numbers, terms = 0, []
     for size in sizes:
         if isinstance(size, int):
@@ -146,12 +146,12 @@ def total(sizes: Iterable[Dim]) -> Dim:
 def plan_storages(
     allocations: Sequence[Allocation], steps: Sequence[Step], env: ShapeEnv, options: Options
 ) -> StoragePlan:
-    """The plan of these allocations along these steps."""
+    """Return the plan of these allocations along these steps."""
     return _Planner(allocations, steps, env, options).plan()
 
 
-def room_of(kind: Tensor, env: ShapeEnv, used: set[str] | None = None) -> Dim:
-    """Bytes with each dim that has an upper bound at that bound; `used` collects its symbols."""
+def upper_bytes_of(kind: Tensor, env: ShapeEnv, used: set[str] | None = None) -> Dim:
+    """Return the bytes with each bounded dim at its upper bound; `used` collects its symbols."""
     rooms: list[Dim] = [ITEM_BYTES[kind.element]]
     for dim in kind.dims:
         most = env.at_most(dim)
@@ -162,6 +162,8 @@ def room_of(kind: Tensor, env: ShapeEnv, used: set[str] | None = None) -> Dim:
 
 
 class _Planner:
+    """A storage plan being made, position by position."""
+
     def __init__(
         self,
         allocations: Sequence[Allocation],
@@ -169,21 +171,22 @@ class _Planner:
         env: ShapeEnv,
         options: Options,
     ) -> None:
+        """Start without a storage."""
         self.by_name = {a.name: a for a in allocations}
         self.steps, self.env, self.options = steps, env, options
         self.used: set[str] = set()
-        self.pools: dict[tuple[str, str, DType], Pool | OwnPool] = {}
+        self.pools: dict[tuple[str, str, DType], Pool | PolicyPool] = {}
         self.storages: list[_Open] = []
         self.placed: dict[str, _Open] = {}
         self.results: list[Token] = []
         self.first, self.last = _ends(steps)
 
     def plan(self) -> StoragePlan:
-        made: set[str] = set()
+        allocated: set[str] = set()
         for position, step in enumerate(self.steps):
             for name in step.uses:
-                if name not in made:
-                    made.add(name)
+                if name not in allocated:
+                    allocated.add(name)
                     over = [(of, why) for to, of, why in step.over if to == name]
                     self.make(self.by_name[name], position, over)
             for name in dict.fromkeys(step.uses):
@@ -193,16 +196,18 @@ class _Planner:
         return StoragePlan(storages, tuple(self.results), tuple(sorted(self.used)))
 
     def token(self, a: Allocation) -> Token:
-        room = room_of(a.type, self.env, self.used) if self.options.bounds else a.type.bytes
+        upper_bytes = (
+            upper_bytes_of(a.type, self.env, self.used) if self.options.bounds else a.type.bytes
+        )
         ends = self.first[a.name], self.last[a.name]
-        return Token(a.name, a.type, a.type.bytes, room, *ends, a.aliases)
+        return Token(a.name, a.type, a.type.bytes, upper_bytes, *ends, a.aliases)
 
     def make(self, a: Allocation, position: int, over: Sequence[tuple[str, str]]) -> None:
         token = self.token(a)
         if a.result and not self.options.outputs:
             self.results.append(replace(token, taken="kept", reason="a result: the caller's array"))
-        elif a.result or a.kept:
-            reason = a.kept or "a result, in a buffer of its own"
+        elif a.result or a.pin_reason:
+            reason = a.pin_reason or "a result, in a buffer of its own"
             self.open(a, token, "kept", reason)
         else:
             refused = ""
@@ -216,46 +221,46 @@ class _Planner:
             self.take(a, token, refused)
 
     def refusal(self, a: Allocation, token: Token, source: str, position: int) -> str:
-        """Why a value cannot take over the bytes of an input; "" where it can."""
-        found, other = self.placed.get(source), self.by_name.get(source)
-        if found is None or other is None:
-            return "its bytes are in no buffer"
-        if other.kept or found.owner != source:
-            return other.kept or "it has given its bytes away"
+        """Return why a value cannot take over the bytes of an input, or "" if it can."""
+        storage, other = self.placed.get(source), self.by_name.get(source)
+        if storage is None or other is None:
+            return "it has no buffer"
+        if other.pin_reason or storage.owner != source:
+            return other.pin_reason or "its bytes are taken"
         if not self.options.share or self.last[source] != position:
             return "it is used later"
         if (other.type.element, other.block) != (a.type.element, a.block):
             return "it is of another dtype or block"
-        if self.env.equal(token.room, found.bytes) is not True:
-            return f"{token.room} is not provably its {found.bytes} bytes"
+        if self.env.equal(token.upper_bytes, storage.bytes) is not True:
+            return f"{token.upper_bytes} is not provably its {storage.bytes} bytes"
         return ""
 
     def take(self, a: Allocation, token: Token, also: str = "") -> None:
-        """A free storage, where one is proved to do, else a fresh one; `also` joins the reason."""
+        """Take a storage that is proved to fit, else a fresh one; `also` joins the reason."""
         key = (a.block, SCOPE, a.type.element)
         if key not in self.pools:
             self.pools[key] = self.pool()
         pool = self.pools[key]
-        choice = pool.take(token.room, a.type)
+        choice = pool.take(token.upper_bytes, a.type)
         reason = choice.reason + also
         if choice.free is None:
             self.open(a, token, "fresh", reason)
             return
         storage = self.storages[choice.free.number]
         if choice.grows:
-            storage.bytes = token.room
+            storage.bytes = token.upper_bytes
         self.lay(a, storage, token, "grown" if choice.grows else "reused", reason)
 
-    def pool(self) -> Pool | OwnPool:
-        """Storages of one kind, of which a proof or a policy of the user's own chooses."""
+    def pool(self) -> Pool | PolicyPool:
+        """Return a pool that chooses by proof, or by the user's policy."""
         policy = self.options.policy
         if isinstance(policy, str):
             return Pool(self.env, self.options.ordered)
-        return OwnPool(self.env, policy)
+        return PolicyPool(self.env, policy)
 
     def open(self, a: Allocation, token: Token, taken: str, reason: str) -> None:
-        kept = reason if taken == "kept" else ""
-        storage = _Open(len(self.storages), token.room, a.type.element, a.block, kept)
+        pin_reason = reason if taken == "kept" else ""
+        storage = _Open(len(self.storages), token.upper_bytes, a.type.element, a.block, pin_reason)
         self.storages.append(storage)
         self.lay(a, storage, token, taken, reason)
 
@@ -266,10 +271,15 @@ class _Planner:
 
     def free(self, a: Allocation, position: int) -> None:
         storage = self.placed.get(a.name)
-        if storage is None or storage.kept or storage.owner != a.name or not self.options.share:
+        if (
+            storage is None
+            or storage.pin_reason
+            or storage.owner != a.name
+            or not self.options.share
+        ):
             return
         pool = self.pools[a.block, SCOPE, a.type.element]
-        pool.give(Free(storage.number, storage.bytes, storage.name, a.name, position))
+        pool.release(Free(storage.number, storage.bytes, storage.name, a.name, position))
 
 
 @dataclass(slots=True)
@@ -280,7 +290,7 @@ class _Open:
     bytes: Dim
     dtype: DType
     block: str
-    kept: str
+    pin_reason: str
     owner: str = ""
     tokens: list[Token] = field(default_factory=list)
 
@@ -289,7 +299,9 @@ class _Open:
         return f"s{self.number}"
 
     def closed(self) -> Storage:
-        return Storage(self.name, self.bytes, self.dtype, tuple(self.tokens), self.block, self.kept)
+        return Storage(
+            self.name, self.bytes, self.dtype, tuple(self.tokens), self.block, self.pin_reason
+        )
 
 
 def _ends(steps: Sequence[Step]) -> tuple[dict[str, int], dict[str, int]]:

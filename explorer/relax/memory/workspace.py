@@ -1,8 +1,9 @@
-"""Workspace lifting (Relax, section 4.4): a large tensor inside of a kernel becomes a value of the
-caller, which the memory plan places and lets share.
+"""Workspace lifting (Relax, section 4.4): a large tensor inside a kernel becomes a value.
 
-y = kernel matmul(a, b)         let parts: float32[4, n, m]
-->  y.parts: float32[4, n, m] = kernel matmul_parts(a, b); y = kernel matmul(y.parts)
+The memory plan then places it and lets it share.
+
+    y = kernel matmul(a, b)         let parts: float32[4, n, m]
+    ->  y.parts: float32[4, n, m] = kernel matmul_parts(a, b); y = kernel matmul(y.parts)
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ KEPT_BYTES = 256 << 10  # L2 of a core from Nehalem on: Intel 64 optimization ma
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A tensor between the computes of a kernel; `bytes` as a formula, `kept` those of them that
-    one element of the output needs, under the hints. `refused` says why it is not lifted.
+    """A tensor between the computes of a kernel.
+
+    `bytes` is a formula; `tile_bytes` are those that one element of the output needs, under the
+    hints. `refused` says why it is not lifted.
     """
 
     call: str
     tensor: str
     bytes: Dim
-    kept: int
+    tile_bytes: int
     reason: str
     refused: str = ""
 
@@ -42,28 +45,30 @@ class Workspace:
 @compiler_pass("lift-workspaces", paper="Relax, ASPLOS 2025, section 4.4: workspace lifting")
 @dataclass(frozen=True, slots=True)
 class LiftWorkspaces:
-    """After: partial sums, and tensors of which one tile needs more than `kept_bytes`, are values
-    of the program; what the call site has no words for stays inside.
+    """Large tensors inside kernels, lifted to values of the program.
+
+    After: partial sums, and tensors of which one tile needs more than `kept_bytes`, are values.
+    Tensors whose shape the call site cannot express stay inside.
     """
 
     kept_bytes: int = KEPT_BYTES
 
     def __call__(self, program: Program) -> Program:
-        """The program with workspaces lifted, each of them among its decisions."""
+        """Return the program with workspaces lifted, each of them among its decisions."""
         rows: list[Workspace] = []
         scopes = scopes_of(program)
         for function in program.functions:
-            lifted, found = self.function(program, function, scopes[function.name])
-            rows += found
+            lifted, lifted_rows = self.function(program, function, scopes[function.name])
+            rows += lifted_rows
             program = program.with_function(lifted)
         decisions = replace(program.decisions, workspaces=tuple(rows))
         return replace(program, decisions=decisions)
 
     def function(
-        self, program: Program, function: Function, given: Iterable[str]
+        self, program: Program, function: Function, caller_symbols: Iterable[str]
     ) -> tuple[Function, list[Workspace]]:
-        """One function; `given` are the symbols that it has from its caller."""
-        scope = {*given, *parameter_symbols(function)}
+        """Lift the workspaces of one function; `caller_symbols` are the symbols from its caller."""
+        scope = {*caller_symbols, *parameter_symbols(function)}
         taken = {v.name for b in function.body for v in (*b.vars, *b.reads)}
         taken |= {p.name for p in function.params} | program.constants.keys()
         body: list[Binding] = []
@@ -71,14 +76,14 @@ class LiftWorkspaces:
         for binding in function.body:
             todo: Binding | None = binding
             while todo is not None:
-                found = workspaces(todo, program.env, scope, self.kept_bytes)
-                rows += [w for w in found if w not in rows]
-                first = next((w for w in found if not w.refused), None)
+                candidates = workspaces(todo, program.env, scope, self.kept_bytes)
+                rows += [w for w in candidates if w not in rows]
+                first = next((w for w in candidates if not w.refused), None)
                 if first is None:
                     body.append(todo)
                     break
-                made, todo = lift(todo, first.tensor, taken)
-                body.append(made)
+                producer, todo = lift(todo, first.tensor, taken)
+                body.append(producer)
             scope |= defined_by(binding)
         return replace(function, body=tuple(body)), rows
 
@@ -86,34 +91,37 @@ class LiftWorkspaces:
 def workspaces(
     binding: Binding, env: ShapeEnv, scope: Iterable[str], kept_bytes: int = KEPT_BYTES
 ) -> list[Workspace]:
-    """The tensors inside of a kernel that no tile can keep, in order."""
+    """Return the tensors inside of a kernel that no tile can hold, in order."""
     if not isinstance(binding.expr, KernelCall):
         return []
-    kernel, found = binding.expr.kernel, list[Workspace]()
-    made = dict.fromkeys(c.out for c in kernel.computes)
-    if len(made) < 2:
+    kernel, result = binding.expr.kernel, list[Workspace]()
+    written = dict.fromkeys(c.out for c in kernel.computes)
+    if len(written) < 2:
         return []
     tile = {a.name: 1 for c in kernel.computes if c.out in kernel.outputs for a in c.axes}
     regions = propagate(kernel, tile).tensors
-    for tensor in made:
+    for tensor in written:
         if tensor in kernel.outputs or tensor not in regions:
             continue
         item = ITEM_BYTES[kernel.dtype(tensor)]
-        kept = item
+        tile_bytes = item
         for part in regions[tensor]:
-            kept *= env.hint(part.size)
-        reason = _reason(kernel, tensor, kept, kept_bytes)
+            tile_bytes *= env.hint(part.size)
+        reason = _reason(kernel, tensor, tile_bytes, kept_bytes)
         if reason:
             size = product((*kernel.shape(tensor), item))
             refused = _refusal(kernel, tensor, set(scope))
-            found.append(Workspace(binding.name, tensor, size, kept, reason, refused))
-    return found
+            result.append(Workspace(binding.name, tensor, size, tile_bytes, reason, refused))
+    return result
 
 
-def _reason(kernel: Kernel, tensor: str, kept: int, kept_bytes: int) -> str:
-    """Why a tile does not keep a tensor; empty where it does."""
-    if kept > kept_bytes:
-        return f"one element of the output needs {kept} bytes of it, at most {kept_bytes} are kept"
+def _reason(kernel: Kernel, tensor: str, tile_bytes: int, kept_bytes: int) -> str:
+    """Return why a tile does not hold a tensor, or "" if it does."""
+    if tile_bytes > kept_bytes:
+        return (
+            f"one element of the output needs {tile_bytes} bytes of it, "
+            f"at most {kept_bytes} are kept"
+        )
     writers = [c for c in kernel.computes if c.out == tensor]
     readers = [c for c in kernel.computes if any(r.tensor == tensor for r in reads(c.expr))]
     if len(writers) == 1 and len(readers) == 1 and _gathers(writers[0], readers[0]):
@@ -122,7 +130,7 @@ def _reason(kernel: Kernel, tensor: str, kept: int, kept_bytes: int) -> str:
 
 
 def _gathers(writer: Compute, reader: Compute) -> bool:
-    """Whether one reduction only puts together the parts of another."""
+    """Return True if one reduction only combines the parts of another."""
     if not writer.reduce or writer.combiner != reader.combiner or not isinstance(reader.expr, Read):
         return False
     over = {a.name for a in reader.reduce}
@@ -131,7 +139,7 @@ def _gathers(writer: Compute, reader: Compute) -> bool:
 
 
 def _refusal(kernel: Kernel, tensor: str, scope: set[str]) -> str:
-    """Why a workspace stays inside."""
+    """Return why a workspace stays inside."""
     shape = kernel.shape(tensor)
     unknown = sorted({s for d in shape for s in symbols_of(d)} - scope)
     if unknown:
@@ -146,15 +154,15 @@ def _refusal(kernel: Kernel, tensor: str, scope: set[str]) -> str:
     if len(kernel.outputs) > 1:
         return "the kernel writes several tensors"
     before, after = _cut(kernel, tensor)
-    made = {c.out for c in before} - {tensor}
-    crossing = sorted({r.tensor for c in after for r in reads(c.expr)} & made)
+    written = {c.out for c in before} - {tensor}
+    crossing = sorted({r.tensor for c in after for r in reads(c.expr)} & written)
     if crossing:
         return f"{crossing[0]} would have to leave the kernel too"
     return ""
 
 
 def _cut(kernel: Kernel, tensor: str) -> tuple[tuple[Compute, ...], tuple[Compute, ...]]:
-    """The computes that a tensor is made of, and the others."""
+    """Return the computes that a tensor depends on, and the others."""
     needed = {tensor}
     before: list[Compute] = []
     for c in reversed(kernel.computes):
@@ -166,29 +174,29 @@ def _cut(kernel: Kernel, tensor: str) -> tuple[tuple[Compute, ...], tuple[Comput
 
 
 def lift(binding: Binding, tensor: str, taken: set[str]) -> tuple[Binding, Binding]:
-    """The call that makes a workspace, and the call that uses it."""
+    """Return the call that computes a workspace, and the call that uses it."""
     call = binding.kernel_call
     kernel = call.kernel
     before, after = _cut(kernel, tensor)
     name = fresh(f"{binding.var.name}.{tensor}", taken)
     taken.add(name)
     spec = kernel.spec(tensor)
-    made = Var(name, Tensor(spec.shape, spec.dtype))
+    workspace = Var(name, Tensor(spec.shape, spec.dtype))
     args = dict(zip(kernel.inputs, call.args, strict=True))
     first = _part(kernel, before, tensor, args, f"{kernel.name}_{tensor}")
-    second = _part(kernel, after, kernel.output, args | {tensor: made}, kernel.name)
+    second = _part(kernel, after, kernel.output, args | {tensor: workspace}, kernel.name)
     origin = frozenset[str]().union(*(c.origin for c in before)) or binding.origin
-    return Binding((made,), first, origin), replace(binding, expr=second)
+    return Binding((workspace,), first, origin), replace(binding, expr=second)
 
 
 def _part(
     kernel: Kernel, computes: tuple[Compute, ...], output: str, args: dict[str, Var], name: str
 ) -> KernelCall:
-    """A kernel of some of the computes."""
-    made = {c.out for c in computes}
+    """Return a kernel of some of the computes."""
+    written = {c.out for c in computes}
     loaded = dict.fromkeys(r.tensor for c in computes for r in reads(c.expr))
-    inputs = tuple(t for t in args if t in loaded and t not in made)
-    used = {*inputs, *made}
+    inputs = tuple(t for t in args if t in loaded and t not in written)
+    used = {*inputs, *written}
     new = Kernel(
         name,
         tuple(t for t in kernel.tensors if t.name in used),

@@ -1,1 +1,1 @@
-"""Long reductions to few results, cut so that all units work on them."""
+"""Long reductions to few results, split so that all units work on them."""

@@ -1,5 +1,4 @@
-"""Long reductions to a few results are made of parts that all units compute, and one reduction of
-the parts.
+"""Long reductions to few results, split into parts for all units and one final reduction.
 
 y = kernel sum(x)   ->   y.parts: float32[2] = kernel sum_parts(x); y = kernel sum(y.parts)
 """
@@ -23,23 +22,28 @@ from explorer.relax.reductions.split_reduction import SplitReduction
 
 Price: TypeAlias = Callable[[Kernel, ShapeEnv], float]
 
-ANY_BYTES = 1 << 62  # only parts are lifted, however much a tile keeps
-PARTS = (8, 32, 128)  # at most, that are priced where a price decides; chosen
-MOST_RESULT_TILES = 1024  # of a contraction whose sum may be shared then; chosen
-LEAST_SUM, LEAST_ELEMENTS = 8192, 4096  # of contractions, of others: shorter ones stay; chosen
+ANY_BYTES = 1 << 62  # only parts are lifted, whatever the size of a tile
+PARTS = (8, 32, 128)  # numbers of parts that are priced; chosen
+MOST_RESULT_TILES = 1024  # of a contraction whose sum may be shared; chosen
+LEAST_SUM, LEAST_ELEMENTS = (
+    8192,
+    4096,
+)  # of contractions, of others: shorter ones are not split; chosen
 LEAST_PART = 256  # of the sum of a contraction; chosen
-GAIN_RATIO = 0.8  # of the time before, that parts and their sum take at most; chosen
+GAIN_RATIO = 0.8  # parts and their sum take at most this share of the time; chosen
 
 
 @compiler_pass("share-long-reductions", paper="Relax, ASPLOS 2025, section 4.4: workspace lifting")
 @dataclass(frozen=True, slots=True)
 class ShareLongReductions:
-    """After: no reduction of 65,536 elements or more, to fewer results than there are `units`, is
-    one unit's work. Measured: the sum of 1,000,000 numbers takes 29 us on two units, 50 on one.
+    """Long reductions shared by all units.
 
-    Where a `price` is given, of a kernel alone on a device whose units meet in `meeting_us`, it
-    decides, of contractions too: long sums are made of as many parts as are done first (split-K
-    across thread blocks, its parts summed in a fixed order).
+    After: no reduction of 65,536 elements or more to fewer results than `units` runs on one unit.
+    Measured: the sum of 1,000,000 numbers takes 29 us on two units, 50 on one.
+
+    `price` is the time of a kernel alone on a device whose barrier takes `meeting_us`. If it is
+    given, it decides, for contractions too: a long sum gets the number of parts that is fastest
+    (split-K across thread blocks, its parts summed in a fixed order).
     """
 
     units: int
@@ -47,22 +51,22 @@ class ShareLongReductions:
     meeting_us: float = 0.0
 
     def __call__(self, program: Program) -> Program:
-        """The program with shared reductions; itself where there is none."""
+        """Return the program with shared reductions, or itself if there is none."""
         if self.units < 2:
             return program
         if self.price is None:
-            whole = SplitReduction(self.units, tiles=self.units - 1, contractions=False)
-            split = whole(program)
+            splitter = SplitReduction(self.units, tiles=self.units - 1, contractions=False)
+            split = splitter(program)
         else:
-            split = self._where_it_pays(program, self.price)
+            split = self._split_if_faster(program, self.price)
         return program if split == program else LiftWorkspaces(ANY_BYTES)(split)
 
-    def _where_it_pays(self, program: Program, price: Price) -> Program:
+    def _split_if_faster(self, program: Program, price: Price) -> Program:
         scopes = scopes_of(program)
         for function in program.functions:
             scope = {*scopes[function.name], *parameter_symbols(function)}
-            made = self._function(function, program.env, scope, price)
-            program = program if made == function else program.with_function(made)
+            shared = self._function(function, program.env, scope, price)
+            program = program if shared == function else program.with_function(shared)
         return program
 
     def _function(
@@ -70,19 +74,21 @@ class ShareLongReductions:
     ) -> Function:
         body = []
         for b in function.body:
-            ways = [*self._ways(b, env, scope, price)] if isinstance(b.expr, KernelCall) else []
-            if ways:
-                us, best = min(ways, key=lambda way: way[0])
+            candidates = (
+                [*self._candidates(b, env, scope, price)] if isinstance(b.expr, KernelCall) else []
+            )
+            if candidates:
+                us, best = min(candidates, key=lambda candidate: candidate[0])
                 paid = us <= GAIN_RATIO * price(b.kernel_call.kernel, env)
                 b = replace(b, expr=best) if paid else b
             body.append(b)
             scope |= defined_by(b)
         return replace(function, body=tuple(body))
 
-    def _ways(
+    def _candidates(
         self, b: Binding, env: ShapeEnv, scope: Iterable[str], price: Price
     ) -> Iterator[tuple[float, KernelCall]]:
-        """The call with its sums in parts, each with the time of the parts and of their sum."""
+        """Yield the call with its sums split, with the time of the parts and their sum."""
         kernel = b.kernel_call.kernel
         seen, sums = {kernel}, any(contraction(c) for c in kernel.computes)
         tiles = MOST_RESULT_TILES if sums else self.units - 1
@@ -99,7 +105,7 @@ class ShareLongReductions:
             if split.kernel in seen:
                 continue
             seen.add(split.kernel)
-            found = workspaces(trial, env, scope, ANY_BYTES)
-            if len(found) == 1 and not found[0].refused:
-                parts = [x.kernel_call.kernel for x in lift(trial, found[0].tensor, set())]
+            lifted = workspaces(trial, env, scope, ANY_BYTES)
+            if len(lifted) == 1 and not lifted[0].refused:
+                parts = [x.kernel_call.kernel for x in lift(trial, lifted[0].tensor, set())]
                 yield sum(price(k, env) for k in parts) + self.meeting_us, split

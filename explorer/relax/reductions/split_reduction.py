@@ -1,4 +1,4 @@
-"""Split-K: a long sum as sums of its parts, and the sum of those; both in one kernel.
+"""Split-K: a long sum as partial sums and their sum, both in one kernel.
 
 y[i, j] = sum[k < K] a[i, k] * b[k, j]
 ->  parts[s, i, j] = sum[k < K/4] a[i, s*(K/4) + k] * b[s*(K/4) + k, j]
@@ -24,19 +24,21 @@ from explorer.passes.copies.index_maps import quotient
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 
-LEAST_ELEMENTS = 1 << 16  # that take longer than to share them out; chosen, no measurement kept
+LEAST_ELEMENTS = 1 << 16  # fewer are not worth splitting; chosen, not measured
 
 
 @compiler_pass("split-reduction", paper="Relax, ASPLOS 2025, section 4.4: split-K workspaces")
 @dataclass(frozen=True, slots=True)
 class SplitReduction:
-    """After: a contraction whose sum is long and whose result has few tiles is made of partial
-    sums, at most `chunks`, which many units can compute; so is any other reduction of a kernel's
-    inputs to fewer results than there are units.
+    """Long sums with few results, split into partial sums.
 
-    `tiles`: it has few tiles if it has at most so many. `least`: so many products stay in a part.
-    `contractions`: they are split as well, those whose sums are not shorter than `shortest`.
-    `elements`: any other reduction reads so many at least.
+    After: a contraction with a long sum and few result tiles consists of at most `chunks` partial
+    sums, which many units can compute. So does any other reduction of a kernel's inputs to fewer
+    results than there are units.
+
+    `tiles`: at most so many result tiles are few. `least`: products that stay in a part.
+    `contractions`: they are split as well, if their sums are not shorter than `shortest`.
+    `elements`: any other reduction reads at least so many.
     """
 
     chunks: int = 4
@@ -47,16 +49,17 @@ class SplitReduction:
     elements: int = LEAST_ELEMENTS
 
     def __post_init__(self) -> None:
+        """Raise BadOption for fewer than two chunks."""
         if self.chunks < 2:
             raise BadOption(
                 f"a sum is split into 2 chunks or more, found {self.chunks}",
                 where="chunks",
                 expected="2 or more",
-                found=self.chunks,
+                actual=self.chunks,
             )
 
     def __call__(self, program: Program) -> Program:
-        """The program with split sums in its kernels."""
+        """Split the sums in every kernel."""
         for function in program.functions:
             body = tuple(
                 replace(b, expr=replace(b.expr, kernel=self.split(b.expr.kernel, program.env)))
@@ -68,7 +71,7 @@ class SplitReduction:
         return program
 
     def split(self, kernel: Kernel, env: ShapeEnv) -> Kernel:
-        """The kernel with every contraction split that is worth it and can be."""
+        """Split every compute of a kernel that `choose` accepts."""
         for c in kernel.computes:
             chosen = self.choose(kernel, c, env)
             if not isinstance(chosen, str):
@@ -76,19 +79,19 @@ class SplitReduction:
         return kernel
 
     def choose(self, kernel: Kernel, c: Compute, env: ShapeEnv) -> tuple[str, int] | str:
-        """The axis to cut and into how many parts; or why a compute is left as it is."""
+        """Return the axis to split and the number of parts, or why a compute is not split."""
         if sum(k.out == c.out for k in kernel.computes) > 1:
-            return "others write parts of the same tensor"
+            return "other computes write parts of the same tensor"
         if len(kernel.outputs) > 1:
-            return "others write tensors at the same points"
+            return "other computes write tensors at the same points"
         if contraction(c) is None:
             return self.choose_plain(kernel, c, env)
         if not self.contractions:
-            return "contractions are left whole"
+            return "contractions are not split"
         tile = Micro().rows * Micro().columns
-        found = -(-prod(env.hint(a.extent) for a in c.axes) // tile)
-        if found > self.tiles:
-            return f"its result has {found} tiles, which are enough"
+        result_tiles = -(-prod(env.hint(a.extent) for a in c.axes) // tile)
+        if result_tiles > self.tiles:
+            return f"its result has {result_tiles} tiles, which are enough"
         depth = prod(env.hint(a.extent) for a in c.reduce)
         if depth < self.shortest:
             return f"its sum is {depth} long, shorter than {self.shortest}"
@@ -102,8 +105,9 @@ class SplitReduction:
         return "no axis of the sum is divided by a number of parts for every binding"
 
     def choose_plain(self, kernel: Kernel, c: Compute, env: ShapeEnv) -> tuple[str, int] | str:
-        """The same for a reduction that is no contraction: the outermost axis, so that each part
-        is one piece of memory.
+        """Return the same for a reduction that is no contraction.
+
+        The outermost axis is split, so that each part is contiguous in memory.
         """
         loads = list(reads(c.expr))
         if not c.reduce or sum(bool(k.reduce) for k in kernel.computes) > 1:
@@ -127,7 +131,7 @@ class SplitReduction:
 
 
 def split_axis(kernel: Kernel, c: Compute, axis: str, count: int) -> Kernel:
-    """The kernel with a compute's reduction over `axis` made of `count` parts."""
+    """Split a compute's reduction over `axis` into `count` parts."""
     names = {a.name for k in kernel.computes for a in (*k.axes, *k.reduce)}
     part = fresh(f"{axis}_part", names)
     parts = fresh(f"{c.out}_parts", {t.name for t in kernel.tensors})
@@ -139,7 +143,7 @@ def split_axis(kernel: Kernel, c: Compute, axis: str, count: int) -> Kernel:
     expr = substitute(c.expr, {axis: var(part) * length + var(axis)})
     partial = replace(c, out=parts, axes=over, reduce=within, expr=expr, store=())
     load = Read(parts, tuple(var(a.name) for a in over))
-    whole = replace(c, expr=load, reduce=(Axis(part, count),))
+    final = replace(c, expr=load, reduce=(Axis(part, count),))
     spec = TensorSpec(parts, tuple(a.extent for a in over), kernel.dtype(c.out))
-    computes = tuple(x for k in kernel.computes for x in ((partial, whole) if k is c else (k,)))
+    computes = tuple(x for k in kernel.computes for x in ((partial, final) if k is c else (k,)))
     return replace(kernel, tensors=(*kernel.tensors, spec), computes=computes)

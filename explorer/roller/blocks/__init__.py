@@ -1,3 +1,1 @@
-"""The thread blocks that there are for a kernel on a GPU, what each does and moves, and which of
-them a wall may take.
-"""
+"""Thread blocks of a kernel on a GPU: construction, cost, and the choice for the wall."""

@@ -1,4 +1,4 @@
-"""A tile of a kernel's heaviest compute as a thread block, whose tile is one of the output."""
+"""Thread blocks from tiles of a kernel's heaviest compute; a block's tile is one of the output."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ def cut_block(
     threads: int,
     walks: Walks,
 ) -> Block:
-    """A block of so many elements along each axis of its heaviest compute, `register` of them one
-    thread's, and of what that reduces.
+    """Return a block of `sizes` elements along each axis of its heaviest compute and its depth.
+
+    `register` of them belong to one thread.
     """
     cut: dict[str, int] = {}
     extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in main.axes}
     for axis, (out, step) in walks.items():
-        whole = sizes[axis] // register[axis] * register[axis]
-        if whole < extents[axis]:
-            cut[out] = max(1, whole // step)
+        covered = sizes[axis] // register[axis] * register[axis]
+        if covered < extents[axis]:
+            cut[out] = max(1, covered // step)
     return Block(
         tuple((a.name, cut[a.name]) for a in stores(kernel)[-1].axes if a.name in cut),
         threads,

@@ -1,7 +1,7 @@
-"""A block as large as shared memory has room for what is made inside of it.
+"""Thread blocks shrunk until shared memory has room for their internal tensors.
 
-A group of kernels has many values in between, of which Roller's tile, made for the heaviest of
-them, knows nothing: 36 products of a filtered convolution lie there beside its rows and sums.
+A group of kernels has many values in between that Roller's tile, made for the heaviest of them,
+does not count: 36 products of a filtered convolution are stored there beside its rows and sums.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from explorer.tile.verify import shared_bytes
 
 
 def fitting(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Block:
-    """The block, its tile halved along one axis after the other for as long as shared memory has
-    no room: along the axis that leaves the least, first those that cut every compute, so that
-    blocks do nothing twice but at their borders. The smallest one where none has room.
+    """Halve a block's tile along one axis after the other until it fits shared memory.
 
-    Raises BadOption where the kernel has no program for thread blocks, with the reason.
+    The axis that leaves the fewest bytes goes first, before it those that cut every compute, so
+    that blocks repeat work at their borders only. If none fits, the smallest one is returned.
+
+    Raises:
+        BadOption: the kernel has no tile program for thread blocks.
     """
     return next(fitting_each(kernel, block, env, device, (device.block_shared_bytes,)))
 
@@ -35,14 +37,16 @@ def fitting(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Bloc
 def fitting_each(
     kernel: Kernel, block: Block, env: ShapeEnv, device: Device, rooms: Sequence[int]
 ) -> Iterator[Block]:
-    """The same of each room in shared memory, in bytes, the largest first; those that are the same
-    once.
+    """Yield the block fitted to each of some capacities of shared memory, each block once.
+
+    `rooms` are in bytes, the largest first.
     """
 
     def used(b: Block) -> int:
+        """Return the bytes of shared memory that a block takes."""
         return shared_bytes(over_threads(lower_block(kernel, b, env, device), device), device)
 
-    left, given = used(block), None
+    left, previous = used(block), None
     extents = shape_of(kernel, {}).extents
     once = [a for a in extents if cuts_all(kernel, a)]
     for room in rooms:
@@ -53,25 +57,26 @@ def fitting_each(
                 if smaller is None or now >= left:
                     break
                 left, block = now, smaller
-        if block != given:
+        if block != previous:
             yield block
-        given = block
+        previous = block
 
 
 def _halved(
     kernel: Kernel, block: Block, extents: Mapping[str, int], axes: Iterable[str]
 ) -> Block | None:
-    """The block with half of its tile along the axis that leaves the fewest bytes of what is made
-    inside; None where it has one element of each.
+    """Return the block with its tile halved along the axis that leaves the fewest internal bytes.
+
+    Return None if the tile has one element of each axis.
     """
     sizes = dict(block.tile)
-    found = []
+    tiles = []
     for axis in axes:
         size = sizes.get(axis, extents[axis])
         if size > 1:
             cut = {**sizes, axis: -(-size // 2)}
-            found.append(tuple((a, cut[a]) for a in extents if a in cut))
-    best = min(found, key=lambda tile: _bytes_inside(kernel, tile), default=None)
+            tiles.append(tuple((a, cut[a]) for a in extents if a in cut))
+    best = min(tiles, key=lambda tile: _bytes_inside(kernel, tile), default=None)
     return None if best is None else replace(block, tile=best)
 
 

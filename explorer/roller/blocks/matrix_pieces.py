@@ -1,6 +1,7 @@
-"""Thread blocks of a product of 16-bit floats whose warps multiply whole pieces of matrices: tiles
-aligned to the instruction that does it (Roller, section 3.2), 16 rows, 8 columns and 16 of
-what is summed.
+"""Thread blocks of products of 16-bit floats whose warps use matrix units.
+
+Tiles are aligned to the matrix instruction (Roller, section 3.2): 16 rows, 8 columns and 16 of the
+depth.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ PIECES = (
     (2, 8),
 )  # of a warp: rows, columns; chosen
 WARPS = ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (4, 2), (4, 4))  # of a block, likewise; chosen
-CHUNKS = (1, 2, 4)  # of pieces along what is summed, in shared memory at once; chosen
-MOST_WASTED_RATIO = 4  # results that are computed for one that is kept, along an axis; chosen
+CHUNKS = (1, 2, 4)  # of pieces along the depth in shared memory at once; chosen
+MOST_WASTED_RATIO = 4  # computed results per stored one, along an axis; chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A sum of products that matrix units make: the rows along which pieces lie first, the columns,
-    and what is summed by pieces, with the extents of all axes.
+    """A product for matrix units: rows, column and depth axis of its pieces, and all extents.
+
+    The row along which pieces lie comes first.
     """
 
     rows: tuple[Axis, ...]
@@ -55,13 +57,15 @@ class Product:
 
 
 def products_of_pieces(kernel: Kernel, c: Compute) -> Iterator[Product]:
-    """The compute as a product of 16-bit floats summed in float32, its pieces along the rows of
-    which they waste least, and along those that lie beside each other in memory; none of any other.
+    """Yield the compute as a product of 16-bit floats summed in float32; nothing for any other.
+
+    Pieces lie along the rows of which they waste least, and along those that are contiguous in
+    memory.
     """
-    found = contraction(c)
-    if found is None or kernel.dtype(c.out) != "float32" or not found.rows:
+    match = contraction(c)
+    if match is None or kernel.dtype(c.out) != "float32" or not match.rows:
         return
-    dtypes = {kernel.dtype(r.tensor) for r in (found.a, found.b)}
+    dtypes = {kernel.dtype(r.tensor) for r in (match.a, match.b)}
     if len(dtypes) > 1 or not dtypes <= set(MULTIPLIED) or not _is_plain(c.expr):
         return
     extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in (*c.axes, *c.reduce)}
@@ -69,16 +73,16 @@ def products_of_pieces(kernel: Kernel, c: Compute) -> Iterator[Product]:
     def waste(a: Axis) -> float:
         return -(-extents[a.name] // ROWS) * ROWS / extents[a.name]
 
-    rows = sorted(found.rows, key=lambda a: (waste(a), -extents[a.name]))
-    last = [i for r in (found.a, found.b) if isinstance(i := r.index[-1], Affine)]
+    rows = sorted(match.rows, key=lambda a: (waste(a), -extents[a.name]))
+    last = [i for r in (match.a, match.b) if isinstance(i := r.index[-1], Affine)]
     dense = sorted(rows, key=lambda a: not any(i.factor(a.name) == 1 for i in last))
-    depth = max(found.depth, key=lambda a: extents[a.name])
+    depth = max(match.depth, key=lambda a: extents[a.name])
     for order in dict.fromkeys((tuple(rows), tuple(dense))):
-        yield Product(order, found.column, depth, c, extents)
+        yield Product(order, match.column, depth, c, extents)
 
 
 def _is_plain(expr: Expr) -> bool:
-    """Whether it is the product of two elements, each as it is in float32, and nothing else."""
+    """Return True if an expression is just the product of two elements converted to float32."""
     match expr:
         case Apply("mul", (Apply("cast_float32", (Read(),)), Apply("cast_float32", (Read(),)))):
             return True
@@ -88,12 +92,14 @@ def _is_plain(expr: Expr) -> bool:
 def matrix_blocks(
     kernel: Kernel, c: Compute, device: Device, every: Sequence[Walks]
 ) -> Iterator[tuple[Block, str]]:
-    """Blocks of so many pieces a warp and warps a block, each with a label; none of a compute or a
-    device that multiplies no pieces. `every`: the axes that blocks may cut, in one way or another.
+    """Yield blocks of so many pieces a warp and warps a block, each with a label.
+
+    There are none if the compute or the device uses no matrix units. `every` are the alternative
+    sets of axes that blocks may cut.
     """
     if not has_matrix_units(device):
         return
-    for found, pieces in product(products_of_pieces(kernel, c), PIECES):
+    for candidate, pieces in product(products_of_pieces(kernel, c), PIECES):
         words = pieces[0] * pieces[1] * OWN * OWN + pieces[0] * 4 + pieces[1] * 2
         if words > device.thread_registers:
             continue
@@ -102,7 +108,7 @@ def matrix_blocks(
                 continue
             for chunk in CHUNKS:
                 for walks in every:
-                    block = _block(kernel, found, pieces, warps, chunk, walks)
+                    block = _block(kernel, candidate, pieces, warps, chunk, walks)
                     if block is not None:
                         yield block
 
@@ -115,7 +121,7 @@ def _block(
     chunk: int,
     walks: Walks,
 ) -> tuple[Block, str] | None:
-    """None where a smaller block does the same, or most of it were past the ends."""
+    """Return a block, or None if a smaller one does the same or most of it is out of bounds."""
     depth = p.extents[p.depth.name]
     if chunk > 1 and (chunk // 2) * DEPTH >= depth:
         return None
@@ -127,12 +133,12 @@ def _block(
     ):
         for place, a in enumerate(axes):
             extent = p.extents[a.name]
-            whole, own, each = (size, OWN, lanes) if place == 0 else (1, 1, 1)
-            mine = _share(left[0][n], -(-extent // whole))
+            piece, own, each = (size, OWN, lanes) if place == 0 else (1, 1, 1)
+            mine = _share(left[0][n], -(-extent // piece))
             left[0][n] //= mine
-            there = _share(left[1][n], -(-extent // (whole * mine)))
+            there = _share(left[1][n], -(-extent // (piece * mine)))
             left[1][n] //= there
-            sizes[a.name], register[a.name] = whole * mine * there, own * mine
+            sizes[a.name], register[a.name] = piece * mine * there, own * mine
             if place == 0 and sizes[a.name] > MOST_WASTED_RATIO * extent and mine * there > 1:
                 return None
             threads *= each * there
@@ -149,7 +155,7 @@ def _block(
 
 
 def _share(wanted: int, there: int) -> int:
-    """As much of what is wanted, a power of two, as there is."""
+    """Return the largest power of two up to `wanted` that is of use for `there`."""
     while wanted > 1 and wanted // 2 >= there:
         wanted //= 2
     return wanted

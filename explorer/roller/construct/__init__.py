@@ -1,3 +1,1 @@
-"""Construction of rTiles (Roller, OSDI 2022, section 3): aligned, enlarged level by level, scaled
-out.
-"""
+"""Construction of rTiles (Roller, OSDI 2022, section 3): aligned, enlarged by level, scaled out."""

@@ -14,48 +14,47 @@ SHAPE = "tensor shape"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Whether a rule holds, the number found, the number that it is compared with, and both in
-    words.
-    """
+class RuleCheck:
+    """The result of one rule: the number, the limit that it is compared with, and both in words."""
 
     rule: str
     holds: bool
-    found: float
-    wanted: float
+    value: float
+    limit: float
     text: str
 
 
-def execution_unit(found: int, unit: int, counted: str = "threads") -> Answer:
-    """Work comes in whole execution units: threads in warps of all schedulers, columns in vectors.
+def execution_unit(count: int, unit: int, counted: str = "threads") -> RuleCheck:
+    """Check that work comes in whole execution units.
 
-    `threads % (32 * 4) == 0` on a V100; `columns % 16 == 0` for 16 float32 lanes.
+    Units are threads in warps of all schedulers, or columns in vectors: `threads % (32 * 4) == 0`
+    on a V100; `columns % 16 == 0` for 16 float32 lanes.
     """
-    left = found % unit
-    text = f"{found} {counted}, the execution unit takes multiples of {unit}"
-    return Answer(EXECUTION_UNIT, found > 0 and not left, found, unit, text)
+    left = count % unit
+    text = f"{count} {counted}, the execution unit takes multiples of {unit}"
+    return RuleCheck(EXECUTION_UNIT, count > 0 and not left, count, unit, text)
 
 
-def memory_transaction(inner: int, full: int, item_bytes: int, transaction_bytes: int) -> Answer:
-    """The innermost dim of a data tile is whole transactions, or all that the tensor has."""
-    found = inner * item_bytes
-    holds = inner >= full or found % transaction_bytes == 0
-    text = f"rows of {found} bytes, memory moves {transaction_bytes} bytes at once"
-    return Answer(TRANSACTION, holds, found, transaction_bytes, text)
+def memory_transaction(inner: int, full: int, item_bytes: int, transaction_bytes: int) -> RuleCheck:
+    """Check that the innermost dim of a data tile is whole transactions, or the full dim."""
+    row_bytes = inner * item_bytes
+    holds = inner >= full or row_bytes % transaction_bytes == 0
+    text = f"rows of {row_bytes} bytes, memory moves {transaction_bytes} bytes at once"
+    return RuleCheck(TRANSACTION, holds, row_bytes, transaction_bytes, text)
 
 
 def aligned_base(base: int, item_bytes: int, transaction_bytes: int) -> int:
-    """The least multiple of a size that is whole transactions."""
+    """Return the least multiple of a size that is whole transactions."""
     return lcm(base, max(1, transaction_bytes // item_bytes))
 
 
 def moved_bytes(inner: int, item_bytes: int, transaction_bytes: int) -> int:
-    """What is moved for a row of a data tile, in whole transactions."""
+    """Return the bytes moved for a row of a data tile, in whole transactions."""
     return ceil(inner * item_bytes / transaction_bytes) * transaction_bytes
 
 
 def bank_padding(inner: int, read: int, banks: int, bank_items: int = 1) -> int:
-    """Elements to add to rows of `inner` elements that are read `read` at a time.
+    """Return the elements to add to rows of `inner` elements that are read `read` at a time.
 
     (B L + ceil(n / L) L - N mod B L) mod B L, with B banks of L elements: neighbouring rows then
     begin ceil(n / L) banks apart. Rows of 4 read one by one from 4 banks take 1.
@@ -65,81 +64,85 @@ def bank_padding(inner: int, read: int, banks: int, bank_items: int = 1) -> int:
 
 
 def bank_conflicts(rows: int, stride: int, read: int, banks: int, bank_items: int = 1) -> int:
-    """The most different words that one bank must give when `rows` rows are read at once, `read`
-    elements of each.
+    """Return the most different words that one bank must deliver for one read.
+
+    `rows` rows are read at once, `read` elements of each.
     """
     words = {(r * stride + i) // bank_items for r in range(rows) for i in range(read)}
     return max(Counter(w % banks for w in words).values(), default=0)
 
 
-def bank(rows: int, stride: int, read: int, banks: int, bank_items: int = 1) -> Answer:
-    """No bank gives more words than the read's even share."""
-    found = bank_conflicts(rows, stride, read, banks, bank_items)
-    wanted = ceil(rows * ceil(read / bank_items) / banks)
-    text = f"{found} words from one of {banks} banks, {wanted} would do"
-    return Answer(BANK, found <= wanted, found, wanted, text)
+def bank(rows: int, stride: int, read: int, banks: int, bank_items: int = 1) -> RuleCheck:
+    """Check that no bank delivers more words than the read's even share."""
+    words = bank_conflicts(rows, stride, read, banks, bank_items)
+    even_share = ceil(rows * ceil(read / bank_items) / banks)
+    text = f"{words} words from one of {banks} banks, {even_share} would do"
+    return RuleCheck(BANK, words <= even_share, words, even_share, text)
 
 
-def cache_sets(capacity_bytes: int, line_bytes: int, ways: int) -> int:
-    """How many sets a cache has."""
-    return max(1, capacity_bytes // (line_bytes * max(1, ways)))
+def cache_sets(capacity_bytes: int, line_bytes: int, associativity: int) -> int:
+    """Return the number of sets of a cache."""
+    return max(1, capacity_bytes // (line_bytes * max(1, associativity)))
 
 
 def set_conflicts(rows: int, stride_bytes: int, line_bytes: int, sets: int) -> int:
-    """The most rows that begin in one set of a cache; where they begin comes again after a period,
-    so that millions of rows are as quick as those of one.
+    """Return the most rows that begin in one set of a cache.
+
+    The sets repeat after a period, so that millions of rows take no longer than one period.
     """
     if rows <= 0:
         return 0
     period = sets * line_bytes // gcd(stride_bytes, sets * line_bytes)
-    times, rest = divmod(rows, period)
+    times, remainder = divmod(rows, period)
     begins = [r * stride_bytes // line_bytes % sets for r in range(min(rows, period))]
-    found = Counter(begins[:rest])
+    rows_by_set = Counter(begins[:remainder])
     if times:
-        found.update({s: times * n for s, n in Counter(begins).items()})
-    return max(found.values())
+        rows_by_set.update({s: times * n for s, n in Counter(begins).items()})
+    return max(rows_by_set.values())
 
 
-def set_padding(rows: int, stride_bytes: int, line_bytes: int, sets: int, ways: int) -> int:
-    """The fewest whole lines, in bytes, to add to rows so that a set is given no more rows than it
-    holds.
+def set_padding(
+    rows: int, stride_bytes: int, line_bytes: int, sets: int, associativity: int
+) -> int:
+    """Return the fewest whole lines, in bytes, to add to rows so that no set overflows.
 
-    Rows 4096 bytes apart all begin in one of 64 sets of 64 bytes; one line more and none share.
+    Rows 4096 bytes apart all begin in one of 64 sets of 64 bytes; with one more line none share.
     """
-    most = max(ways, ceil(rows / sets))
+    most = max(associativity, ceil(rows / sets))
     paddings = (lines * line_bytes for lines in range(sets))
     fits = (p for p in paddings if set_conflicts(rows, stride_bytes + p, line_bytes, sets) <= most)
     return next(fits, 0)
 
 
-def cache_set(rows: int, stride_bytes: int, line_bytes: int, sets: int, ways: int) -> Answer:
-    """No set of a cache is given more rows than it holds."""
-    found = set_conflicts(rows, stride_bytes, line_bytes, sets)
-    wanted = max(ways, ceil(rows / sets))
-    text = f"{found} rows {stride_bytes} bytes apart begin in one set, which holds {ways} lines"
-    return Answer(SETS, found <= wanted, found, wanted, text)
+def cache_set(
+    rows: int, stride_bytes: int, line_bytes: int, sets: int, associativity: int
+) -> RuleCheck:
+    """Check that no set of a cache gets more rows than it holds."""
+    conflicts = set_conflicts(rows, stride_bytes, line_bytes, sets)
+    limit = max(associativity, ceil(rows / sets))
+    rows_text = f"{conflicts} rows {stride_bytes} bytes apart"
+    text = f"{rows_text} begin in one set, which holds {associativity} lines"
+    return RuleCheck(SETS, conflicts <= limit, conflicts, limit, text)
 
 
 def wasted(extent: int, tile: int) -> float:
-    """What the last tile computes beyond the tensor, as a part of it: (S - N mod S) / N, 0 where it
-    ends there.
-    """
+    """Return the part that the last tile computes out of bounds: (S - N mod S) / N, else 0."""
     return -extent % tile / extent if extent else 0.0
 
 
 def keeps_shape(extent: int, tile: int, eps: float) -> bool:
-    """Whether tiles reach past the end of an axis by no more than eps of it."""
+    """Return True if tiles reach past the end of an axis by no more than eps of it."""
     return -(-extent // tile) * tile <= extent * (1 + eps)
 
 
 def keeping_shape(extent: int, tiles: tuple[int, ...], eps: float) -> tuple[int, ...]:
-    """Those of which `keeps_shape`."""
+    """Return the tiles for which `keeps_shape` holds."""
     most = extent * (1 + eps)
     return tuple([t for t in tiles if -(-extent // t) * t <= most])
 
 
-def tensor_shape(extent: int, tile: int, eps: float) -> Answer:
-    """`keeps_shape`, with the part that is wasted."""
-    found, holds = wasted(extent, tile), keeps_shape(extent, tile, eps)
-    text = f"tiles of {tile} waste {found:.3g} of {extent}, eps is {eps:.2g}"
-    return Answer(SHAPE, holds, found, eps, text)
+def tensor_shape(extent: int, tile: int, eps: float) -> RuleCheck:
+    """Check `keeps_shape`, with the part that is wasted."""
+    waste, holds = wasted(extent, tile), keeps_shape(extent, tile, eps)
+    text = f"tiles of {tile} waste {waste:.3g} of {extent}, eps is {eps:.2g}"
+    return RuleCheck(SHAPE, holds, waste, eps, text)

@@ -1,5 +1,7 @@
-"""Axes that every tensor iterates over as one become one, so that short axes waste less (Roller,
-section 3.2: tensor shape alignment).
+"""Fusion of neighbouring axes, so that short axes waste less.
+
+Axes are fused if every tensor iterates over them as one (Roller, section 3.2: tensor shape
+alignment).
 """
 
 from __future__ import annotations
@@ -11,16 +13,17 @@ from explorer.roller.construct.expression import Access, Expression, reads_of
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """An expression with fused axes, and which axes each of them was made of, in order."""
+    """An expression with fused axes, and the axes that each of them was made of, in order."""
 
     expression: Expression
     groups: tuple[tuple[str, ...], ...]
 
 
 def fuse_axes(expression: Expression) -> Fused:
-    """After: no two neighbouring axes stand side by side, or not at all, in every tensor.
+    """Fuse neighbouring axes.
 
-    y[17, 11, 3] = f(x[17, 11, 3]) becomes y[561] = f(x[561]): the same elements in the same order.
+    After: no two neighbouring axes are adjacent, or both absent, in every tensor. y[17, 11, 3] =
+    f(x[17, 11, 3]) becomes y[561] = f(x[561]): the same elements in the same order.
     """
     groups: list[tuple[str, ...]] = [(a,) for a in expression.axes]
     first = 0
@@ -34,20 +37,22 @@ def fuse_axes(expression: Expression) -> Fused:
 
 
 def unfused(expression: Expression) -> Fused:
-    """The expression as it is."""
+    """Return the expression without fusion."""
     return Fused(expression, tuple((a,) for a in expression.axes))
 
 
 def _fusible(e: Expression, first: int) -> bool:
-    """Whether an axis and the next one are both in the output or both reduced, and iterate over
-    neighbouring dims of every tensor that has one of them.
+    """Return True if an axis and the next one can be fused.
+
+    Both are in the output or both reduced, and iterate over neighbouring dims of every tensor that
+    has one of them.
     """
     if first + 1 == e.spatial:
         return False
-    return all(_side_by_side(a, first, e.extents[first + 1]) for a in reads_of(e))
+    return all(_is_adjacent(a, first, e.extents[first + 1]) for a in reads_of(e))
 
 
-def _side_by_side(access: Access, first: int, inner: int) -> bool:
+def _is_adjacent(access: Access, first: int, inner: int) -> bool:
     outer_dims = [d for d, walk in enumerate(access.dims) if any(x == first for x, _ in walk)]
     inner_dims = [d for d, walk in enumerate(access.dims) if any(x == first + 1 for x, _ in walk)]
     if not outer_dims and not inner_dims:
@@ -56,7 +61,7 @@ def _side_by_side(access: Access, first: int, inner: int) -> bool:
         return False
     d = outer_dims[0]
     bare = access.dims[d] == ((first, 1),) and access.dims[d + 1] == ((first + 1, 1),)
-    return bare and not any(access.whole[d : d + 2]) and access.shape[d + 1] == inner
+    return bare and not any(access.needs_full[d : d + 2]) and access.shape[d + 1] == inner
 
 
 def _merged(e: Expression, first: int) -> Expression:
@@ -67,18 +72,18 @@ def _merged(e: Expression, first: int) -> Expression:
         axes=(*e.axes[:first], name, *e.axes[first + 2 :]),
         extents=(*e.extents[:first], extent, *e.extents[first + 2 :]),
         spatial=e.spatial - (first + 1 < e.spatial),
-        inputs=tuple(_without(a, first) for a in e.inputs),
-        output=_without(e.output, first),
+        inputs=tuple(_with_fused_axes(a, first) for a in e.inputs),
+        output=_with_fused_axes(e.output, first),
     )
 
 
-def _without(access: Access, first: int) -> Access:
-    """The access with an axis and the next one as one, and later axes moved down."""
+def _with_fused_axes(access: Access, first: int) -> Access:
+    """Return the access with an axis and the next one fused, and later axes moved down."""
     gone = next((d for d, walk in enumerate(access.dims) if walk == ((first + 1, 1),)), None)
     dims = [tuple((x - (x > first), s) for x, s in walk) for walk in access.dims]
     if gone is None:
         return replace(access, dims=tuple(dims))
-    shape, whole = list(access.shape), list(access.whole)
+    shape, needs_full = list(access.shape), list(access.needs_full)
     shape[gone - 1 : gone + 1] = [shape[gone - 1] * shape[gone]]
-    del dims[gone], whole[gone]
-    return replace(access, dims=tuple(dims), shape=tuple(shape), whole=tuple(whole))
+    del dims[gone], needs_full[gone]
+    return replace(access, dims=tuple(dims), shape=tuple(shape), needs_full=tuple(needs_full))

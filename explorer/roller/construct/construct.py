@@ -1,4 +1,4 @@
-"""Roller (OSDI 2022): the tiles of one operator for one device, by construction; no kernel runs."""
+"""Construction of the tiles of one operator for one device; no kernel runs (Roller, OSDI 2022)."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from explorer.roller.construct.levels import LevelRules
 from explorer.roller.construct.memory_bound import is_memory_bound
 from explorer.roller.construct.rtile import TiledProgram, unit_tile
 from explorer.roller.construct.score import SCORES, Score
-from explorer.roller.construct.shrink import shrunk
+from explorer.roller.construct.shrink import shrink_tiles
 from explorer.roller.construct.steps import Construction
 
 EPS_STEP, STREAMED_EPS_STEP = 0.2, 0.1  # Roller artifact
-CPU_EPS_STEP = 0.05  # registers have room for any number of rows, so a closer one is found; chosen
-CPU_CHOICE_EPS = 0.2  # wasted at most to have more results than one; chosen
+CPU_EPS_STEP = 0.05  # registers take any number of rows, so steps are finer; chosen
+CPU_CHOICE_EPS = 0.2  # waste allowed for more than one result; chosen
 EPS_CAP = 1.0  # Roller artifact
-KEPT_RESULTS = 512  # expressions whose results are remembered: a bound on memory, chosen
-KEPT_TILES_ON_CPU = 2  # counted: register tile and unit tile, the same for any operator
+KEPT_RESULTS = 512  # expressions with cached results: a bound on memory, chosen
+KEPT_TILES_ON_CPU = 2  # the register tile and the unit tile of any operator
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How tiles are constructed. `score` says what an axis is worth ("paper" or "artifact"),
-    `top_k` how many results are wanted, `each` how many of those with the same register tile (None:
-    all), `eps_cap` bounds the waste that is allowed where nothing wastes less; `fuse` makes one of
-    axes that all tensors iterate over as one, and a matrix product of a convolution; `shrink` cuts
-    operators finer that leave units without work; `steps` keeps every tile that was looked at, with
-    its times, where results alone are wanted none.
+    """Options of the construction.
+
+    `score` rates the axes to enlarge ("paper" or "artifact"). `top_k` is the number of results,
+    `each` of those with the same register tile (None: all). `eps_cap` bounds the waste that is
+    allowed where nothing wastes less. `fuse` fuses axes that all tensors iterate over as one, and
+    makes a matrix product of a convolution. `shrink` cuts operators finer that leave units without
+    work. `steps` records every visited tile with its times, for use beyond the results.
     """
 
     score: Score = "artifact"
@@ -51,6 +52,7 @@ class Growth:
     steps: bool = True
 
     def __post_init__(self) -> None:
+        """Check the options; BadOption if one is invalid."""
         if self.score not in SCORES:
             raise BadOption(f"roller.score is {' or '.join(SCORES)}, found {self.score!r}")
         if self.top_k < 1:
@@ -60,19 +62,19 @@ class Growth:
 def construct(
     kernel: Kernel, device: Device, sizes: Sizes | None = None, growth: Growth = Growth()
 ) -> Construction:
-    """The tiles of a kernel's heaviest compute on a device, best first, with every step."""
-    known = sizes or {}
-    c = heaviest(kernel, known)
-    found = contraction(c)
+    """Construct the tiles of a kernel's heaviest compute, best first, with every step."""
+    binding = sizes or {}
+    c = heaviest(kernel, binding)
+    match = contraction(c)
     if not growth.fuse:
-        return of_expression(unfused(of_compute(kernel, c, known)), device, growth)
-    if found is not None:
-        return of_expression(as_matmul(kernel, c, found, known), device, growth)
-    return of_expression(fuse_axes(of_compute(kernel, c, known)), device, growth)
+        return of_expression(unfused(of_compute(kernel, c, binding)), device, growth)
+    if match is not None:
+        return of_expression(as_matmul(kernel, c, match, binding), device, growth)
+    return of_expression(fuse_axes(of_compute(kernel, c, binding)), device, growth)
 
 
 def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Construction:
-    """As `construct`, of one expression."""
+    """Construct the tiles of one expression, as `construct`."""
     e = fused.expression
     rules, streamed = rules_for(device, e)
     each = growth.each or growth.top_k
@@ -83,8 +85,8 @@ def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Co
     else:
         results = search.run(gpu_step, growth.eps_cap, growth.eps_cap)
     if growth.shrink:
-        kept = KEPT_TILES_ON_CPU if device.kind == "cpu" else 0
-        results = _distinct(shrunk(p, device.units, kept) for p in results)
+        kept_levels = KEPT_TILES_ON_CPU if device.kind == "cpu" else 0
+        results = _distinct(shrink_tiles(p, device.units, kept_levels) for p in results)
     return Construction(
         e.name, device.name, "memory bound" if streamed else "compute bound", growth.score, e,
         fused.groups, rules.levels, tuple(search.steps), tuple(search.rounds), results,
@@ -94,9 +96,9 @@ def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Co
 def results_of(
     e: Expression, device: Device, growth: Growth = Growth()
 ) -> tuple[TiledProgram, ...]:
-    """The results alone: of repeated layers, which differ in names, they are found once."""
-    found = _results_of(e.nameless(), device, replace(growth, steps=False))
-    return tuple(p.of(e) for p in found)
+    """Return the results alone; repeated layers that differ in names share one construction."""
+    programs = _results_of(e.nameless(), device, replace(growth, steps=False))
+    return tuple(p.of(e) for p in programs)
 
 
 @lru_cache(KEPT_RESULTS)
@@ -105,9 +107,10 @@ def _results_of(e: Expression, device: Device, growth: Growth) -> tuple[TiledPro
 
 
 def rules_for(device: Device, expression: Expression) -> tuple[LevelRules, bool]:
-    """What the device asks of the expression's tiles, and whether they are streamed.
+    """Return the device's rules for the expression's tiles, and True if tiles are streamed.
 
-    Raises BadOption for a GPU whose data sheet does not tell what a block may have.
+    Raises:
+        BadOption: the data sheet of a GPU lacks a limit of blocks.
     """
     streamed = is_memory_bound(expression)
     if device.kind == "cpu":
@@ -122,7 +125,7 @@ def rules_for(device: Device, expression: Expression) -> tuple[LevelRules, bool]
 
 
 def _distinct(programs: Iterable[TiledProgram]) -> tuple[TiledProgram, ...]:
-    """Each tiling once, where it comes first: different programs may shrink to the same."""
+    """Return each tiling once, at its first place: different programs may shrink to the same."""
     first: dict[tuple[tuple[int, ...], ...], TiledProgram] = {}
     for p in programs:
         first.setdefault(tuple(t.shape for t in p.tiles), p)

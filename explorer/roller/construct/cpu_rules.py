@@ -1,4 +1,4 @@
-"""What a CPU asks of tiles: vectors in registers, lines and sets in the caches of one core."""
+"""Rules for tiles on a CPU: vectors in registers, lines and sets in the caches of one core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from explorer.devices.model import Device, MemoryLevel
 from explorer.ir.decisions.tiling import Micro
 from explorer.roller.construct.alignment import (
     EXECUTION_UNIT,
-    Answer,
+    RuleCheck,
     aligned_base,
     cache_sets,
     execution_unit,
@@ -25,17 +25,18 @@ from explorer.roller.construct.rtile import RTile, whole_tile
 VECTORS = (1, 2, 3, 4, 6, 8)  # column groups of a register tile
 MOST_ROWS = 14  # of a register tile: by two vectors they take 31 of 32 registers; chosen
 CACHE_STEPS = tuple(2**n for n in range(16))
-ROOM_TILES = 8  # of the least size that a cache has room for; chosen
-FEW_TILES = 4  # a core: so many more share the work evenly; chosen
+ROOM_TILES = 8  # least tiles that a cache has room for; chosen
+FEW_TILES = 4  # per core: so many share the work evenly; chosen
 PARTS = (1, 2, 3, 4, 6, 8)  # of an axis, for even shares
 
 
 @dataclass(frozen=True)
 class CpuRules:
-    """Roller's rules for a core: the execution unit is a vector of the innermost axis by one row,
-    a transaction is a line, and padded rows do not all begin in one set of L1.
+    """Roller's rules for a core.
 
-    `streamed`: the operator reuses too little; whole lines and the innermost axis first.
+    The execution unit is a vector of the innermost axis by one row, a transaction is a line, and
+    padded rows do not all begin in one set of L1. `streamed`: the operator reuses too little; whole
+    lines and the innermost axis first.
     """
 
     device: Device
@@ -44,7 +45,7 @@ class CpuRules:
 
     @cached_property
     def levels(self) -> tuple[TileLevel, ...]:
-        """The caches that a core has for itself, farthest first, then its vector registers."""
+        """Return the private caches of a core, farthest first, then its vector registers."""
         d = self.device
         own = [m for m in d.levels if not m.shared and m.capacity_bytes]
         feeds = [*own[1:], self._home()]
@@ -62,7 +63,7 @@ class CpuRules:
         return (*reversed(caches), registers)
 
     def _home(self) -> MemoryLevel:
-        """The nearest shared memory that holds all operands, with room for others."""
+        """Return the nearest shared memory that holds all operands, with room for others."""
         total = sum(a.item_bytes * prod(a.shape) for a in reads_of(self.expression))
         shared = [m for m in self.device.levels if m.shared]
         fits = (m for m in shared if m.capacity_bytes is None or total <= m.capacity_bytes // 2)
@@ -70,11 +71,13 @@ class CpuRules:
 
     @cached_property
     def nearest(self) -> int:
-        """The position of the registers among the levels."""
+        """Return the position of the registers among the levels."""
         return len(self.levels) - 1
 
     def sizes(self, base: RTile, level: int) -> tuple[tuple[int, ...], ...]:
-        """Registers: rows one by one, columns in vectors. Caches: multiples, and one step of the
+        """Return the aligned sizes of every axis.
+
+        Registers: rows one by one, columns in vectors. Caches: multiples, and one step of the
         reduced axes.
         """
         e = base.expression
@@ -94,8 +97,9 @@ class CpuRules:
         return (*spatial, *((n,) for n in self._depth(base, level)))
 
     def _depth(self, base: RTile, level: int) -> tuple[int, ...]:
-        """Steps of the reduced axes: all that is summed, or so much of it that the least tile
-        leaves room to grow; whole lines.
+        """Return the steps of the reduced axes, in whole lines.
+
+        They are the full extents, or so much of them that the least tile leaves room to grow.
         """
         e, room = base.expression, self.levels[level]
         item = e.inputs[0].item_bytes if e.inputs else 4
@@ -114,18 +118,18 @@ class CpuRules:
         return tuple(depth)
 
     def _is_row(self, axis: int) -> bool:
-        """Whether some input does not move with the axis: it is used again for each row."""
+        """Return True if some input does not move with the axis: it is reused for each row."""
         return self._tiled and self._reused(axis)
 
     @cached_property
     def _tiled(self) -> bool:
-        """Whether registers hold sums of several rows: a vector of columns is used for each."""
+        """Return True if registers hold sums of several rows, which share a vector of columns."""
         e = self.expression
         rows = (n for d, n in enumerate(e.extents[: e.spatial - 1]) if self._reused(d))
         return self._sums and prod(rows) > 1
 
     def _streamed(self, level: int) -> bool:
-        """Whether reuse does not count at a level: it still does in registers that hold sums."""
+        """Return True if reuse does not count at a level; it always does for sums in registers."""
         return self.streamed and not (level == self.nearest and self._tiled)
 
     def _reused(self, axis: int) -> bool:
@@ -139,15 +143,15 @@ class CpuRules:
 
     def _multiples(self, extent: int, base: int) -> tuple[int, ...]:
         even = {-(-extent // (part * base)) for part in (*PARTS, self.device.units)}
-        found = sorted({*CACHE_STEPS, *even})
-        return tuple(base * k for k in found if base * (k - 1) < extent)
+        factors = sorted({*CACHE_STEPS, *even})
+        return tuple(base * k for k in factors if base * (k - 1) < extent)
 
     def clips(self, level: int) -> bool:
-        """Loops over a cache's tile end with the tensor; a register tile is computed whole."""
+        """Return True for caches: their loops end with the tensor, unlike register tiles."""
         return level != self.nearest
 
     def stored(self, tiles: tuple[RTile, ...], level: int) -> RTile:
-        """In L1, rows that are iterated over together do not all begin in one set."""
+        """Return the tile padded so that rows iterated over together do not share one set of L1."""
         tile = tiles[0]
         if level != self.nearest - 1 or not self.device.levels:
             return tile
@@ -160,14 +164,16 @@ class CpuRules:
         if len(box) < 2 or rows == 1:
             return 0
         near = self.device.levels[0]
-        ways = self.device.ways(near)
-        sets = cache_sets(near.capacity_bytes or 0, near.line_bytes, ways)
+        associativity = self.device.ways(near)
+        sets = cache_sets(near.capacity_bytes or 0, near.line_bytes, associativity)
         stride = box[-1] * access.item_bytes
-        return set_padding(rows, stride, near.line_bytes, sets, ways) // access.item_bytes
+        return set_padding(rows, stride, near.line_bytes, sets, associativity) // access.item_bytes
 
     def rooms(self, tiles: tuple[RTile, ...], level: int) -> tuple[Room, ...]:
-        """Vector registers: sums, a vector a column group, one row value. Caches: bytes of all data
-        tiles, sums included.
+        """Return the use of vector registers, or of bytes of a cache.
+
+        Registers hold sums, a vector a column group, and one row value. Caches hold all data tiles,
+        sums included.
         """
         tile = tiles[0]
         if level == self.nearest:
@@ -183,36 +189,39 @@ class CpuRules:
     def _rows(self, tile: RTile) -> int:
         return prod(tile.spatial[:-1])
 
-    def aligned(self, tiles: tuple[RTile, ...], level: int) -> Answer:
-        """Columns are whole vectors, and there are sums enough to hide the latency of one."""
+    def aligned(self, tiles: tuple[RTile, ...], level: int) -> RuleCheck:
+        """Check that columns are whole vectors, with enough sums to hide the latency of one."""
         tile, e = tiles[-2], self.expression
         if not tile.spatial or tile.spatial[-1] == e.extents[e.spatial - 1]:
-            columns = Answer(EXECUTION_UNIT, True, 0, 0, "the whole axis")
+            columns = RuleCheck(EXECUTION_UNIT, True, 0, 0, "the full axis")
         else:
             columns = execution_unit(tile.spatial[-1], self.device.lanes, "columns")
         if not columns.holds or not self._sums:
             return columns
         sums, wanted = self._rows(tile) * self._vectors(tile), self._least_sums
         text = f"{sums} independent sums, {wanted} hide the latency"
-        return Answer(EXECUTION_UNIT, sums >= wanted, sums, wanted, text)
+        return RuleCheck(EXECUTION_UNIT, sums >= wanted, sums, wanted, text)
 
     @cached_property
     def _least_sums(self) -> int:
         e = self.expression
         rows = prod(n for d, n in enumerate(e.extents[: e.spatial - 1]) if self._is_row(d))
         vectors = -(-e.extents[e.spatial - 1] // self.device.lanes) if e.spatial else 1
-        starts = self.device.fma_per_cycle if self._tiled else 1  # a cycle: loads bound a stream
+        starts = self.device.fma_per_cycle if self._tiled else 1  # per cycle: loads bound a stream
         return min(int(self.device.pipeline_cycles * starts), rows * vectors)
 
     @cached_property
     def _sums(self) -> bool:
-        """Whether a register tile holds sums: its columns share an operand."""
+        """Return True if a register tile holds sums: its columns share an operand."""
         e = self.expression
         return e.spatial < len(e.axes) and e.spatial > 0 and self._reused(e.spatial - 1)
 
     def saturated(self, tiles: tuple[RTile, ...], level: int, larger: Larger) -> bool:
-        """Sums fill the registers as far as the axes go: unlike threads' on a GPU, empty ones serve
-        nobody. A cache's tile takes longer to compute than to load; a stream's has whole lines.
+        """Return True if growth may stop.
+
+        Sums fill the registers as far as the axes go: unlike a GPU's threads, unused registers
+        serve no other work. A cache's tile takes longer to compute than to load; a stream's has
+        whole lines.
         """
         tile = tiles[0]
         if level == self.nearest:
@@ -222,7 +231,7 @@ class CpuRules:
         return level > 0 or (self.line(tile).holds and self._large(tile))
 
     def _large(self, tile: RTile) -> bool:
-        """Whether a streamed tile is worth a task: it fills L1, or larger ones leave cores idle."""
+        """Return True if a streamed tile is worth a task: it fills L1, or cores would idle."""
         out = self.expression.output.item_bytes * prod(tile.output_tile)
         near = self.device.levels[0].capacity_bytes if self.device.levels else 0
         grid = whole_tile(self.expression).count(tile)
@@ -233,21 +242,21 @@ class CpuRules:
         grown = [tile.with_size(d, n) for d, n in enumerate(larger) if n is not None]
         return not any(self.rooms((t,), self.nearest)[0].fits for t in grown)
 
-    def line(self, tile: RTile) -> Answer:
-        """The transaction rule for what is written."""
+    def line(self, tile: RTile) -> RuleCheck:
+        """Check the transaction rule for the tensor written."""
         out, box = self.expression.output, tile.output_tile
         inner, full = (box[-1], out.shape[-1]) if box else (1, 1)
         line = self.device.levels[0].line_bytes if self.device.levels else 64
         return memory_transaction(inner, full, out.item_bytes, line)
 
     def compute_us(self, tile: RTile, level: int) -> float:
-        """At the peak of fused multiply-adds on whole vectors."""
+        """Return the time at the peak of fused multiply-adds on whole vectors."""
         columns = tile.spatial[-1] if tile.spatial else 1
-        whole = self._vectors(tile) * self.device.lanes / columns
-        return tile.operations * whole / (self.device.reached_gflops_per_unit * 1e3)
+        padding_ratio = self._vectors(tile) * self.device.lanes / columns
+        return tile.operations * padding_ratio / (self.device.reached_gflops_per_unit * 1e3)
 
     def memory_us(self, tile: RTile, level: int) -> float:
-        """In whole lines, or whole vectors into registers, of the level's source."""
+        """Return the time to move whole lines, or vectors into registers, from the source."""
         room, e = self.levels[level], self.expression
         line = room.transaction_bytes
         if level == self.nearest:  # one load for each vector and each row value, in every step
@@ -259,8 +268,10 @@ class CpuRules:
         return moved / (room.gb_per_s * 1e3)
 
     def _loads(self, tile: RTile) -> int:
-        """Loads of one step: vectors along the columns, which lie side by side in panels, and
-        values that are spread over a vector.
+        """Return the loads of one step.
+
+        They are vectors along the columns, which are contiguous in panels, and values that are
+        broadcast to a vector.
         """
         last, vectors = tile.expression.spatial - 1, self._vectors(tile)
         columns = tile.spatial[-1] if tile.spatial else 1
@@ -271,7 +282,7 @@ class CpuRules:
         return total
 
     def order(self, tile: RTile, scores: tuple[float, ...], level: int) -> tuple[int, ...]:
-        """By score; for streams from the innermost axis outwards."""
+        """Return the axes by score; for streams from the innermost axis outwards."""
         axes = range(len(scores))
         if self._streamed(level):
             return tuple(reversed(axes))
@@ -279,5 +290,5 @@ class CpuRules:
 
 
 def _moved(access: Access, box: tuple[int, ...], line: int) -> int:
-    """Bytes of a box in whole transactions."""
+    """Return the bytes of a box in whole transactions."""
     return prod(box[:-1]) * moved_bytes(box[-1] if box else 1, access.item_bytes, line)

@@ -1,5 +1,7 @@
-"""Tiles by construction: from one point, enlarge the axis that saves most, level by level, and go
-back for the next best (Roller, figure 7). No kernel runs.
+"""Construction by enlargement with backtracking (Roller, figure 7). No kernel runs.
+
+It starts from one point and enlarges the axis that saves most, level by level, then goes back for
+the next best.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.score import Score, reuse_scores
 from explorer.roller.construct.steps import Round, Step, Verdict
 
-MOST_STATES = 500  # of one round: tiles that do not fit have no end; a bound on search time, chosen
+MOST_STATES = 500  # of one round; a bound on search time, chosen
 
 Sizes = tuple[tuple[int, ...], ...]
 Shape = tuple[int, ...]
@@ -23,8 +25,10 @@ Shape = tuple[int, ...]
 
 @dataclass(slots=True)
 class _State:
-    """A tile to look at: `tiles` are its level's and all nearer ones; `sizes` what is left to
-    enlarge each axis to, the present size first.
+    """A tile to visit.
+
+    `tiles` are its level's and all nearer ones. `sizes` are the remaining sizes of each axis, the
+    present one first.
     """
 
     tiles: tuple[RTile, ...]
@@ -47,8 +51,9 @@ class _State:
 
 @dataclass(slots=True)
 class Search:
-    """Rounds of one construction: eps grows until there are `top_k` results. A round comes by most
-    tiles of the one before: what they need and are worth, which no eps changes, is found once.
+    """Rounds of one construction: eps grows until there are `top_k` results.
+
+    Rounds share most tiles: their needs and scores, which do not depend on eps, are cached.
     """
 
     rules: LevelRules
@@ -56,16 +61,16 @@ class Search:
     top_k: int
     unit: RTile
     each: int  # results with one register tile, at most
-    kept: bool = True  # whether steps are
+    records_steps: bool = True
     steps: list[Step] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
-    regular: bool = False  # whether a result was found at any eps
+    regular: bool = False  # True after a result at any eps
     eps: float = 0.0
-    dropped: bool = True  # whether eps kept the last round from some aligned size
-    found: list[tuple[RTile, ...]] = field(default_factory=list)
-    each_found: Counter[Shape] = field(default_factory=Counter)  # results with a register tile
+    dropped: bool = True  # True if eps excluded an aligned size in the last round
+    results: list[tuple[RTile, ...]] = field(default_factory=list)
+    results_by_register_tile: Counter[Shape] = field(default_factory=Counter)
     borders: dict[tuple[Shape, ...], tuple[RTile, ...]] = field(default_factory=dict)
-    small: bool = False  # whether tiles that cannot be enlarged are results, filled or not
+    small: bool = False  # True if tiles that cannot be enlarged are results
     visited: set[tuple[Shape, ...]] = field(default_factory=set)
     needs: dict[tuple[Shape, ...], tuple[RTile, tuple[Room, ...]]] = field(default_factory=dict)
     worths: dict[Shape, tuple[float, ...]] = field(default_factory=dict)
@@ -73,24 +78,27 @@ class Search:
     nearest: int = field(init=False)  # the level of the registers
 
     def __post_init__(self) -> None:
+        """Set the level of the registers."""
         self.nearest = len(self.rules.levels) - 1
 
     def run(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
-        """The results of all rounds, those of a smaller eps first; one at least where one has room.
+        """Return the results of all rounds, those of a smaller eps first.
 
-        Tiles at the border of a memory stand in where a round has no regular result. Where no round
-        has either, nothing that fills execution units was found, as in small operators: then tiles
-        end where the operator or a memory does, filled or not.
+        There is at least one if any tile fits. Tiles at the border of a memory stand in for a round
+        without regular result. If no round has either, no tile filled execution units, as in small
+        operators: then tiles end where the operator or a memory does, filled or not.
         """
-        found = self._rounds(eps_step, eps_cap, choice)
-        if not found:
+        programs = self._rounds(eps_step, eps_cap, choice)
+        if not programs:
             self.small = self.dropped = True
-            found = self._rounds(eps_step, eps_cap, choice)
-        return found
+            programs = self._rounds(eps_step, eps_cap, choice)
+        return programs
 
     def _rounds(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
-        """A larger eps is tried only where it changes anything; for more results than there are,
-        none above `choice`.
+        """Run rounds for growing eps.
+
+        A larger eps is tried only if it can change anything, and for more results than one only up
+        to `choice`.
         """
         programs: list[TiledProgram] = []
         count = 0
@@ -98,18 +106,18 @@ class Search:
             if count * eps_step > (choice if programs else eps_cap) + 1e-9:
                 break
             self._round(round(count * eps_step, 6))
-            new = [TiledProgram(t, border=self.small) for t in self.found]
+            new = [TiledProgram(t, border=self.small) for t in self.results]
             if not new:
                 borders = list(self.borders.values())[: self.top_k]
                 new = [TiledProgram(t, border=True) for t in borders]
-            known = {tuple(t.shape for t in p.tiles) for p in programs}
-            programs += [p for p in new if tuple(t.shape for t in p.tiles) not in known]
+            shapes = {tuple(t.shape for t in p.tiles) for p in programs}
+            programs += [p for p in new if tuple(t.shape for t in p.tiles) not in shapes]
             count += 1
         return tuple(programs[: self.top_k])
 
     def _round(self, eps: float) -> None:
-        self.eps, self.found, self.borders, self.visited = eps, [], {}, set()
-        self.each_found, self.dropped = Counter(), False
+        self.eps, self.results, self.borders, self.visited = eps, [], {}, set()
+        self.results_by_register_tile, self.dropped = Counter(), False
         stack = [self._visits((self.unit,), self.nearest, -1)]
         while stack:
             state = next(stack[-1], None)
@@ -118,20 +126,20 @@ class Search:
             elif (key := state.key) not in self.visited and len(self.visited) < MOST_STATES:
                 self.visited.add(key)
                 stack.append(self._visit(state, key))
-        self.rounds.append(Round(eps, len(self.visited), len(self.found), len(self.borders)))
+        self.rounds.append(Round(eps, len(self.visited), len(self.results), len(self.borders)))
 
     @property
     def _enough(self) -> bool:
-        return len(self.found) >= self.top_k
+        return len(self.results) >= self.top_k
 
     def _each_enough(self, state: _State) -> bool:
-        """Whether there are enough results with the register tile of a state."""
+        """Return True if there are enough results with the register tile of a state."""
         if state.level == self.nearest:
             return False
-        return self.each_found[state.tiles[-2].shape] >= self.each
+        return self.results_by_register_tile[state.tiles[-2].shape] >= self.each
 
     def _visits(self, inner: tuple[RTile, ...], level: int, parent: int) -> Iterator[_State]:
-        """The first tile of a level: the least aligned size of every axis above the nearer tile."""
+        """Yield the first tile of a level: the least aligned sizes above the nearer tile."""
         base = inner[0]
         aligned = self.aligned.get((base.shape, level))
         if aligned is None:
@@ -156,7 +164,7 @@ class Search:
         yield _State(first, sizes, level, parent, last=first)
 
     def _visit(self, state: _State, key: tuple[Shape, ...]) -> Iterator[_State]:
-        """Look at one tile, then go down a level where it is saturated, then enlarge it."""
+        """Evaluate one tile, then go down a level if it is saturated, then enlarge it."""
         if self._enough or self._each_enough(state):
             self._record(state, "enough found")
             return
@@ -182,15 +190,17 @@ class Search:
         else:
             number = self._record(state, "result")
             self.regular = True
-            self.found.append(state.tiles)
-            self.each_found[state.tiles[-2].shape] += 1
+            self.results.append(state.tiles)
+            self.results_by_register_tile[state.tiles[-2].shape] += 1
             if self._enough or self._each_enough(state):
                 return
         yield from self._enlarged(state, number)
 
     def _does_not_fit(self, state: _State, why: str) -> Iterator[_State]:
-        """The last tile that fitted is a border program, and may go down while nothing better was
-        found.
+        """Record that a tile does not fit.
+
+        The last tile that did is a border program. It may go down a level while there is no better
+        result.
         """
         level = state.level
         down = level > 0 and not self.regular
@@ -217,7 +227,7 @@ class Search:
     def _enlarged(self, state: _State, number: int) -> Iterator[_State]:
         tile, names = state.tiles[0], state.tiles[0].expression.axes
         larger = state.larger
-        scores = self._worth(tile, larger)
+        scores = self._scores(tile, larger)
         for d in self.rules.order(tile, scores, state.level):
             size = larger[d]
             if size is None:
@@ -226,17 +236,17 @@ class Search:
             sizes = (*state.sizes[:d], state.sizes[d][1:], *state.sizes[d + 1 :])
             yield _State(grown, sizes, state.level, number, names[d], scores[d], state.tiles)
 
-    def _worth(self, tile: RTile, larger: Larger) -> tuple[float, ...]:
-        """The scores of its axes; those of the paper say what the next size is worth."""
+    def _scores(self, tile: RTile, larger: Larger) -> tuple[float, ...]:
+        """Return the scores of its axes; those of the paper depend on the next size."""
         if self.score == "paper":
             return reuse_scores(tile, larger, self.score)
-        found = self.worths.get(tile.shape)
-        if found is None:
-            found = self.worths[tile.shape] = reuse_scores(tile, larger, self.score)
-        return found
+        scores = self.worths.get(tile.shape)
+        if scores is None:
+            scores = self.worths[tile.shape] = reuse_scores(tile, larger, self.score)
+        return scores
 
     def _record(self, state: _State, verdict: Verdict, reason: str = "") -> int:
-        if not self.kept:
+        if not self.records_steps:
             return -1
         tile, level = state.tiles[0], state.level
         number = len(self.steps)

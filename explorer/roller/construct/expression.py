@@ -1,5 +1,6 @@
-"""One operator as Roller sees it: its loop axes, and how every tensor is indexed by them (Roller,
-section 3.1: an index tensor expression and its shape).
+"""Operators as Roller's tensor expressions: loop axes, and how they index every tensor.
+
+From Roller, section 3.1: an index tensor expression and its shape.
 """
 
 from __future__ import annotations
@@ -13,30 +14,30 @@ from explorer.ir.kernel import Apply, Compute, Expr, IndexValue, Kernel, Read, r
 from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.types import ITEM_BYTES
 
-Walk = tuple[tuple[int, int], ...]  # (position of an axis, elements that one step of it moves by)
+Walk = tuple[tuple[int, int], ...]  # (position of an axis, elements moved by one step of it)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a tensor is read or written: for each dim the axes that iterate over it.
+    """A read or write of a tensor: for each dim the axes that iterate over it.
 
-    A dim that depends on data (Gather) has no axes and is needed whole: `whole` marks it.
+    A dim that depends on data (Gather) has no axes and is needed in full: `needs_full` marks it.
     """
 
     tensor: str
     dims: tuple[Walk, ...]
-    whole: tuple[bool, ...]
+    needs_full: tuple[bool, ...]
     shape: tuple[int, ...]
     item_bytes: int
 
     def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The box of the tensor that a tile of these sizes touches."""
+        """Return the box of the tensor that a tile of these sizes touches."""
         box = []
         for d, walk in enumerate(self.dims):
             size = 1
             for axis, step in walk:
                 size += step * (shape[axis] - 1)
-            box.append(self.shape[d] if self.whole[d] else size)
+            box.append(self.shape[d] if self.needs_full[d] else size)
         return tuple(box)
 
 
@@ -54,36 +55,36 @@ class Expression:
 
     @property
     def points(self) -> int:
-        """Iterations of the whole loop nest."""
+        """The number of iterations of the loop nest."""
         return prod(self.extents)
 
     def position(self, axis: str) -> int:
-        """Where an axis stands."""
+        """Return the position of an axis."""
         return self.axes.index(axis)
 
     def nameless(self) -> Expression:
-        """The same for all that differ in names alone."""
+        """Return the expression without names, equal for all that differ in names alone."""
         inputs = tuple(replace(a, tensor="") for a in self.inputs)
         axes, output = ("",) * len(self.axes), replace(self.output, tensor="")
         return replace(self, name="", axes=axes, inputs=inputs, output=output)
 
 
 def heaviest(kernel: Kernel, sizes: Sizes, among: Sequence[Compute] = ()) -> Compute:
-    """The compute that does the most work under a binding of the symbols, of some or of all."""
+    """Return the compute with the most work under a binding of the symbols, of some or of all."""
     return max(among or kernel.computes, key=lambda c: work_of(c, sizes))
 
 
 def expression_of(kernel: Kernel, sizes: Sizes | None = None) -> Expression:
-    """The heaviest compute of a kernel, axis for axis.
+    """Return the heaviest compute of a kernel as an expression, axis for axis.
 
-    What the others read beside it (a bias, a residual) is streamed once and forms no tile.
+    Other operands of the kernel (a bias, a residual) are streamed once and form no tile.
     """
-    known = sizes or {}
-    return of_compute(kernel, heaviest(kernel, known), known)
+    binding = sizes or {}
+    return of_compute(kernel, heaviest(kernel, binding), binding)
 
 
 def of_compute(kernel: Kernel, c: Compute, sizes: Sizes) -> Expression:
-    """One compute as an expression; equal reads count once."""
+    """Return one compute as an expression; equal reads count once."""
     loops = (*c.axes, *c.reduce)
     place = {a.name: n for n, a in enumerate(loops)}
     loads = tuple(dict.fromkeys((r.tensor, r.index) for r in reads(c.expr)))
@@ -99,13 +100,13 @@ def of_compute(kernel: Kernel, c: Compute, sizes: Sizes) -> Expression:
 
 
 def work_of(c: Compute, sizes: Sizes) -> int:
-    """Operations of all points of a compute, each at least one."""
+    """Return the operations of all points of a compute, at least one a point."""
     points = prod(evaluate_dim(a.extent, sizes) for a in (*c.axes, *c.reduce))
     return points * max(1, operations_of(c.expr))
 
 
 def operations_of(expr: Expr) -> int:
-    """Functions of scalars in an expression, however often one stands in it."""
+    """Return the number of scalar functions in an expression, each occurrence counted."""
     match expr:
         case Apply(_, args):
             return 1 + sum(operations_of(a) for a in args)
@@ -123,8 +124,8 @@ def _access(
     spec = kernel.spec(tensor)
     shape = tuple(max(1, n) for n in evaluate_shape(spec.shape, sizes))
     dims = tuple(tuple(_walk(i, place, sizes)) for i in index)
-    whole = tuple(not isinstance(i, (Affine, IndexValue)) for i in index)
-    return Access(tensor, dims, whole, shape, ITEM_BYTES[spec.dtype])
+    needs_full = tuple(not isinstance(i, (Affine, IndexValue)) for i in index)
+    return Access(tensor, dims, needs_full, shape, ITEM_BYTES[spec.dtype])
 
 
 def _walk(index: Affine | Expr, place: dict[str, int], sizes: Sizes) -> Iterator[tuple[int, int]]:
@@ -139,6 +140,6 @@ def _walk(index: Affine | Expr, place: dict[str, int], sizes: Sizes) -> Iterator
 
 
 def reads_of(expression: Expression) -> Iterator[Access]:
-    """Every tensor that the expression touches, the output last."""
+    """Yield every tensor that the expression touches, the output last."""
     yield from expression.inputs
     yield expression.output

@@ -1,4 +1,4 @@
-"""What a GPU asks of tiles: registers of a thread, then shared memory of a block."""
+"""Rules for tiles on a GPU: registers of a thread, then shared memory of a block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 
 from explorer.devices.model import Device
 from explorer.roller.construct.alignment import (
-    Answer,
+    RuleCheck,
     aligned_base,
     bank_padding,
     execution_unit,
@@ -28,8 +28,10 @@ WORD_BYTES = 4  # of a register
 
 @dataclass(frozen=True, slots=True)
 class GpuRules:
-    """Roller's rules for a GPU's data sheet. `streamed`: the policy for memory-bound operators,
-    which asks for full transactions and busy threads instead of reuse.
+    """Roller's rules for a GPU's data sheet.
+
+    `streamed`: the policy for memory-bound operators, which wants full transactions and busy
+    threads instead of reuse.
     """
 
     device: Device
@@ -50,8 +52,10 @@ class GpuRules:
         return shared, registers
 
     def sizes(self, base: RTile, level: int) -> tuple[tuple[int, ...], ...]:
-        """Powers of two in registers; multiples in shared memory, the innermost axis in whole
-        transactions or, where it is shorter than one, whole; reduced axes up to a cap.
+        """Return the aligned sizes of every axis.
+
+        They are powers of two in registers, and multiples in shared memory. There the innermost
+        axis is whole transactions, or its extent if that is shorter. Reduced axes have a cap.
         """
         e = base.expression
         if level == REGISTERS:
@@ -61,8 +65,8 @@ class GpuRules:
         line = self.device.transaction_bytes
         first = list(base.spatial)
         if first:
-            whole = -(-e.extents[e.spatial - 1] // first[-1]) * first[-1]
-            first[-1] = min(aligned_base(first[-1], item, line), whole)
+            covering = -(-e.extents[e.spatial - 1] // first[-1]) * first[-1]
+            first[-1] = min(aligned_base(first[-1], item, line), covering)
         most = STREAMED_STEPS if self.streamed else SHARED_STEPS
         spatial = [tuple(s * k for k in range(1, most + 1)) for s in first]
         reduced = zip(base.reduced, e.extents[e.spatial :], strict=True)
@@ -71,18 +75,18 @@ class GpuRules:
     def _depths(self, base: int, extent: int) -> tuple[int, ...]:
         cap = min(extent, STREAMED_DEPTH_ELEMENTS if self.streamed else MOST_DEPTH_ELEMENTS)
         size = base * 4 if self.streamed else base
-        found = [min(size, cap)]
+        depths = [min(size, cap)]
         while size < cap:
             size *= 2 if self.streamed else 4
-            found.append(min(size, cap))
-        return tuple(found)
+            depths.append(min(size, cap))
+        return tuple(depths)
 
     def clips(self, level: int) -> bool:
-        """Threads past the end compute what is not stored."""
+        """Return False: threads out of bounds compute results that are not stored."""
         return False
 
     def stored(self, tiles: tuple[RTile, ...], level: int) -> RTile:
-        """In shared memory, rows that different threads read begin in different banks."""
+        """Return the tile padded so that rows of different threads begin in different banks."""
         tile = tiles[0]
         if level != SHARED:
             return tile
@@ -96,7 +100,7 @@ class GpuRules:
         return bank_padding(box[-1], read[-1], self.device.banks, items)
 
     def rooms(self, tiles: tuple[RTile, ...], level: int) -> tuple[Room, ...]:
-        """Registers of a thread; or shared bytes, registers and threads of a block."""
+        """Return the use of a thread's registers, or of a block's shared memory and threads."""
         d, mine = self.device, _registers(tiles[-2])
         if level == REGISTERS:
             return (Room("registers of a thread", mine, d.thread_registers),)
@@ -107,16 +111,17 @@ class GpuRules:
             Room("threads of a block", threads, d.block_threads),
         )
 
-    def aligned(self, tiles: tuple[RTile, ...], level: int) -> Answer:
-        """A block is whole warps for all schedulers; for streams, whole warps."""
+    def aligned(self, tiles: tuple[RTile, ...], level: int) -> RuleCheck:
+        """Check that a block is whole warps for all schedulers; for streams, whole warps."""
         if level == REGISTERS:
             return execution_unit(1, 1)
         unit = self.device.lanes * (1 if self.streamed else max(1, self.device.schedulers))
         return execution_unit(tiles[0].count(tiles[1]), unit)
 
     def saturated(self, tiles: tuple[RTile, ...], level: int, larger: Larger) -> bool:
-        """Computing takes longer than loading; for streams, threads have two outputs or more, and
-        rows are whole transactions.
+        """Return True if computing takes longer than loading.
+
+        For streams, threads must have at least two outputs, and rows be whole transactions.
         """
         if not self.streamed:
             return self.compute_us(tiles[0], level) > self.memory_us(tiles[0], level)
@@ -124,8 +129,8 @@ class GpuRules:
             return False
         return level == REGISTERS or all(a.holds for a in self.transactions(tiles[0]))
 
-    def transactions(self, tile: RTile) -> tuple[Answer, ...]:
-        """The transaction rule for every tensor, the output last."""
+    def transactions(self, tile: RTile) -> tuple[RuleCheck, ...]:
+        """Check the transaction rule for every tensor, the output last."""
         line = self.device.transaction_bytes
         boxes = zip(reads_of(tile.expression), tile.data_tiles, strict=True)
         return tuple(
@@ -133,16 +138,16 @@ class GpuRules:
         )
 
     def compute_us(self, tile: RTile, level: int) -> float:
-        """At what kernels reach of the peak."""
+        """Return the time at the part of the peak that kernels reach."""
         return tile.operations / (self.device.reached_gflops_per_unit * 1e3)
 
     def memory_us(self, tile: RTile, level: int) -> float:
-        """At one unit's share of the bandwidth of the level's source."""
+        """Return the time at one unit's share of the bandwidth of the level's source."""
         source = self.device.levels[-1 if level == SHARED else 0]
         return tile.traffic_bytes / (self.device.each_gb_per_s(source) * 1e3)
 
     def order(self, tile: RTile, scores: tuple[float, ...], level: int) -> tuple[int, ...]:
-        """By score; for streams from the innermost axis outwards."""
+        """Return the axes by score; for streams from the innermost axis outwards."""
         axes = range(len(scores))
         if self.streamed:
             return tuple(reversed(axes))

@@ -1,5 +1,7 @@
-"""A contraction as the matrix product that it is: rows, columns and depth are one axis each, so a
-convolution is tiled like a matrix product (Roller, section 5.1: implicit GEMM with fused axes).
+"""Contractions as matrix products with one axis each of rows, columns and depth.
+
+So a convolution is tiled like a matrix product (Roller, section 5.1: implicit GEMM with fused
+axes).
 """
 
 from __future__ import annotations
@@ -15,21 +17,23 @@ from explorer.roller.construct.axis_fusion import Fused
 from explorer.roller.construct.expression import Access, Expression, Walk
 
 
-def as_matmul(kernel: Kernel, c: Compute, found: Contraction, sizes: Sizes) -> Fused:
-    """`out[batch, rows, column] = sum over depth of a[batch, rows, depth] * b[batch, depth,
-    column]`, where a window that is read several times counts each time, as if it were unfolded.
+def as_matmul(kernel: Kernel, c: Compute, match: Contraction, sizes: Sizes) -> Fused:
+    """Return a contraction as a matrix product.
+
+    `out[batch, rows, column] = sum over depth of a[batch, rows, depth] * b[batch, depth, column]`:
+    a window that is read several times counts each time, as if it were unfolded.
     """
     groups = (
-        *((x,) for x in found.batch),
-        *((found.rows,) if found.rows else ()),
-        (found.column,),
-        found.depth,
+        *((x,) for x in match.batch),
+        *((match.rows,) if match.rows else ()),
+        (match.column,),
+        match.depth,
     )
     extents = tuple(prod(_extent(x, sizes) for x in group) for group in groups)
-    batch, depth = tuple(range(len(found.batch))), len(groups) - 1
-    rows = (len(batch),) if found.rows else ()
-    inner_a = _inner(found.a, found.depth)
-    inner_b = _inner(found.b, (found.column,))
+    batch, depth = tuple(range(len(match.batch))), len(groups) - 1
+    rows = (len(batch),) if match.rows else ()
+    inner_a = _inner(match.a, match.depth)
+    inner_b = _inner(match.b, (match.column,))
     a = (*rows, depth) if inner_a else (depth, *rows)
     b = (depth, depth - 1) if inner_b else (depth - 1, depth)
     expression = Expression(
@@ -38,8 +42,8 @@ def as_matmul(kernel: Kernel, c: Compute, found: Contraction, sizes: Sizes) -> F
         extents,
         depth,
         (
-            _matrix(kernel, found.a.tensor, (*batch, *a), extents),
-            _matrix(kernel, found.b.tensor, (*batch, *b), extents),
+            _matrix(kernel, match.a.tensor, (*batch, *a), extents),
+            _matrix(kernel, match.b.tensor, (*batch, *b), extents),
         ),
         _matrix(kernel, c.out, (*batch, *rows, depth - 1), extents),
     )
@@ -51,7 +55,7 @@ def _extent(axis: Axis, sizes: Sizes) -> int:
 
 
 def _inner(read: Read, axes: tuple[Axis, ...]) -> bool:
-    """Whether the tensor's last dim is iterated over by one of the axes."""
+    """Return True if one of the axes iterates over the tensor's last dim."""
     last = read.index[-1]
     return isinstance(last, Affine) and any(x.name in last.variables for x in axes)
 

@@ -1,13 +1,11 @@
-"""The memory levels that a device's tiles are grown in, farthest from the registers first, and what
-a level asks of its tiles.
-"""
+"""Memory levels in which tiles grow, farthest from the registers first, and their rules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-from explorer.roller.construct.alignment import Answer
+from explorer.roller.construct.alignment import RuleCheck
 from explorer.roller.construct.rtile import RTile
 
 Larger = tuple[int | None, ...]  # the next aligned size of each axis, None at the last
@@ -17,8 +15,8 @@ Larger = tuple[int | None, ...]  # the next aligned size of each axis, None at t
 class TileLevel:
     """A memory that holds a tile, and the one that feeds it.
 
-    `capacity` counts `counted` ("bytes", or registers of a thread or core); `gb_per_s` is what one
-    unit gets from `source`; `transaction_bytes` is what moves at once.
+    `capacity` counts `counted` ("bytes", or registers of a thread or core). `gb_per_s` is the
+    bandwidth of one unit from `source`; `transaction_bytes` is the size of one transfer.
     """
 
     name: str
@@ -31,7 +29,7 @@ class TileLevel:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much of a limit a tile takes: shared bytes, registers of a block, threads of a block."""
+    """The use of one limit by a tile: shared bytes, registers of a block, threads of a block."""
 
     limit: str
     used: int
@@ -39,44 +37,47 @@ class Room:
 
     @property
     def fits(self) -> bool:
-        """Whether there is room."""
+        """Return True if the use is within the capacity."""
         return self.used <= self.capacity
 
 
 class LevelRules(Protocol):
-    """What hardware asks of tiles. `tiles` are those of a level and of all nearer ones, the unit
-    tile last; `level` counts from the farthest.
+    """The rules of hardware for tiles.
+
+    `tiles` are those of a level and of all nearer ones, the unit tile last; `level` counts from the
+    farthest.
     """
 
     @property
     def levels(self) -> tuple[TileLevel, ...]:
-        """Farthest first."""
+        """The levels, farthest first."""
 
     def sizes(self, base: RTile, level: int) -> tuple[tuple[int, ...], ...]:
-        """The aligned sizes of every axis, increasing, from the tile of the next nearer level."""
+        """Return the aligned sizes of every axis, increasing, from the next nearer level's tile."""
 
     def clips(self, level: int) -> bool:
-        """Whether tiles of a level end where the tensor does, so that their size wastes nothing."""
+        """Return True if tiles of a level end with the tensor, so that no size wastes anything."""
 
     def stored(self, tiles: tuple[RTile, ...], level: int) -> RTile:
-        """The first of the tiles with its storage padding."""
+        """Return the first of the tiles with its storage padding."""
 
     def rooms(self, tiles: tuple[RTile, ...], level: int) -> tuple[Room, ...]:
-        """What the tile takes of each limit."""
+        """Return the tile's use of each limit."""
 
-    def aligned(self, tiles: tuple[RTile, ...], level: int) -> Answer:
-        """Whether the tile fills execution units."""
+    def aligned(self, tiles: tuple[RTile, ...], level: int) -> RuleCheck:
+        """Check that the tile fills execution units."""
 
     def saturated(self, tiles: tuple[RTile, ...], level: int, larger: Larger) -> bool:
-        """Whether growth may stop here: the tile is worth the level that it is in. `larger` are the
-        sizes that its axes would be enlarged to.
+        """Return True if growth may stop here: the tile is worth the level that it is in.
+
+        `larger` are the sizes that its axes would be enlarged to.
         """
 
     def compute_us(self, tile: RTile, level: int) -> float:
-        """One unit's time to compute the tile over the whole reduction."""
+        """Return one unit's time to compute the tile over the full reduction."""
 
     def memory_us(self, tile: RTile, level: int) -> float:
-        """One unit's time to load and store it at that level."""
+        """Return one unit's time to load and store the tile at that level."""
 
     def order(self, tile: RTile, scores: tuple[float, ...], level: int) -> tuple[int, ...]:
-        """The axes, the one to enlarge first first."""
+        """Return the axes in the order in which to enlarge them."""

@@ -1,4 +1,4 @@
-"""Which operators reuse too little for reuse to matter (Roller artifact: its plain policy)."""
+"""Memory-bound operators, whose reuse is too small to matter (Roller artifact: plain policy)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ LEAST_POINTS_A_BYTE, LEAST_MEAN_POINTS_A_BYTE = 2.0, 4.0  # of the whole operato
 
 
 def reuse_slopes(expression: Expression) -> tuple[float, ...]:
-    """How fast points a loaded byte grow from tiles of 10 % of every axis to tiles of 90 %."""
+    """Return the growth of points a loaded byte from tiles of 10 % of every axis to 90 %."""
     points = [_points_per_byte(expression, share) for share in SHARES]
     return tuple((b - a) / (SHARES[1] - SHARES[0]) for a, b in pairwise(points))
 
 
 def is_memory_bound(expression: Expression) -> bool:
-    """Whether a larger tile hardly computes more for each byte: the least slope is at most 2, or
-    the mean at most 4.
+    """Return True if a larger tile hardly computes more for each byte.
+
+    That is a least slope of at most 2, or a mean of at most 4.
     """
     slopes = reuse_slopes(expression)
     return (

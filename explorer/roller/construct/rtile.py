@@ -1,4 +1,4 @@
-"""rTile: sizes over all loop axes, and what follows from them statically (Roller, section 3.1)."""
+"""rTile: sizes over all loop axes, and the static properties of a tile (Roller, section 3.1)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from explorer.roller.construct.expression import Expression
 
 @dataclass(frozen=True)
 class RTile:
-    """A tile of an expression: a size for every axis, reduced ones included; `padding` is how many
-    elements are added to the innermost dim of each input's data tile where it is stored.
+    """A tile of an expression: a size for every axis, reduced ones included.
 
-    4x4x2 of a matrix product loads 4x2 and 2x4, does 32 multiply-adds, and writes 4x4.
+    `padding` is the number of elements added to the innermost dim of each input's data tile in
+    storage. 4x4x2 of a matrix product loads 4x2 and 2x4, does 32 multiply-adds, and writes 4x4.
     """
 
     expression: Expression
@@ -23,7 +23,7 @@ class RTile:
 
     @cached_property
     def spatial(self) -> tuple[int, ...]:
-        """The sizes of the output's axes."""
+        """Return the sizes of the output's axes."""
         return self.shape[: self.expression.spatial]
 
     @property
@@ -33,17 +33,17 @@ class RTile:
 
     @cached_property
     def input_tiles(self) -> tuple[tuple[int, ...], ...]:
-        """The box of each input that one step of the reduction needs, without padding."""
+        """Return the box of each input that one step of the reduction needs, without padding."""
         return tuple([a.tile(self.shape) for a in self.expression.inputs])
 
     @cached_property
     def output_tile(self) -> tuple[int, ...]:
-        """The box that is written."""
+        """Return the box that is written."""
         return self.expression.output.tile(self.shape)
 
     @cached_property
     def stored_tiles(self) -> tuple[tuple[int, ...], ...]:
-        """The boxes of the inputs as they are stored: the innermost dim padded."""
+        """Return the boxes of the inputs as they are stored: the innermost dim padded."""
         pads = self.padding or (0,) * len(self.expression.inputs)
         return tuple(
             (*box[:-1], box[-1] + pad) if box else box
@@ -52,62 +52,62 @@ class RTile:
 
     @cached_property
     def points(self) -> int:
-        """Elements of the output's axes in the tile."""
+        """Return the number of elements of the output's axes in the tile."""
         return prod(self.spatial)
 
     @cached_property
     def data_tiles(self) -> tuple[tuple[int, ...], ...]:
-        """The boxes of the inputs, then that of the output."""
+        """Return the boxes of the inputs, then that of the output."""
         return (*self.input_tiles, self.output_tile)
 
     @cached_property
     def elements(self) -> int:
-        """Elements of all data tiles: what a thread holds in registers."""
+        """Return the number of elements of all data tiles, which a thread holds in registers."""
         return sum(map(prod, self.input_tiles)) + prod(self.output_tile)
 
     @cached_property
     def footprint_bytes(self) -> int:
-        """Room for the input tiles with their padding; sums stay in registers."""
+        """Return the bytes of the input tiles with their padding; sums stay in registers."""
         stored = zip(self.expression.inputs, self.stored_tiles, strict=True)
         return sum(a.item_bytes * prod(box) for a, box in stored)
 
     @cached_property
     def operations(self) -> int:
-        """Operations of the tile over the whole reduction, in whole steps."""
+        """Return the operations of the tile over the full reduction, in whole steps."""
         return _operations(self.expression, self.whole_shape)
 
     @cached_property
     def traffic_bytes(self) -> int:
-        """Bytes loaded over the whole reduction, in whole steps, and stored once."""
+        """Return the bytes loaded over the full reduction, in whole steps, and stored once."""
         return _traffic_bytes(self.expression, self.whole_shape)
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte moved."""
+        """The operations for each byte moved."""
         return intensity(self.expression, self.shape)
 
     @cached_property
     def whole_shape(self) -> tuple[int, ...]:
-        """The sizes with the reduced axes as far as whole steps reach."""
+        """Return the sizes, with reduced axes rounded up to whole steps of their extents."""
         return _in_whole_steps(self.expression, self.shape)
 
     def with_size(self, axis: int, size: int) -> RTile:
-        """The same tile with another size of one axis, not padded."""
+        """Return the tile with another size of one axis, without padding."""
         return RTile(self.expression, (*self.shape[:axis], size, *self.shape[axis + 1 :]), ())
 
     def padded(self, padding: tuple[int, ...]) -> RTile:
-        """The same tile stored with this padding."""
+        """Return the tile stored with this padding."""
         return RTile(self.expression, self.shape, padding)
 
     def count(self, inner: RTile) -> int:
-        """How many tiles of `inner` the output's part of this one takes."""
+        """Return the number of tiles of `inner` that the output's part of this one takes."""
         return prod(-(-n // s) for n, s in zip(self.spatial, inner.spatial, strict=True))
 
 
 def intensity(e: Expression, shape: tuple[int, ...]) -> float:
-    """Operations of a tile of these sizes for each byte that it moves."""
-    whole = _in_whole_steps(e, shape)
-    return _operations(e, whole) / _traffic_bytes(e, whole)
+    """Return the operations of a tile of these sizes for each byte that it moves."""
+    padded_shape = _in_whole_steps(e, shape)
+    return _operations(e, padded_shape) / _traffic_bytes(e, padded_shape)
 
 
 def _in_whole_steps(e: Expression, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -116,23 +116,23 @@ def _in_whole_steps(e: Expression, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:first], *[-(-n // s) * s for n, s in steps])
 
 
-def _operations(e: Expression, whole: tuple[int, ...]) -> int:
-    return prod(whole) * e.operations
+def _operations(e: Expression, shape: tuple[int, ...]) -> int:
+    return prod(shape) * e.operations
 
 
-def _traffic_bytes(e: Expression, whole: tuple[int, ...]) -> int:
-    """What is written moves with no reduced axis."""
-    loaded = sum([a.item_bytes * prod(a.tile(whole)) for a in e.inputs])
-    return loaded + e.output.item_bytes * prod(e.output.tile(whole))
+def _traffic_bytes(e: Expression, shape: tuple[int, ...]) -> int:
+    """Return the bytes loaded and stored; stores do not repeat along reduced axes."""
+    loaded = sum([a.item_bytes * prod(a.tile(shape)) for a in e.inputs])
+    return loaded + e.output.item_bytes * prod(e.output.tile(shape))
 
 
 def unit_tile(expression: Expression) -> RTile:
-    """One point."""
+    """Return the tile of one point."""
     return RTile(expression, (1,) * len(expression.axes))
 
 
 def whole_tile(expression: Expression) -> RTile:
-    """The whole operator."""
+    """Return the tile of the full operator."""
     return RTile(expression, expression.extents)
 
 
@@ -150,7 +150,7 @@ class TiledProgram:
     shrunk_from: tuple[RTile, ...] = ()
 
     def of(self, e: Expression) -> TiledProgram:
-        """The same tiles of an expression that differs in names alone."""
+        """Return the same tiles for an expression that differs in names alone."""
         own, before = (
             tuple(RTile(e, t.shape, t.padding) for t in tiles)
             for tiles in (self.tiles, self.shrunk_from)
@@ -158,22 +158,23 @@ class TiledProgram:
         return TiledProgram(own, self.border, before)
 
     def tile(self, level: int) -> RTile:
-        """The tile of a level; 0 is the farthest from the registers."""
+        """Return the tile of a level; 0 is the farthest from the registers."""
         return self.tiles[level]
 
     def parallelism(self, level: int) -> int:
-        """How many tiles of a level run beside each other in the one around it: blocks at level 0,
-        threads of a block at level 1.
+        """Return the number of tiles of a level that run in parallel in the one around it.
+
+        They are blocks at level 0, threads of a block at level 1.
         """
         outer = whole_tile(self.tiles[0].expression) if level == 0 else self.tiles[level - 1]
         return outer.count(self.tiles[level])
 
     @property
     def grid(self) -> int:
-        """Tiles of the farthest level: how often the program of one unit is copied."""
+        """The number of tiles of the farthest level, one for each copy of a unit's program."""
         return self.parallelism(0)
 
     @property
     def threads(self) -> int:
-        """Register tiles of one copy."""
+        """The number of register tiles of one copy."""
         return self.parallelism(1)

@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """`grid` copies over `units` units that hold `beside` copies each."""
+    """`grid` copies over `units` units that hold `per_unit` copies each."""
 
     grid: int
     units: int
-    beside: int = 1
+    per_unit: int = 1
 
     @property
     def places(self) -> int:
-        """Copies that run at the same time."""
-        return self.units * self.beside
+        """The number of copies that run at the same time."""
+        return self.units * self.per_unit
 
     @property
     def waves(self) -> int:
-        """How often the units are filled."""
+        """The number of times that the units are filled."""
         return -(-self.grid // self.places)
 
     @property
     def last(self) -> int:
-        """Copies of the last wave."""
+        """The number of copies in the last wave."""
         return self.grid - (self.waves - 1) * self.places if self.grid else 0
 
     @property
@@ -34,5 +34,5 @@ class Waves:
         return self.grid / (self.waves * self.places) if self.grid else 0.0
 
     def copies(self, wave: int) -> int:
-        """Copies of a wave."""
+        """Return the number of copies of a wave."""
         return self.last if wave == self.waves - 1 else self.places

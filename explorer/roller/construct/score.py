@@ -1,6 +1,4 @@
-"""How much an axis is worth to be enlarged: the two scores of Roller (section 3.3, and its
-artifact).
-"""
+"""Scores of axes to enlarge, those of Roller's paper (section 3.3) and of its artifact."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ SCORES: tuple[Score, ...] = ("paper", "artifact")
 
 
 def reuse_scores(tile: RTile, larger: tuple[int | None, ...], rule: Score) -> tuple[float, ...]:
-    """For each axis what enlarging it is worth; `larger` are the next aligned sizes.
+    """Return the score of enlarging each axis; `larger` are the next aligned sizes.
 
     "paper": S = (Q(T) - Q(T')) / (F(T') - F(T)), bytes of the operator's traffic saved for each
     byte of room. "artifact": operations a byte of traffic after one step along the axis.
@@ -35,5 +33,5 @@ def _saved(tile: RTile, axis: int, size: int) -> float:
 
 
 def operator_traffic(tile: RTile) -> int:
-    """Bytes that the whole operator moves, cut into such tiles."""
+    """Return the bytes that the full operator moves if it is cut into such tiles."""
     return tile.traffic_bytes * whole_tile(tile.expression).count(tile)

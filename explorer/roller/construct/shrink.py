@@ -1,6 +1,4 @@
-"""Small operators are cut finer until every unit has work (Roller, section 3.3; 5.4 in its
-evaluation).
-"""
+"""Shrinking of small operators' tiles until every unit has work (Roller, sections 3.3 and 5.4)."""
 
 from __future__ import annotations
 
@@ -12,20 +10,22 @@ from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.score import reuse_scores
 
 
-def shrunk(program: TiledProgram, units: int, kept: int = 0) -> TiledProgram:
-    """After: as many tiles as units, or tiles that cannot be cut. The axis that reuses least is
-    halved first, in all levels but the `kept` nearest ones, of whose tiles the others are whole
-    multiples.
+def shrink_tiles(program: TiledProgram, units: int, kept_levels: int = 0) -> TiledProgram:
+    """Shrink the tiles until there are as many as units.
+
+    After: as many tiles as units, or tiles that cannot be cut. The axis that reuses least is halved
+    first, in all levels but the `kept_levels` nearest. The others are multiples of these tiles.
     """
     axes = range(program.tiles[0].expression.spatial)
-    return deque(finer(program, units, axes, kept), 1)[0]
+    return deque(finer(program, units, axes, kept_levels), 1)[0]
 
 
 def finer(
-    program: TiledProgram, units: int, axes: Sequence[int], kept: int = 0
+    program: TiledProgram, units: int, axes: Sequence[int], kept_levels: int = 0
 ) -> Iterator[TiledProgram]:
-    """The program, and each that is cut finer on the way to as many tiles as units along the axes
-    that these may share out.
+    """Yield the program, and each finer cut of it until there are as many tiles as units.
+
+    Tiles are counted along the axes that units may partition.
     """
     first, now = program.tiles, program
     yield now
@@ -35,14 +35,14 @@ def finer(
         for axis in _least_reuse_first(now.tiles[0], axes):
             if _copies(now, axes) >= units:
                 return
-            halves = _halves(now.tiles, axis, kept)
+            halves = _halves(now.tiles, axis, kept_levels)
             if halves[0] != now.tiles[0]:
                 now, halved = TiledProgram(halves, program.border, first), True
                 yield now
 
 
 def _copies(program: TiledProgram, axes: Sequence[int]) -> int:
-    """Tiles along some axes: how many units have work where they share out these."""
+    """Return the number of tiles along some axes, which is that of units with work."""
     tile = program.tiles[0]
     return prod(-(-tile.expression.extents[d] // tile.shape[d]) for d in axes)
 
@@ -52,10 +52,10 @@ def _least_reuse_first(tile: RTile, axes: Sequence[int]) -> list[int]:
     return sorted(axes, key=lambda d: scores[d])
 
 
-def _halves(tiles: tuple[RTile, ...], axis: int, kept: int) -> tuple[RTile, ...]:
-    """The tiles with an axis halved: never below one, or the tile that is kept."""
-    base = tiles[-kept].shape[axis] if kept else 1
-    changed = len(tiles) - kept
+def _halves(tiles: tuple[RTile, ...], axis: int, kept_levels: int) -> tuple[RTile, ...]:
+    """Return the tiles with an axis halved: never below one, or the nearest unchanged level."""
+    base = tiles[-kept_levels].shape[axis] if kept_levels else 1
+    changed = len(tiles) - kept_levels
     return (*(_halved(t, axis, base) for t in tiles[:changed]), *tiles[changed:])
 
 

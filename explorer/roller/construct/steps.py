@@ -1,4 +1,4 @@
-"""What a construction leaves behind: every tile that it looked at, and why it went on as it did."""
+"""The record of a construction: every visited tile, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Verdict = Literal[
     "does not fit: the last one goes one level down",
     "border",  # the last that fits along an axis, aligned to the execution unit
     "result",
-    "eps breaks on axis",  # no aligned size of `axis` wastes little enough
-    "enough found",  # reached after the K-th result, not looked at
+    "eps breaks on axis",  # every aligned size of `axis` wastes too much
+    "enough found",  # reached after the K-th result, not evaluated
 ]
 
 
@@ -25,10 +25,10 @@ Verdict = Literal[
 class Step:
     """One tile of a construction.
 
-    `level` counts the construction's levels, 0 the farthest; `before` is the tile that it grew
+    `level` counts the construction's levels, 0 the farthest. `before` is the tile that it grew
     from, None at the first of a level, where `parent` (a step's number, -1 at the root) is the tile
-    one level nearer. `axis` was enlarged, for its `score`, which was the best of those not yet
-    taken. Times are of one unit for the whole reduction; growth goes on while `memory_us` is above
+    one level nearer. `axis` was enlarged because of its `score`, the best of those not yet taken.
+    Times are of one unit for the full reduction; growth goes on while `memory_us` is above
     `compute_us`.
     """
 
@@ -49,17 +49,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One construction under one eps: how many states it visited and how many results it had."""
+    """One construction under one eps: the numbers of visited states, results and borders."""
 
     eps: float
     visited: int
-    found: int
+    results: int
     borders: int
 
 
 @dataclass(frozen=True, slots=True)
 class Construction:
-    """The programs of one operator for one device, best first, and how they came about."""
+    """The programs of one operator for one device, best first, and their construction."""
 
     kernel: str
     device: str
@@ -74,17 +74,17 @@ class Construction:
 
     @property
     def eps(self) -> float:
-        """The waste that was allowed in the end."""
+        """The waste that was allowed in the last round."""
         return self.rounds[-1].eps if self.rounds else 0.0
 
     @property
     def visited(self) -> int:
-        """States that were looked at, in all rounds."""
+        """The number of states visited in all rounds."""
         return sum(r.visited for r in self.rounds)
 
     def path(self, step: Step) -> tuple[Step, ...]:
-        """The steps that lead to one, from the unit tile."""
-        found = [step]
-        while found[-1].parent >= 0:
-            found.append(self.steps[found[-1].parent])
-        return tuple(reversed(found))
+        """Return the steps from the unit tile to a step."""
+        steps_back = [step]
+        while steps_back[-1].parent >= 0:
+            steps_back.append(self.steps[steps_back[-1].parent])
+        return tuple(reversed(steps_back))

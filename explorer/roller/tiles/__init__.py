@@ -1,1 +1,1 @@
-"""The tiles that there are for a kernel, what the model says of each, and which comes first."""
+"""Candidate tiles of a kernel, their modelled costs, and their ranking."""

@@ -1,4 +1,4 @@
-"""The ways to cut a kernel's output into the tiles of tasks."""
+"""Cuts of a kernel's output into the tiles of tasks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Cut = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The axes that may be cut, outermost first, with their sizes as dims and under a binding; and
-    the main contraction, if there is one.
+class CutShape:
+    """The axes that may be cut, and the main contraction if there is one.
+
+    Axes are outermost first, with their extents as dims and under a binding.
     """
 
     names: tuple[str, ...]
@@ -33,7 +34,8 @@ class Shape:
     main: tuple[int, Contraction] | None
 
 
-def shape_of(kernel: Kernel, sizes: Sizes) -> Shape:
+def shape_of(kernel: Kernel, sizes: Sizes) -> CutShape:
+    """Return the shape of a kernel in normal form under a binding."""
     parts = stores(kernel)
     last = parts[-1]
     shared = [a for a in last.axes if all(any(a.name == b.name for b in p.axes) for p in parts)]
@@ -45,7 +47,7 @@ def shape_of(kernel: Kernel, sizes: Sizes) -> Shape:
         ),
         None,
     )
-    return Shape(
+    return CutShape(
         tuple(a.name for a in shared),
         {a.name: a.extent for a in shared},
         {a.name: evaluate_dim(a.extent, sizes) for a in shared},
@@ -55,10 +57,8 @@ def shape_of(kernel: Kernel, sizes: Sizes) -> Shape:
     )
 
 
-def cuts(kernel: Kernel, shape: Shape, device: Device) -> Iterator[Cut]:
-    """Ways to cut the output: leading axes to 1, the next one to an aligned size, and the columns
-    to whole panels.
-    """
+def cuts(kernel: Kernel, shape: CutShape, device: Device) -> Iterator[Cut]:
+    """Yield cuts of the output: leading axes to 1, the next to an aligned size, and panels."""
     inner = shape.inner
     columns: list[int] = []
     few = len(kernel.computes) <= 2
@@ -88,24 +88,22 @@ def cuts(kernel: Kernel, shape: Shape, device: Device) -> Iterator[Cut]:
 
 
 def cuts_all(kernel: Kernel, axis: str) -> bool:
-    """Whether tiles along an axis of the output cut every compute: no tile does anything that
-    another one does too.
-    """
+    """Return True if tiles along an axis of the output cut every compute: none repeats work."""
     variable = tile_variable(axis)
     ranges = (r.values() for r in propagate(kernel, {axis: 1}).axes)
     return all(any(variable in r.lo.variables for r in values) for values in ranges)
 
 
 def _sizes(extent: int, units: int, before: int) -> list[int]:
-    """Aligned sizes, and even shares of the units, so long as there are not very many tasks."""
-    if extent <= 0:  # no tasks at all, however they would be cut; below 0 no run is
+    """Return aligned sizes, and even shares of the units, unless there are very many tasks."""
+    if extent <= 0:  # no tasks; a negative extent never runs
         return [1]
     even = {-(-extent // (units * k)) for k in (1, 2, 3, 4, 8)}
     sizes = {s for s in STEPS if s <= extent} | even
     return sorted((s for s in sizes if before * -(-extent // s) <= 2048), reverse=True)
 
 
-def _count(lead: Cut, shape: Shape) -> int:
+def _count(lead: Cut, shape: CutShape) -> int:
     return prod(-(-shape.extents[name] // size) for name, size in lead)
 
 

@@ -1,4 +1,4 @@
-"""Which of the tilings that were weighed come first, and which are shown."""
+"""Ranking of weighed tilings, and the choice of those that are shown."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.tiles.reduction_safe_cuts import repeated
 from explorer.roller.tiles.weigh import refusal
 
-# The model is not more exact than this; chosen. What it is off by is printed by
+# The precision of the model; chosen. Its error is printed by
 # `make bench tile_prediction`.
 AS_GOOD_RATIO = 1.02
 FEW_TASKS = 4  # a unit; chosen
-FEWER_IN_A_RUN = 4  # times, where the extents that are cut are symbols; chosen
-LEAST_TASK_US = 5.0  # of what is cut finer: to begin a task takes a part of that; chosen
-LOWERED_COMPUTES, FEWEST_CANDIDATES = 90, 4  # that are tried: bounds on search time, chosen
-REFUSED_CANDIDATES = 6  # that are kept, the best of them by the model; chosen
+FEWER_IN_A_RUN = 4  # times, if symbolic extents are cut; chosen
+LEAST_TASK_US = 5.0  # of finer tasks: starting a task takes a part of it; chosen
+LOWERED_COMPUTES, FEWEST_CANDIDATES = 90, 4  # lowered to check them: bounds on search time, chosen
+REFUSED_CANDIDATES = 6  # shown, the best by the model; chosen
 
 
 def in_order(
@@ -31,9 +31,9 @@ def in_order(
     sizes: Sizes,
     top_k: int,
 ) -> Iterator[Candidate[Tiling]]:
-    """Legal ones by modelled time, at most `top_k`, then the best of the refused ones.
+    """Yield the legal tilings by modelled time, at most `top_k`, then the best of the refused ones.
 
-    To know whether one is legal it is lowered: of kernels of many computes fewer are looked at.
+    A tiling is lowered to know whether it is legal: of kernels with many computes fewer are tried.
     """
     refused: list[Candidate[Tiling]] = []
     legal = 0
@@ -58,8 +58,9 @@ def why_first(
     device: Device,
     sizes: Sizes,
 ) -> str:
-    """Return what put one tiling before another that is as good and faster by the model, in words;
-    "" where it is not behind it.
+    """Return why one tiling is ranked before another that is slightly faster by the model.
+
+    It is "" if it is not ranked that way.
     """
     if not fastest.cost_us < first.cost_us <= fastest.cost_us * AS_GOOD_RATIO:
         return ""
@@ -76,11 +77,11 @@ def why_first(
 def _finer_first(
     weighed: list[Candidate[Tiling]], kernel: Kernel, device: Device, sizes: Sizes
 ) -> list[Candidate[Tiling]]:
-    """Among candidates as good as the best one, more tasks come first, up to a few a unit, but
-    fewer where they would be very short; then those that compute less.
+    """Rank candidates that are as good as the best one.
 
-    A unit that is held up then keeps the others waiting for a small part of its share only. Where a
-    run decides how many there are, it may be a few times fewer than are planned.
+    More tasks come first, up to a few a unit, but fewer if they would be very short; then those
+    that compute less. A unit that is delayed then delays the others by a small part of its share
+    only. If a run decides the number of tasks, it may be a few times smaller than planned.
     """
     bound = weighed[0].cost_us * AS_GOOD_RATIO if weighed else 0.0
     equal = [c for c in weighed if c.cost_us <= bound]
@@ -91,12 +92,12 @@ def _finer_first(
 def _rank(
     c: Candidate[Tiling], kernel: Kernel, device: Device, sizes: Sizes
 ) -> tuple[float, float, int]:
-    """What is compared of tilings that are as good by the model, the smaller the better."""
+    """Return the sort key of tilings that are equal by the model, the smaller the better."""
     return -_suiting(c, kernel, device, sizes), _busy_us(c), _panel(c)
 
 
 def _suiting(c: Candidate[Tiling], kernel: Kernel, device: Device, sizes: Sizes) -> float:
-    """How well the number of its tasks suits the units."""
+    """Return how well the number of tasks suits the units."""
     count, units = tasks(kernel, c.value, sizes), max(1, device.units)
     most = FEW_TASKS * units
     if c.cost_us * units < count * LEAST_TASK_US:
@@ -108,10 +109,10 @@ def _suiting(c: Candidate[Tiling], kernel: Kernel, device: Device, sizes: Sizes)
 
 
 def _panel(c: Candidate[Tiling]) -> int:
-    """Columns of a register tile: the fewer, the less of the right operand a step reads from L2."""
+    """Return the columns of a register tile: fewer read less of the right operand a step."""
     return c.value.micro.columns
 
 
 def _busy_us(c: Candidate[Tiling]) -> float:
-    """What a tiling computes, while it loads or not: the less, the less a slow load delays it."""
+    """Return the time of computing alone: the less, the less a slow load delays it."""
     return sum(us for name, us in c.terms if name in ("compute", "pack", "edge"))

@@ -1,6 +1,4 @@
-"""Which axes of a kernel's output cut the axes of its computes, and what a tile of axes that were
-fused is along each of them.
-"""
+"""The axes of a kernel's output that cut the axes of its computes, and tiles of fused axes."""
 
 from __future__ import annotations
 
@@ -15,34 +13,36 @@ from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.tiles.cuts import cuts_all
 
 
-def cut_by(kernel: Kernel, number: int, found: Contraction | None) -> Mapping[str, tuple[str, int]]:
-    """Which axis of the output cuts an axis of a compute, and how many of its steps one step takes.
+def cut_by(
+    kernel: Kernel, number: int, product: Contraction | None
+) -> Mapping[str, tuple[str, int]]:
+    """Map axes of a compute to the axis of the output that cuts each, and the step ratio.
 
-    Only axes that every writer of the output has can be cut; columns only where nothing before the
-    contraction would be done again for each of their tiles.
+    Only axes that every writer of the output has can be cut. Columns can only if nothing before the
+    contraction is repeated for each of their tiles.
     """
     shared, inner = shared_axes(kernel), stores(kernel)[-1].axes[-1:]
-    many = found is not None and len(kernel.computes) > 2 and len(shared) > 1
+    many = product is not None and len(kernel.computes) > 2 and len(shared) > 1
     if many and not cuts_all(kernel, inner[0].name):
         shared = [a for a in shared if a != inner[0].name]
     ranges: Regions = propagate(kernel, dict.fromkeys(shared, 1))
-    known = {tile_variable(a): a for a in shared}
+    output_axes = {tile_variable(a): a for a in shared}
     cut: dict[str, tuple[str, int]] = {}
     for axis, r in ranges.axes[number].items():
         match r.lo.terms:
-            case ((name, int(step)),) if name in known and step > 0:
-                cut[axis] = (known[name], step)
+            case ((name, int(step)),) if name in output_axes and step > 0:
+                cut[axis] = (output_axes[name], step)
     return cut
 
 
 def shared_axes(kernel: Kernel) -> list[str]:
-    """The axes that all writers of the output have, outermost first."""
+    """Return the axes that all writers of the output have, outermost first."""
     parts = stores(kernel)
     return [a.name for a in parts[-1].axes if all(a in p.axes for p in parts)]
 
 
 def tile_of(fused: Fused, program: TiledProgram, extents: Mapping[str, int]) -> dict[str, int]:
-    """The task's size along every axis: of axes that were fused the inner ones are filled first."""
+    """Return the task's size along every axis; of fused axes the inner ones are filled first."""
     tile: dict[str, int] = {}
     sizes = program.tile(0).spatial
     for group, size in zip(fused.groups, sizes, strict=False):

@@ -1,1 +1,1 @@
-"""A program bound to sizes: tables, constants, results, recordings, the measured wall."""
+"""Programs bound to sizes: tables, constants, results, recordings, measured walls."""

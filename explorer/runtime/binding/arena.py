@@ -19,32 +19,57 @@ Array = np.ndarray
 
 
 class Layout(Protocol):
-    """What of a bound program memory is made for."""
+    """The parts of a bound program that memory is allocated for."""
 
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> Plan:
+        """The plan of the program's binding."""
+        ...
+
     @property
-    def units(self) -> int: ...
+    def units(self) -> int:
+        """The number of units."""
+        ...
+
     @property
-    def codes(self) -> Mapping[str, KernelCode]: ...
+    def codes(self) -> Mapping[str, KernelCode]:
+        """The code of each kernel call, by binding."""
+        ...
+
     @property
-    def places(self) -> Places: ...
+    def places(self) -> Places:
+        """The place of every value."""
+        ...
+
     @property
-    def blocks(self) -> Blocks: ...
+    def blocks(self) -> Blocks:
+        """The argument blocks of kernel calls."""
+        ...
+
     @property
-    def args(self) -> Template: ...
+    def args(self) -> Template:
+        """The argument blocks as a template."""
+        ...
+
     @property
-    def slots(self) -> Sequence[Template]: ...
+    def slots(self) -> Sequence[Template]:
+        """The slots of each launch, as templates."""
+        ...
+
     @property
-    def launches(self) -> Sequence[LaunchCode]: ...
+    def launches(self) -> Sequence[LaunchCode]:
+        """The launches in order."""
+        ...
 
 
 class Arena:
-    """Memory for one run at a time: intermediates, scratch, and tables that point into them; with
-    the deeds of a run in it, once they were recorded.
+    """Memory for one run at a time: intermediates, scratch, and tables that point into them.
+
+    `recording` holds the actions of a run in this memory, once they were recorded.
     """
 
     def __init__(self, bound: Layout) -> None:
+        """Allocate the memory of a bound program, and its launches."""
         self.bound = bound
         plan, units = bound.plan, bound.units
         self.memory = aligned_bytes(max(ALIGNMENT, plan.placed.bytes))
@@ -58,9 +83,9 @@ class Arena:
         self.launches = {
             id(code): self._launch(code, slots) for code, slots in zip(bound.launches, bound.slots)
         }
-        self.arrays: list[Array] = []  # of a run: inputs, then outputs
+        self.arrays: list[Array] = []  # inputs of a run, then outputs
         self._moving = memoryview(self.bases[0])[FIRST_INPUT:]
-        self.deeds: tuple[Callable[[Any], None], ...] | None = None
+        self.recording: tuple[Callable[[Any], None], ...] | None = None
 
     def _launch(self, code: LaunchCode, slots: Template) -> Launch:
         launch = Launch(

@@ -1,4 +1,4 @@
-"""A program bound to sizes: its plan, its tables, and a pool of arenas that runs take from."""
+"""A program bound to sizes: its plan, its tables, and a pool of arenas for runs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from explorer.ir.types import numpy_dtype
 from explorer.runtime.binding.arena import Arena
 from explorer.runtime.binding.constants import Constants
 from explorer.runtime.binding.launches.assemble import assemble
-from explorer.runtime.binding.launches.given import Given
 from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
-from explorer.runtime.binding.recording import Recording, Traced, capture, replay
+from explorer.runtime.binding.launches.launch_inputs import LaunchInputs
+from explorer.runtime.binding.recording import Recording, RunTrace, capture, replay
 from explorer.runtime.binding.results import Outputs
 from explorer.runtime.binding.tables import Blocks, Places, Template
 from explorer.runtime.planning.plan import Plan
 from explorer.runtime.workers.teams import Launcher
 
 
-class Bound:
-    """Immutable but for its pool; runs from several threads take an arena each. `told` are arrays
-    that every run reads behind its inputs.
+class BoundProgram:
+    """A program bound to sizes, immutable except for its pool of arenas.
+
+    Concurrent runs take an arena each. `shape_inputs` are arrays that every run reads after its
+    inputs.
     """
 
     def __init__(
@@ -35,13 +37,28 @@ class Bound:
         constants: Constants,
         codes: Mapping[str, KernelCode],
         units: int,
-        told: Sequence[np.ndarray] = (),
+        shape_inputs: Sequence[np.ndarray] = (),
     ) -> None:
-        self.plan, self.codes, self.units, self.told = plan, codes, units, tuple(told)
+        """Assemble the launches of a plan, and lay out their tables."""
+        self.plan, self.codes, self.units, self.shape_inputs = (
+            plan,
+            codes,
+            units,
+            tuple(shape_inputs),
+        )
         self.places = Places(plan, constants)
         program, frames = plan.program, plan.placed.frames
-        known = program, plan.schedules, units, plan.sizes, codes, frames, plan.alone, plan.dealt
-        self.steps = assemble(Given(*known))
+        inputs = (
+            program,
+            plan.schedules,
+            units,
+            plan.sizes,
+            codes,
+            frames,
+            plan.alone,
+            plan.unit_assignments,
+        )
+        self.steps = assemble(LaunchInputs(*inputs))
         self.launches = tuple(launches(self.steps))
         self.blocks = Blocks(self.places, codes)
         for launch in self.launches:
@@ -59,27 +76,31 @@ class Bound:
         direct = set(plan.direct.values())
         self.copied = tuple((n, o) for n, o in enumerate(program.outputs) if n not in direct)
         self.pool: list[Arena] = []
-        self.used = 0  # the later, the greater
+        self.used = 0  # time stamp of the last use
 
     @property
     def arena_bytes(self) -> int:
-        """What one arena takes, scratch and the stacks of its units included."""
+        """The bytes of one arena, with scratch and the stacks of its units."""
         calls = 8 * sum(len(code.units) * code.stack for code in self.launches)
         return self.plan.placed.bytes + self.units * self.blocks.scratch_bytes + calls
 
     def check_room(self, name: str) -> None:
-        """TooLarge where a run's intermediates and results are."""
+        """Check that the intermediates and results of a run fit into memory.
+
+        Raises:
+            TooLarge: They do not fit.
+        """
         results = sum(prod(shape) * dtype.itemsize for shape, dtype in self.outputs.kinds)
         what = f"a run of {name} with its {len(self.outputs.kinds)} results"
         check_room(self.arena_bytes + results, what, name)
 
     @property
     def pooled_bytes(self) -> int:
-        """What the arenas take that no run uses."""
+        """The bytes of the arenas that no run uses."""
         return len(self.pool) * self.arena_bytes
 
     def take(self) -> Arena:
-        """An arena that no other run uses."""
+        """Return an arena that no other run uses."""
         try:
             return self.pool.pop()
         except IndexError:
@@ -87,26 +108,26 @@ class Bound:
             return Arena(self)
 
     def give(self, arena: Arena) -> None:
-        """Let others use it."""
+        """Return an arena to the pool."""
         arena.arrays.clear()
         self.pool.append(arena)
 
-    def replay(self, arena: Arena, team: Launcher, traced: Traced | None = None) -> None:
-        """Do in an arena what its recording says, which is made before the first run."""
+    def replay(self, arena: Arena, team: Launcher, traced: RunTrace | None = None) -> None:
+        """Run an arena's recording, which is captured before the first run."""
         replay(self.recording(arena), team, traced)
 
     def recording(self, arena: Arena) -> Recording:
-        """What a run does in an arena."""
-        if arena.deeds is None:
+        """Return the recording of a run in an arena."""
+        if arena.recording is None:
             counters.add("captures")
-            arena.deeds = capture(self.steps, self.copied, arena)
+            arena.recording = capture(self.steps, self.copied, arena)
         else:
             counters.add("replays")
-        return arena.deeds
+        return arena.recording
 
 
 def launches(steps: Sequence[Step]) -> list[LaunchCode]:
-    """Every launch of the steps, in order."""
+    """Return every launch of the steps, in order."""
     out: list[LaunchCode] = []
     for step in steps:
         match step:

@@ -1,4 +1,4 @@
-"""Constants as kernels want them: in place, or laid out again, once while a program holds them."""
+"""Constants in the layout that kernels read, converted once per program."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ class Constants:
     """The arrays that kernels read of a program's constants, and the tables of its kernels."""
 
     def __init__(self, constants: Mapping[str, Constant]) -> None:
+        """Create the arrays of these constants on first use."""
         self.constants = constants
         self._tables: dict[tuple[int, ...], np.ndarray] = {}
-        self._held: dict[int, np.ndarray] = {}  # by identity: kernels know addresses alone
+        self._alive: dict[int, np.ndarray] = {}  # by identity: kernels hold addresses only
 
     def plain(self, name: str) -> np.ndarray:
-        """A constant as it is."""
-        return self._hold(self.constants[name].laid_out("in place", in_place))
+        """Return a constant in its own layout."""
+        return self._keep_alive(self.constants[name].laid_out("in place", in_place))
 
     def packed(self, name: str, argument: Argument) -> np.ndarray:
-        """A constant laid out for a micro-kernel."""
+        """Return a constant packed for a micro-kernel."""
         assert argument.packing is not None
-        return self._hold(packed_constant(argument.packing, self.constants[name]))
+        return self._keep_alive(packed_constant(argument.packing, self.constants[name]))
 
-    def _hold(self, array: np.ndarray) -> np.ndarray:
-        self._held[id(array)] = array
+    def _keep_alive(self, array: np.ndarray) -> np.ndarray:
+        self._alive[id(array)] = array
         return array
 
     def table(self, values: tuple[int, ...]) -> np.ndarray:
-        """A table of int64."""
+        """Return an int64 table."""
         if values not in self._tables:
             self._tables[values] = in_place(np.array(values or (0,), np.int64))
         return self._tables[values]

@@ -1,4 +1,4 @@
-"""The arrays that a run reads and writes: the caller's where kernels can work on them."""
+"""Arrays that a run reads and writes: the caller's where kernels can use them directly."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Array = np.ndarray
 Kind: TypeAlias = tuple[tuple[int, ...], np.dtype[np.generic]]
 
 
-def usable(array: Array) -> Array:
-    """The array itself, or a copy that kernels can read."""
+def as_usable(array: Array) -> Array:
+    """Return the array itself, or a copy that kernels can read."""
     if is_usable(array):
         return array
     counters.add("arrays_made")
@@ -29,21 +29,23 @@ def usable(array: Array) -> Array:
     return copy
 
 
-def copied_out(found: dict[str, Array], out: Mapping[str, Array] | None) -> dict[str, Array]:
-    """Results whose shapes only the run knew, in the caller's arrays where it gave some.
+def copy_out(results: dict[str, Array], out: Mapping[str, Array] | None) -> dict[str, Array]:
+    """Return results whose shapes only the run knew, copied to the caller's arrays where given.
 
-    Raises ShapeError and DtypeError where an array is no place for its output.
+    Raises:
+        ShapeError: An array has the wrong shape for its output.
+        DtypeError: An array has the wrong dtype for its output.
     """
     if out:
-        kinds = [(a.shape, a.dtype) for a in found.values()]
-        Outputs.of(tuple(found), kinds).given(out, ())
+        kinds = [(a.shape, a.dtype) for a in results.values()]
+        Outputs.of(tuple(results), kinds).select_arrays(out, ())
         for name, target in out.items():
-            np.copyto(target, found[name])
-    return {**found, **(out or {})}
+            np.copyto(target, results[name])
+    return {**results, **(out or {})}
 
 
 def is_usable(array: Array) -> bool:
-    """Whether kernels can work on the array's own bytes."""
+    """Return True if kernels can work on the array's own bytes."""
     if not isinstance(array, np.ndarray):
         return False
     flags = array.flags
@@ -54,8 +56,8 @@ def is_usable(array: Array) -> bool:
 class Outputs:
     """The names of a program's outputs, and their kinds for a binding.
 
-    `over`: by position of an output the inputs whose very memory kernels may write it into;
-    `takers`: by position of an input the outputs that may be written into it.
+    `over`: by position of an output the inputs whose memory kernels may write it into; `takers`: by
+    position of an input the outputs that may be written into it.
     """
 
     names: Sequence[str]
@@ -70,25 +72,30 @@ class Outputs:
         kinds: Sequence[Kind],
         over: Mapping[int, frozenset[int]] = MappingProxyType({}),
     ) -> Outputs:
-        """These names with these kinds."""
+        """Return outputs with these names and kinds."""
         takers: dict[int, list[int]] = {}
         for n, inputs in over.items():
             for at in inputs:
                 takers.setdefault(at, []).append(n)
         return Outputs(names, kinds, {name: n for n, name in enumerate(names)}, over, takers)
 
-    def fresh(self) -> list[Array]:
-        """A new array for each output."""
+    def new_arrays(self) -> list[Array]:
+        """Return a new array for each output."""
         return [aligned_array(shape, dtype) for shape, dtype in self.kinds]
 
-    def given(
+    def select_arrays(
         self, out: Mapping[str, Array], inputs: Sequence[Array], donated: Sequence[int] = ()
     ) -> tuple[list[Array], dict[int, Array]]:
-        """What kernels write, by position, and the caller's arrays to copy it to afterwards.
+        """Return by position the arrays that kernels write, and the caller's to copy to afterwards.
 
-        What kernels write shares no byte with another output, nor with an input, unless it is that
-        input, may be written over it, and `out` says so or the input is donated. Raises ShapeError
-        and DtypeError where an array is no place for its output, BadOption where two are one place.
+        An array that kernels write shares no byte with another output, nor with an input. The
+        exception is an input that the output may overwrite, if `out` says so or the input is
+        donated.
+
+        Raises:
+            ShapeError: An array has the wrong shape for its output.
+            DtypeError: An array has the wrong dtype for its output.
+            BadOption: Two of the caller's arrays share memory.
         """
         targets: dict[int, Array] = {}
         for name, target in out.items():
@@ -108,7 +115,7 @@ class Outputs:
     def _taken_over(
         self, inputs: Sequence[Array], donated: Sequence[int], targets: Mapping[int, Array]
     ) -> dict[int, Array]:
-        """An output for each donated input that can take one, by position."""
+        """Return an output for each donated input that can hold one, by position."""
         out: dict[int, Array] = {}
         for at in donated:
             kind = inputs[at].shape, inputs[at].dtype
@@ -119,7 +126,7 @@ class Outputs:
         return out
 
     def _refuse_shared(self, targets: Mapping[int, Array]) -> None:
-        """BadOption where elements of two of the caller's arrays are the same memory."""
+        """Refuse arrays of the caller that share memory."""
         for (n, a), (m, b) in combinations(targets.items(), 2):
             if np.shares_memory(a, b):
                 raise BadOption(
@@ -131,32 +138,34 @@ class Outputs:
 
     def _refuse(self, name: str, target: Array) -> NoReturn:
         if name not in self.position:
-            known = ", ".join(self.names)
-            raise ShapeError(f"there is no output {name!r}; the outputs are {known}", where=name)
+            names = ", ".join(self.names)
+            raise ShapeError(f"there is no output {name!r}; the outputs are {names}", where=name)
         shape, dtype = self.kinds[self.position[name]]
         if target.shape != shape:
             raise ShapeError(
                 f"the array for the output {name!r} must have shape {shape} and has {target.shape}",
                 where=name,
                 expected=shape,
-                found=target.shape,
+                actual=target.shape,
             )
         raise DtypeError(
             f"the array for the output {name!r} must be {dtype} and is {target.dtype}",
             where=name,
             expected=dtype,
-            found=target.dtype,
+            actual=target.dtype,
         )
 
 
 def _direct(
-    given: Sequence[Array], targets: Mapping[int, Array], over: Mapping[int, frozenset[int]]
+    inputs: Sequence[Array], targets: Mapping[int, Array], over: Mapping[int, frozenset[int]]
 ) -> Mapping[int, Array]:
-    """Those that kernels can write: in order, the ones that share no byte with an input that they
-    must not be written over, or with one before them.
+    """Return the arrays that kernels can write directly.
+
+    In order, these share no byte with an input that they must not overwrite, or with an earlier
+    array.
     """
     writable = all([_is_writable(a) for a in targets.values()])
-    if writable and not _overlap([*given, *_elsewhere(given, targets, over)]):
+    if writable and not _overlap([*inputs, *_elsewhere(inputs, targets, over)]):
         return targets
     out: dict[int, Array] = {}
     seen: list[Array] = []
@@ -165,7 +174,7 @@ def _direct(
         apart = _is_writable(target) and not any(np.may_share_memory(target, a) for a in seen)
         if apart and all(
             (at in allowed and _is_same_memory(target, a)) or not np.may_share_memory(target, a)
-            for at, a in enumerate(given)
+            for at, a in enumerate(inputs)
         ):
             out[n] = target
         seen.append(target)
@@ -173,14 +182,17 @@ def _direct(
 
 
 def _elsewhere(
-    given: Sequence[Array], targets: Mapping[int, Array], over: Mapping[int, frozenset[int]]
+    inputs: Sequence[Array], targets: Mapping[int, Array], over: Mapping[int, frozenset[int]]
 ) -> list[Array]:
-    """The targets but those that are written over an input which they may be, one for each."""
+    """Return the targets that do not overwrite an input that they may overwrite.
+
+    Each input excuses one target.
+    """
     out: list[Array] = []
     written: set[int] = set()
     for n, target in targets.items():
         for at in over.get(n, ()):
-            if at not in written and _is_same_memory(target, given[at]):
+            if at not in written and _is_same_memory(target, inputs[at]):
                 written.add(at)
                 break
         else:
@@ -189,7 +201,7 @@ def _elsewhere(
 
 
 def _is_same_memory(a: Array, b: Array) -> bool:
-    """Whether two arrays in C order are the same elements."""
+    """Return True if two arrays in C order are the same elements."""
     return address_of(a) == address_of(b) and (a.shape, a.dtype) == (b.shape, b.dtype)
 
 
@@ -198,7 +210,7 @@ def _is_writable(array: Array) -> bool:
 
 
 def _overlap(arrays: Sequence[Array]) -> bool:
-    """Whether any two arrays share a byte, if all are in C order."""
+    """Return True if any two of these arrays in C order share a byte."""
     reached = 0
     for begin, size in sorted([(address_of(a), a.nbytes) for a in arrays]):
         if begin < reached and size:

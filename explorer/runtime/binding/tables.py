@@ -1,6 +1,6 @@
-"""Argument blocks and slots as templates: which base each address counts from, and how far.
+"""Templates of argument blocks and slots: the base of each address, and its offset.
 
-A run only adds: base addresses of its arena, its inputs and its outputs to the offsets.
+A run only adds the base addresses of its arena, its inputs and its outputs to the offsets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVERYTHING = slice(None)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An address: so many bytes behind a base."""
+    """An address: `offset` bytes after a base."""
 
     base: int
     offset: int
@@ -39,18 +39,18 @@ class Template:
 
     @staticmethod
     def of(places: Sequence[Place]) -> Template:
-        """The columns of these places."""
+        """Return the columns of these places."""
         base = np.array([p.base for p in places], np.int64)
         offset = np.array([p.offset for p in places], np.int64)
         return Template(base, offset)
 
     def addresses(self, bases: np.ndarray) -> np.ndarray:
-        """All addresses, for these bases."""
-        found: np.ndarray = bases[self.base] + self.offset
-        return found
+        """Return all addresses for these bases."""
+        addresses: np.ndarray = bases[self.base] + self.offset
+        return addresses
 
     def moves(self, table: np.ndarray, part: slice = EVERYTHING) -> np.ndarray:
-        """What each run must set anew in a part of a table: rows of (where, base, offset)."""
+        """Return the rows (where, base, offset) that each run must set in a part of a table."""
         at = np.arange(len(self.base), dtype=np.int64)[part]
         at = at[self.base[at] >= FIRST_INPUT]
         where = address_of(table) + table.itemsize * at
@@ -58,23 +58,24 @@ class Template:
 
 
 class Places:
-    """Where every value of a binding lies, and what holds the bytes that no run changes."""
+    """The place of every value of a binding, and the owners of the bytes that no run changes."""
 
     def __init__(self, plan: Plan, constants: Constants) -> None:
+        """Create the places of a plan's values."""
         self.plan, self.constants = plan, constants
         self.arena = plan.placed.offsets
         self.inputs = {name: n for n, name in enumerate(plan.program.inputs)}
         self.shapes: dict[str, np.ndarray] = {}
-        self.kept: list[np.ndarray] = []
+        self.alive: list[np.ndarray] = []
 
     def of(self, name: str) -> Place:
-        """The place of a value's first element."""
+        """Return the place of a value's first element."""
         value = self.plan.program.values[name]
         at = self.root(value.root)
         return Place(at.base, at.offset + self.plan.offset_bytes(name))
 
     def root(self, name: str) -> Place:
-        """The place of a root."""
+        """Return the place of a root."""
         match self.plan.program.values[name].home:
             case "input":
                 return Place(FIRST_INPUT + self.inputs[name], 0)
@@ -87,12 +88,12 @@ class Places:
         return Place(ARENA, self.arena[name])
 
     def absolute(self, array: np.ndarray) -> Place:
-        """The place of an array that stays where it is."""
-        self.kept.append(array)
+        """Return the place of an array that never moves, and keep it alive."""
+        self.alive.append(array)
         return Place(ABSOLUTE, address_of(array))
 
     def shape_value(self, name: str) -> np.ndarray:
-        """The int64 tensor whose elements are dims."""
+        """Return the int64 tensor whose elements are dims."""
         if name not in self.shapes:
             value = self.plan.program.values[name]
             dims = [evaluate_dim(d, self.plan.sizes) for d in value.dims]
@@ -101,9 +102,10 @@ class Places:
 
 
 class Blocks:
-    """The argument blocks of every kernel call of the launches, one after the other."""
+    """The argument blocks of all kernel calls of the launches, one after the other."""
 
     def __init__(self, places: Places, codes: Mapping[str, KernelCode]) -> None:
+        """Create an empty table."""
         self.places, self.codes = places, codes
         self.rows: list[Place] = []
         self.block_of: dict[str, slice] = {}
@@ -118,7 +120,7 @@ class Blocks:
                 self.block_of[operator.name] = slice(begin, len(self.rows))
 
     def block(self, operator: OperatorTask) -> None:
-        """One kernel call's arguments, in the order in which its code takes them."""
+        """Append one kernel call's arguments, in the order in which its code takes them."""
         kernel = operator.call.kernel
         values = dict(zip(kernel.inputs, operator.args, strict=True))
         values |= zip(kernel.outputs, operator.results, strict=True)
@@ -132,7 +134,7 @@ class Blocks:
         self.scratch_bytes = max(self.scratch_bytes, scratch)
 
     def argument(self, argument: Argument, values: Mapping[str, str]) -> Place:
-        """Every kind but scratch."""
+        """Return the place of an argument of any kind but scratch."""
         places = self.places
         match argument.kind:
             case "tensor":
@@ -147,6 +149,9 @@ class Blocks:
         raise AssertionError(f"an argument of kind {argument.kind!r} is not known")
 
     def scratch(self, argument: Argument) -> int:
-        """Bytes of a scratch argument: whole lines and one more, for wide loads at the end."""
+        """Return the bytes of a scratch argument: complete lines and one more.
+
+        The last one is for wide loads at the end.
+        """
         count = evaluate_dim(argument.elements, self.places.plan.sizes) * argument.item_bytes
         return (-(-count // ALIGNMENT) + 1) * ALIGNMENT

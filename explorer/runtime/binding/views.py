@@ -1,4 +1,4 @@
-"""Values of an arena as NumPy sees them, each worked out once."""
+"""NumPy views of the values of an arena, each computed once."""
 
 from __future__ import annotations
 
@@ -13,49 +13,50 @@ from explorer.runtime.binding.arena import Arena
 from explorer.runtime.binding.tables import FIRST_INPUT
 
 Array = np.ndarray
-Look: TypeAlias = Callable[[], Array]
+ArrayGetter: TypeAlias = Callable[[], Array]
 
 
 class Views:
-    """How to look at a value: the same array each time, or a part of this run's input or output."""
+    """Getters of a value's array: always the same array, or a part of a run's input or output."""
 
     def __init__(self, arena: Arena) -> None:
+        """Create the views of an arena."""
         self.arena, self.bound = arena, arena.bound
         self.values = arena.bound.plan.program.values
 
-    def of(self, name: str, like: str = "") -> Look:
-        """A value; with the shape of `like`, where that is given."""
+    def of(self, name: str, like: str = "") -> ArrayGetter:
+        """Return the getter of a value; with the shape of `like`, if given."""
         value, shape = self.values[name], self.bound.plan.shape(like or name)
         places = self.bound.places
         if value.home == "constant":
-            return _same(self._cut(name, shape)(places.constants.plain(value.root)))
+            return _constant_getter(self._cut(name, shape)(places.constants.plain(value.root)))
         if value.home == "shape":
-            return _same(self._cut(name, shape)(places.shape_value(value.root)))
+            return _constant_getter(self._cut(name, shape)(places.shape_value(value.root)))
         place = places.of(name)
         if place.base < FIRST_INPUT:
-            return _same(self._in_arena(name, place.offset, shape))
+            return _constant_getter(self._in_arena(name, place.offset, shape))
         at, arrays, cut = place.base - FIRST_INPUT, self.arena.arrays, self._cut(name, shape)
         return lambda: cut(arrays[at])
 
-    def output(self, position: int) -> Look:
-        """The whole array of an output."""
+    def output(self, position: int) -> ArrayGetter:
+        """Return the getter of an output's complete array."""
         at = len(self.bound.plan.program.inputs) + position
         arrays = self.arena.arrays
         return lambda: arrays[at]
 
     def apart(self, a: str, b: str) -> bool:
-        """Whether two values lie at different places."""
+        """Return True if two values lie at different places."""
         return not self.values[a].is_at(self.values[b])
 
     def _cut(self, name: str, shape: tuple[int, ...]) -> Callable[[Array], Array]:
-        """A value's part of its root's array."""
+        """Return a function from a root's array to a value's part of it."""
         item = numpy_dtype(self.values[name].type.element).itemsize
         begin, count = self.bound.plan.offset_bytes(name) // item, prod(shape)
 
-        def cut(whole: Array) -> Array:
-            if whole.shape == shape:
-                return whole
-            return whole.reshape(-1)[begin : begin + count].reshape(shape)
+        def cut(array: Array) -> Array:
+            if array.shape == shape:
+                return array
+            return array.reshape(-1)[begin : begin + count].reshape(shape)
 
         return cut
 
@@ -65,5 +66,5 @@ class Views:
         return self.arena.memory[offset : offset + count].view(dtype).reshape(shape)
 
 
-def _same(array: Array) -> Look:
+def _constant_getter(array: Array) -> ArrayGetter:
     return lambda: array

@@ -1,1 +1,1 @@
-"""Which way each loop and branch runs: predicted times of the ways, and the choice."""
+"""Selection of control-flow schedules by their predicted times."""

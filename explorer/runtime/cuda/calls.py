@@ -1,7 +1,7 @@
-"""What is asked of CUDA's driver for each run, by addresses: copies, launches, waiting.
+"""Calls of CUDA's driver in each run, by addresses: copies, launches, synchronisation.
 
-Arrays of numba-cuda check and describe themselves at each use, which takes longer than the run of a
-small program.
+Arrays of numba-cuda validate and describe themselves at each use, which takes longer than the run
+of a small program.
 """
 
 from __future__ import annotations
@@ -13,78 +13,84 @@ from typing import Any
 
 import numpy as np
 
-WORD_BYTES = 8  # of whatever a kernel is given: addresses and counts
+WORD_BYTES = 8  # of a kernel's argument: addresses and counts
 
 
-class Calls:
-    """In the order of one stream. Raises RuntimeError with the name that CUDA has for an error."""
+class StreamCalls:
+    """Driver calls in the order of one stream.
+
+    Raises:
+        RuntimeError: A call fails; the message is CUDA's name of the error.
+    """
 
     def __init__(self, stream: int) -> None:
+        """Use a stream, given by its handle."""
         self.driver: Any = import_module("cuda.bindings.driver")
         self.stream = stream
 
-    def up(self, to: int, array: np.ndarray) -> None:
-        """Pinned memory -> the device."""
-        self.done(self.driver.cuMemcpyHtoDAsync(to, array.ctypes.data, array.nbytes, self.stream))
+    def copy_to_device(self, to: int, array: np.ndarray) -> None:
+        """Copy pinned memory to the device."""
+        self.check(self.driver.cuMemcpyHtoDAsync(to, array.ctypes.data, array.nbytes, self.stream))
 
-    def down(self, array: np.ndarray, at: int) -> None:
-        """The device -> this machine; there when `wait` is over."""
-        self.done(self.driver.cuMemcpyDtoHAsync(array.ctypes.data, at, array.nbytes, self.stream))
+    def copy_to_host(self, array: np.ndarray, at: int) -> None:
+        """Copy from the device to this machine; the data are there after `wait`."""
+        self.check(self.driver.cuMemcpyDtoHAsync(array.ctypes.data, at, array.nbytes, self.stream))
 
-    def across(self, to: int, at: int, count: int) -> None:
-        """So many bytes on the device."""
-        self.done(self.driver.cuMemcpyDtoDAsync(to, at, count, self.stream))
+    def copy_on_device(self, to: int, at: int, count: int) -> None:
+        """Copy `count` bytes on the device."""
+        self.check(self.driver.cuMemcpyDtoDAsync(to, at, count, self.stream))
 
     def wait(self) -> None:
-        """Until all that was asked for is done."""
-        self.done(self.driver.cuStreamSynchronize(self.stream))
+        """Wait until all previous calls are done."""
+        self.check(self.driver.cuStreamSynchronize(self.stream))
 
     def launch(
         self, function: Any, blocks: int, threads: int, shared_bytes: int, arrays: Sequence[Any]
     ) -> Callable[[], None]:
-        """What launches a kernel of Numba's on flat arrays of the device, each time."""
+        """Return a function that launches a kernel of Numba's on flat arrays of the device."""
         words = [word for array in arrays for word in _words(array)]
         shape = (blocks, 1, 1, threads, 1, 1, shared_bytes)
         return _Launch(self, function, shape, words, arrays)
 
-    def captured(self, work: Callable[[], None]) -> Callable[[], None]:
-        """What is asked for by some work, as a CUDA graph: it is asked for again by one call."""
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Return the driver calls of `work` as a CUDA graph, which one call replays."""
         d, mode = self.driver, self.driver.CUstreamCaptureMode
-        self.done(d.cuStreamBeginCapture(self.stream, mode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        self.check(d.cuStreamBeginCapture(self.stream, mode.CU_STREAM_CAPTURE_MODE_RELAXED))
         try:
             work()
         finally:
             answer = d.cuStreamEndCapture(self.stream)
-        self.done(answer)
-        made = d.cuGraphInstantiate(answer[1], 0)
-        self.done(made)
-        return lambda: self.done(d.cuGraphLaunch(made[1], self.stream))
+        self.check(answer)
+        graph = d.cuGraphInstantiate(answer[1], 0)
+        self.check(graph)
+        return lambda: self.check(d.cuGraphLaunch(graph[1], self.stream))
 
-    def done(self, answer: tuple[Any, ...]) -> None:
-        """Raises what a call of the driver's answers, if it is an error."""
+    def check(self, answer: tuple[Any, ...]) -> None:
+        """Raise the error that a driver call returned, if any."""
         if int(answer[0]):
             raise RuntimeError(answer[0].name)
 
 
 def address(array: Any) -> int:
-    """Where an array of the device begins."""
+    """Return the address of an array of the device."""
     return int(array.device_ctypes_pointer.value)
 
 
 def _words(array: Any) -> tuple[int, ...]:
-    """What a kernel of Numba's takes of a flat array, as numba-cuda's dispatcher gives it: nobody
-    who owns it and no parent, elements, bytes of one, where it begins, extent, stride in bytes.
+    """Return the kernel arguments of a flat array, as numba-cuda's dispatcher passes them.
+
+    They are no owner and no parent, elements, item bytes, address, extent, and stride in bytes.
     """
     count, each = int(array.size), int(array.dtype.itemsize)
     return (0, 0, count, each, address(array), count, each)
 
 
 class _Launch:
-    """A kernel with what it is launched with: words, each at an address, of `arrays` that stay."""
+    """A kernel with its launch arguments: words, each at an address, and `arrays` kept alive."""
 
     def __init__(
         self,
-        calls: Calls,
+        calls: StreamCalls,
         function: Any,
         shape: tuple[int, ...],
         words: Sequence[int],
@@ -99,4 +105,4 @@ class _Launch:
     def __call__(self) -> None:
         calls, at = self.calls, ctypes.addressof(self.pointers)
         launch = calls.driver.cuLaunchKernel
-        calls.done(launch(self.function, *self.shape, calls.stream, at, 0))
+        calls.check(launch(self.function, *self.shape, calls.stream, at, 0))

@@ -1,6 +1,4 @@
-"""Whether the blocks of a persistent kernel can all come to their ends: told before it is launched,
-for on a GPU what waits for ever holds the device.
-"""
+"""Deadlock check of a persistent kernel before its launch: a GPU that waits forever is lost."""
 
 from __future__ import annotations
 
@@ -9,32 +7,33 @@ from collections.abc import Sequence
 from explorer.ir.decisions.rprogram import RProgram, Run, Wait
 
 
-def too_many(units: int, resident: int, where: str) -> str:
-    """Why so many blocks that wait for each other must not be launched where so many are resident
-    together; empty where they may.
+def refuse_residency(units: int, resident: int, where: str) -> str:
+    """Return why `units` blocks that wait for each other cannot run with `resident` places.
+
+    Return "" if they can.
     """
     if units <= resident:
         return ""
     return (
         f"{units} blocks wait for each other and {where} holds {resident} at once: "
-        "those that are not there would be waited for in vain"
+        "waits for the others would never end"
     )
 
 
-def deadlock(programs: Sequence[RProgram]) -> str:
-    """The first unit that never comes to its end, and why; empty where all do.
+def find_deadlock(programs: Sequence[RProgram]) -> str:
+    """Return the first unit that never ends, and why; "" if all end.
 
-    Steps are counted upwards alone, so that the order in which units go on changes nothing: what
-    waits when nobody can go on waits for ever.
+    Steps only count upwards, so the order in which units advance changes nothing: a unit that waits
+    when no unit can advance waits forever.
     """
     for number, program in enumerate(programs):
-        why = _stuck(program)
+        why = _find_stuck_unit(program)
         if why:
             return f"launch {number}: {why}" if len(programs) > 1 else why
     return ""
 
 
-def _stuck(program: RProgram) -> str:
+def _find_stuck_unit(program: RProgram) -> str:
     units = program.units
     runs = [sum(isinstance(row, Run) for row in rows) for rows in units]
     at, ended = [0] * len(units), [0] * len(units)
@@ -44,7 +43,7 @@ def _stuck(program: RProgram) -> str:
         for unit, rows in enumerate(units):
             while at[unit] < len(rows):
                 row = rows[at[unit]]
-                if isinstance(row, Wait) and not _has_come(row, ended):
+                if isinstance(row, Wait) and not _is_satisfied(row, ended):
                     break
                 ended[unit] += isinstance(row, Run)
                 at[unit] += 1
@@ -61,5 +60,5 @@ def _stuck(program: RProgram) -> str:
     return ""
 
 
-def _has_come(wait: Wait, ended: Sequence[int]) -> bool:
+def _is_satisfied(wait: Wait, ended: Sequence[int]) -> bool:
     return wait.unit < len(ended) and ended[wait.unit] >= wait.step

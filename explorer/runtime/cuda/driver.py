@@ -1,4 +1,4 @@
-"""What a persistent kernel is launched with: a GPU, or its stand-in."""
+"""Drivers that launch persistent kernels: a GPU, or its simulator."""
 
 from __future__ import annotations
 
@@ -13,91 +13,102 @@ from explorer.errors import BadOption
 from explorer.runtime.dlpack import BorrowedArray
 
 
-class Loaded(Protocol):
-    """A launch whose tables lie in the device's memory, to be run as often as one likes."""
+class LoadedLaunch(Protocol):
+    """A launch whose tables are in the device's memory, ready for any number of runs."""
 
     def run(self) -> None:
-        """Begin once more, behind what was asked for before."""
+        """Start the launch after all previous requests."""
 
-    def tell(self, *names: str) -> None:
-        """Let the arrays of these names have what the last run left, when it is over."""
+    def fetch(self, *names: str) -> None:
+        """Fetch the arrays of these names from the last run, when it is over."""
 
 
 class Driver(Protocol):
-    """One memory and a way to launch; addresses count bytes from the memory's beginning. `kind` is
-    that of walls which are made of its stamps.
-    """
+    """One memory and a way to launch; addresses are bytes from the memory's beginning."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the device."""
+        ...
+
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """The kind of walls made of its time stamps."""
+        ...
 
     def resident(self, source: ProgramSource) -> int:
-        """How many blocks of it the device holds at the same time."""
+        """Return how many blocks of a source the device holds at the same time."""
 
     def make_room(self, count: int) -> None:
-        """Memory of so many bytes, in the place of what there was."""
+        """Allocate `count` bytes in place of the previous memory."""
 
-    def write(self, at: int, array: np.ndarray | BorrowedArray, again: bool = False) -> None:
-        """Copy an array there, behind what was asked for before; `again`: it is done for each run,
-        so that what it takes is kept.
+    def write(self, at: int, array: np.ndarray | BorrowedArray, repeated: bool = False) -> None:
+        """Copy an array to an address, after all previous requests.
+
+        `repeated`: this is done for each run, so its buffers are kept.
         """
 
     def hand(self, at: int, array: BorrowedArray) -> None:
-        """Copy from there to an array that lies on the device; it is there then."""
+        """Copy from an address to an array on the device, and wait for it."""
 
     def read(self, at: int, array: np.ndarray) -> None:
-        """Fill an array from there, when all that was asked for is done."""
+        """Fill an array from an address, when all previous requests are done."""
 
-    def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
-        """A launch with its tables, ready to be run."""
+    def load(
+        self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
+    ) -> LoadedLaunch:
+        """Return a launch with its tables, ready to run."""
 
-    def graph(self, launches: Sequence[Loaded]) -> Callable[[], None]:
-        """What runs these one behind the other, asked for at once."""
+    def graph(self, launches: Sequence[LoadedLaunch]) -> Callable[[], None]:
+        """Return a function that runs these launches one after the other in one request."""
 
 
-class StandIn:
-    """A device in Python, of which `places` blocks are resident; `seed` is of the order in which
-    blocks and threads take turns. `watched`: it tells a deadlock; else the kernel's own clock does.
+class SimulatedDriver:
+    """A simulated device with `places` resident blocks.
+
+    `seed` determines the order in which blocks and threads take turns. `watched`: it detects
+    deadlocks; otherwise the kernel's own clock does.
     """
 
     def __init__(self, places: int, seed: int = 0, watched: bool = True) -> None:
+        """Create a device with empty memory."""
         self.name, self.kind = "the stand-in", "simulated"
         self.places, self.seed = places, seed
         self.watched = watched
         self.memory = np.zeros(0, np.uint8)
 
     def resident(self, source: ProgramSource) -> int:
-        """As many as it was made with."""
+        """Return the number of places."""
         return self.places
 
     def make_room(self, count: int) -> None:
-        """All poison: NaN as a float of any width."""
+        """Allocate memory filled with poison: NaN as a float of any width."""
         self.memory = np.full(-(-count // 8) * 8, 0xFF, np.uint8)
 
-    def write(self, at: int, array: np.ndarray | BorrowedArray, again: bool = False) -> None:
-        """At once."""
+    def write(self, at: int, array: np.ndarray | BorrowedArray, repeated: bool = False) -> None:
+        """Copy at once."""
         if isinstance(array, BorrowedArray):
-            raise BadOption(f"no array lies on {self.name}", where=self.name)
+            raise BadOption(f"there is no array on {self.name}", where=self.name)
         bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.memory[at : at + bytes_.size] = bytes_
 
     def read(self, at: int, array: np.ndarray) -> None:
-        """At once."""
+        """Copy at once."""
         bytes_ = array.reshape(-1).view(np.uint8)
         bytes_[:] = self.memory[at : at + bytes_.size]
 
     def hand(self, at: int, array: BorrowedArray) -> None:
-        """Nothing lies there."""
-        raise BadOption(f"no array lies on {self.name}", where=self.name)
+        """Refuse: there is no array on a simulated device."""
+        raise BadOption(f"there is no array on {self.name}", where=self.name)
 
-    def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
-        """Nothing is copied."""
-        return _InTurns(self, source, units, arrays)
+    def load(
+        self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
+    ) -> LoadedLaunch:
+        """Return the launch; nothing is copied."""
+        return _SimulatedLaunch(self, source, units, arrays)
 
-    def graph(self, launches: Sequence[Loaded]) -> Callable[[], None]:
-        """As they are."""
+    def graph(self, launches: Sequence[LoadedLaunch]) -> Callable[[], None]:
+        """Return a function that runs the launches."""
 
         def run() -> None:
             for launch in launches:
@@ -106,17 +117,21 @@ class StandIn:
         return run
 
 
-class _InTurns:
+class _SimulatedLaunch:
     """A launch whose blocks take turns."""
 
     def __init__(
-        self, device: StandIn, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
+        self,
+        device: SimulatedDriver,
+        source: ProgramSource,
+        units: int,
+        arrays: Mapping[str, np.ndarray],
     ) -> None:
         self.device, self.source, self.units, self.arrays = device, source, units, arrays
         self.fresh = {name: arrays[name].copy() for name in MOVING}
 
     def run(self) -> None:
-        """At once, to the end."""
+        """Run to the end."""
         device, source = self.device, self.source
         for name, values in self.fresh.items():
             self.arrays[name][:] = values
@@ -131,5 +146,5 @@ class _InTurns:
             device.watched,
         )
 
-    def tell(self, *names: str) -> None:
-        """They have it."""
+    def fetch(self, *names: str) -> None:
+        """Do nothing: the arrays are shared."""

@@ -1,7 +1,7 @@
 """A GPU through numba-cuda: one memory, one stream, pinned copies, persistent launches.
 
-What goes wrong there is one sentence each, and the context that it may have cost is made anew with
-the next memory; Python and the CPU go on as before.
+Each of its errors becomes one sentence. A lost context is created anew with the next memory; Python
+and the CPU continue as before.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from explorer.codegen.cuda.object.machine_code import MachineCode, machine_code
 from explorer.codegen.cuda.persistent import MOVING, TABLES, ProgramSource
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
 from explorer.errors import BadOption, DeviceFault
-from explorer.runtime.cuda.calls import Calls, address
-from explorer.runtime.cuda.driver import Loaded
+from explorer.runtime.cuda.calls import StreamCalls, address
+from explorer.runtime.cuda.driver import LoadedLaunch
 from explorer.runtime.dlpack import BorrowedArray
 
-CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that is found counts
-    ("OUT_OF_MEMORY", "has too little memory for what was asked of it"),
+CAUSES: tuple[tuple[str, str], ...] = (  # words of the driver; the first match counts
+    ("OUT_OF_MEMORY", "has too little memory for this request"),
     ("INSUFFICIENT_DRIVER", "has a driver that is older than this CUDA: a newer driver"),
     ("UNSUPPORTED_PTX", "has a driver that is older than this CUDA: a newer driver"),
     ("COOPERATIVE_LAUNCH_TOO_LARGE", "does not hold so many blocks at the same time"),
@@ -31,18 +31,20 @@ CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that
     ("ILLEGAL_ADDRESS", "ended a kernel that left its memory"),
     ("LAUNCH_FAILED", "ended a kernel that faulted"),
 )
-LOST = ("LAUNCH_TIMEOUT", "ILLEGAL_ADDRESS", "LAUNCH_FAILED")  # after which a context does nothing
+LOST = ("LAUNCH_TIMEOUT", "ILLEGAL_ADDRESS", "LAUNCH_FAILED")  # the context is unusable afterwards
 
 
 class Gpu:
-    """The current device of numba-cuda; `cuda` stands for its module.
+    """The current device of numba-cuda; `cuda` replaces its module.
 
-    Raises DeviceFault where there is no device, or one that CUDA makes no code for any more.
+    Raises:
+        DeviceFault: There is no device, or CUDA no longer generates code for it.
     """
 
     kind = "measured"
 
     def __init__(self, cuda: Any = None) -> None:
+        """Open the current device."""
         try:
             self.cuda = import_module("numba.cuda") if cuda is None else cuda
         except ImportError as missing:
@@ -66,7 +68,7 @@ class Gpu:
                 where=self.name,
             )
         self.stream = self.cuda.stream()
-        self.calls: Any = None  # and memory with it, when there is room
+        self.calls: Any = None  # created with the memory
         self.memory: Any = None
         self.begin = 0
         self.lost = False
@@ -74,64 +76,65 @@ class Gpu:
         self._pinned: dict[tuple[int, int], Any] = {}
 
     def resident(self, source: ProgramSource) -> int:
-        """As the driver says of the code that it has."""
+        """Return the driver's count of resident blocks for the loaded code."""
         self._renew()
-        with self.told():
+        with self.translated_errors():
             context, function = self.cuda.current_context(), self._function(source)
-            asked = (function, source.threads, source.shared_bytes)
-            return int(context.get_active_blocks_per_multiprocessor(*asked)) * self.units
+            launch_shape = (function, source.threads, source.shared_bytes)
+            return int(context.get_active_blocks_per_multiprocessor(*launch_shape)) * self.units
 
     def make_room(self, count: int) -> None:
-        """In the place of what there was; in a new context, where the old one is lost."""
+        """Allocate memory in place of the previous one; in a new context if the old one is lost."""
         self.memory = None
         self._pinned.clear()
         self._renew()
-        with self.told():
+        with self.translated_errors():
             self.stream = self.cuda.stream()
             self.calls = self.on(self.stream)
             self.memory = self.cuda.device_array(-(-count // 8) * 8, np.uint8)
             self.begin = address(self.memory)
 
     def _renew(self) -> None:
-        """A new context, where the old one is lost."""
+        """Create a new context if the old one is lost."""
         if self.lost:
             self.cuda.close()
             self._functions.clear()
             self.lost = False
 
-    def on(self, stream: Any) -> Calls:
-        """What is asked for in the order of a stream."""
-        return Calls(int(stream))
+    def on(self, stream: Any) -> StreamCalls:
+        """Return the calls of a stream."""
+        return StreamCalls(int(stream))
 
-    def write(self, at: int, array: np.ndarray | BorrowedArray, again: bool = False) -> None:
-        """Through pinned memory, in the order of the stream; what lies on the device already, from
-        there.
+    def write(self, at: int, array: np.ndarray | BorrowedArray, repeated: bool = False) -> None:
+        """Copy through pinned memory, in the order of the stream.
+
+        Arrays that are on the device already are copied there.
         """
-        with self.told():
+        with self.translated_errors():
             if isinstance(array, BorrowedArray):
-                given = self._given(array)
-                self.calls.across(self.begin + at, address(given), given.nbytes)
+                on_device = self.on_this_device(array)
+                self.calls.copy_on_device(self.begin + at, address(on_device), on_device.nbytes)
                 return
             bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             if bytes_.size:
-                staged = self._staged(at, bytes_.size, again)
+                staged = self._staged(at, bytes_.size, repeated)
                 staged[:] = bytes_
-                self.calls.up(self.begin + at, staged)
-                if not again:
-                    self.calls.wait()  # then nobody needs it
+                self.calls.copy_to_device(self.begin + at, staged)
+                if not repeated:
+                    self.calls.wait()  # the buffer is free afterwards
 
     def hand(self, at: int, array: BorrowedArray) -> None:
-        """In the order of the stream, which it waits for: others have theirs."""
-        with self.told():
-            given = self._given(array)
+        """Copy in the order of the stream, and wait: others have streams of their own."""
+        with self.translated_errors():
+            target = self.on_this_device(array)
             if array.is_read_only:
-                what = f"an output on {self.name} is to be written where one may only read"
+                what = f"an output on {self.name} is read-only"
                 raise BadOption(what, where=self.name)
-            self.calls.across(address(given), self.begin + at, given.nbytes)
+            self.calls.copy_on_device(address(target), self.begin + at, target.nbytes)
             self.calls.wait()
 
-    def _given(self, array: BorrowedArray) -> Any:
-        """An array that lies on this device, as numba-cuda knows it."""
+    def on_this_device(self, array: BorrowedArray) -> Any:
+        """Return an array on this device as numba-cuda sees it."""
         if array.number not in (-1, self.number):
             what = f"an array lies on GPU {array.number}, and {self.name} is GPU {self.number}"
             raise BadOption(what, where=self.name)
@@ -142,77 +145,82 @@ class Gpu:
         return self.cuda.as_cuda_array(own)
 
     def read(self, at: int, array: np.ndarray) -> None:
-        """When all that was asked for is done."""
+        """Copy when all previous requests are done."""
         bytes_ = array.reshape(-1).view(np.uint8)
         if not bytes_.size:
             return
-        with self.told():
+        with self.translated_errors():
             staged = self._staged(at, bytes_.size, True)
-            self.calls.down(staged, self.begin + at)
+            self.calls.copy_to_host(staged, self.begin + at)
             self.calls.wait()
             bytes_[:] = staged
 
-    def _staged(self, at: int, count: int, kept: bool) -> Any:
-        """Pinned memory for a place, which is kept if it will be needed again."""
+    def _staged(self, at: int, count: int, reused: bool) -> Any:
+        """Return pinned memory for a place; it is reused later if `reused`."""
         staged = self._pinned.get((at, count))
         if staged is None:
             staged = self.cuda.pinned_array(count, np.uint8)
-        if kept:
+        if reused:
             self._pinned[at, count] = staged
         return staged
 
-    def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
-        """All tables are copied, once."""
-        with self.told():
-            return _OnGpu(self, source, units, arrays)
+    def load(
+        self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
+    ) -> LoadedLaunch:
+        """Copy all tables once."""
+        with self.translated_errors():
+            return _GpuLaunch(self, source, units, arrays)
 
-    def graph(self, launches: Sequence[Loaded]) -> Callable[[], None]:
-        """As a CUDA graph, of which the driver is asked once a run."""
+    def graph(self, launches: Sequence[LoadedLaunch]) -> Callable[[], None]:
+        """Return a CUDA graph of the launches, one driver call a run."""
 
         def work() -> None:
             for launch in launches:
                 launch.run()
 
-        with self.told():
-            launch = self.calls.captured(work)
+        with self.translated_errors():
+            launch = self.calls.capture(work)
 
         def run() -> None:
-            with self.told():
+            with self.translated_errors():
                 launch()
 
         return run
 
     def start(self, source: ProgramSource, units: int, arrays: Sequence[Any]) -> Callable[[], None]:
-        """What launches its kernel on arrays of the device, each time."""
+        """Return a function that launches a source's kernel on arrays of the device."""
         function = self._function(source).handle
         return self.calls.launch(function, units, source.threads, source.shared_bytes, arrays)
 
     def _function(self, source: ProgramSource) -> Any:
-        """The kernel of a source in this context; its code is compiled once on this machine."""
+        """Return the kernel of a source in this context.
+
+        Its code is compiled once on this machine.
+        """
         if source.source not in self._functions:
-            threads, wanted = source.threads, source.shared_bytes
-            asked = (source.source, "program", source.arguments, threads, self.capability)
-            self._functions[source.source] = self.loaded(machine_code(*asked), wanted)
+            threads, shared_bytes = source.threads, source.shared_bytes
+            key = (source.source, "program", source.arguments, threads, self.capability)
+            self._functions[source.source] = self.loaded(machine_code(*key), shared_bytes)
         return self._functions[source.source]
 
     def loaded(self, code: MachineCode, shared_bytes: int) -> Any:
-        """Code as a function of this context, which may ask for so much shared memory."""
-        made = import_module("cuda.core").ObjectCode.from_cubin(code.cubin)
-        function = self.cuda.current_context().create_module_image(made).get_function(code.entry)
-        if shared_bytes > STATIC_BYTES:  # more than every block may have
+        """Return code as a function of this context, with `shared_bytes` of shared memory."""
+        module = import_module("cuda.core").ObjectCode.from_cubin(code.cubin)
+        function = self.cuda.current_context().create_module_image(module).get_function(code.entry)
+        if shared_bytes > STATIC_BYTES:  # more than static shared memory
             driver: Any = import_module("numba.cuda.cudadrv.driver")
             binding: Any = import_module("cuda.bindings.driver")
-            asked = binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            attribute = binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             driver.driver.cuKernelSetAttribute(
-                asked, shared_bytes, function.handle, function.device.id
+                attribute, shared_bytes, function.handle, function.device.id
             )
         return function
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """What the driver says, in a sentence."""
+    def translated_errors(self) -> Iterator[None]:
+        """Translate the driver's errors into sentences."""
         try:
-            self.cuda.current_context()  # that of this thread
+            self.cuda.current_context()  # set for this thread
             yield
         except (BadOption, DeviceFault):
             raise
@@ -222,19 +230,19 @@ class Gpu:
             if cause is None:
                 raise
             self.lost = self.lost or cause[0] in LOST
-            raise DeviceFault(f"{self.name} {cause[1]}", where=self.name, found=words) from problem
+            raise DeviceFault(f"{self.name} {cause[1]}", where=self.name, actual=words) from problem
 
 
-class _OnGpu:
-    """A launch whose tables lie on a GPU; those that a run changes begin anew by one copy there."""
+class _GpuLaunch:
+    """A launch whose tables are on a GPU; one copy there resets those that a run changes."""
 
     def __init__(
         self, gpu: Gpu, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
     ) -> None:
         self.gpu, self.arrays = gpu, arrays
-        one = np.concatenate([arrays[name] for name in MOVING])
-        self.fresh = gpu.cuda.to_device(one, stream=gpu.stream)
-        self.moving = gpu.cuda.to_device(one, stream=gpu.stream)
+        moving_tables = np.concatenate([arrays[name] for name in MOVING])
+        self.fresh = gpu.cuda.to_device(moving_tables, stream=gpu.stream)
+        self.moving = gpu.cuda.to_device(moving_tables, stream=gpu.stream)
         self.tables = {}
         for name in TABLES:
             if name not in MOVING:
@@ -248,14 +256,16 @@ class _OnGpu:
         self.start = gpu.start(source, units, [*(self.tables[n] for n in TABLES), *views])
 
     def run(self) -> None:
-        """One copy and one kernel."""
-        with self.gpu.told():
-            self.gpu.calls.across(address(self.moving), address(self.fresh), self.fresh.nbytes)
+        """Issue one copy and one kernel."""
+        with self.gpu.translated_errors():
+            self.gpu.calls.copy_on_device(
+                address(self.moving), address(self.fresh), self.fresh.nbytes
+            )
             self.start()
 
-    def tell(self, *names: str) -> None:
-        """Each by a copy."""
-        with self.gpu.told():
+    def fetch(self, *names: str) -> None:
+        """Copy each array to the host."""
+        with self.gpu.translated_errors():
             for name in names:
-                self.gpu.calls.down(self.arrays[name], address(self.tables[name]))
+                self.gpu.calls.copy_to_host(self.arrays[name], address(self.tables[name]))
             self.gpu.calls.wait()

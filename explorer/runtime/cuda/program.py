@@ -1,4 +1,4 @@
-"""A compiled program as one persistent kernel for a GPU: its source, its launches, its memory."""
+"""A compiled program as one persistent kernel for a GPU: source, launches, and memory."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from explorer.ir.shapes.dims import evaluate_dim
 from explorer.plain_text import counted
 from explorer.printed import Printed
 from explorer.runtime.binding.launches.assemble import assemble
-from explorer.runtime.binding.launches.given import Given
 from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
-from explorer.runtime.cuda.deadlock import deadlock
-from explorer.runtime.cuda.parted import LAUNCHES, Touched, parted
+from explorer.runtime.binding.launches.launch_inputs import LaunchInputs
+from explorer.runtime.cuda.deadlock import find_deadlock
+from explorer.runtime.cuda.split_launch import LAUNCHES, AccessedBytes, split_launch
 from explorer.runtime.cuda.tables import PATIENCE_NS, Tables, tables_of
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.planning.allocations import straights
 from explorer.runtime.planning.plan import Plan
 
-LOADED_BYTES = 16  # that a thread loads at once, from a multiple on
-ALIGNED_BYTES = 256  # where a value begins: what CUDA's own allocations keep to
+LOADED_BYTES = 16  # of a vector load, aligned to its size
+ALIGNED_BYTES = 256  # alignment of values, as of CUDA's allocations
 OPERATIONS = (
     *("RUN", "WAIT", "BARRIER", "LOOK", "BRANCH", "LOOP", "LET", "NEXT", "STORE", "COPY"),
     *("FILL", "JUMP", "POINT", "CALL", "RETURN", "DEEPEST", "QUIT"),
@@ -40,14 +40,14 @@ NUMBERS = {name: int(getattr(isa, name)) for name in OPERATIONS}
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class BlockArguments:
     """The tensors of a call's thread block, in the order in which its code takes them."""
 
     arguments: tuple[Argument, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class MemoryRegion:
     """A part of the one memory."""
 
     begin: int
@@ -55,24 +55,28 @@ class Region:
 
 
 class DeviceProgram(Printed):
-    """All kernel calls of a plan in one kernel, with one block for each unit of the plan, which
-    gives up what it waits for when the kernel has run for `patience_ns`.
+    """All kernel calls of a plan in one kernel, with a block for each unit of the plan.
+
+    Its waits give up when the kernel has run for `patience_ns`.
     """
 
     def __init__(
         self, program: Program, plan: Plan, device: Device, patience_ns: int = PATIENCE_NS
     ) -> None:
-        """Raises BadOption, which names the first kernel call that has no thread block, or a
-        decision that only Python makes, and CheckFailed where units would wait for ever.
+        """Print the kernel and assemble its launches.
+
+        Raises:
+            BadOption: A kernel call has no thread block, or only Python makes a decision.
+            CheckFailed: Units would wait forever.
         """
         self.program, self.plan, self.device = program, plan, device
         self.patience_ns = patience_ns
         self.operators = {o.name: o for p in straights(plan.program.parts) for o in p.operators}
         for s in plan.schedules.values():
-            if why := deadlock(s.programs):
-                raise CheckFailed(f"{program.name} would wait for ever: {why}")
+            if reason := find_deadlock(s.programs):
+                raise CheckFailed(f"{program.name} would deadlock: {reason}")
         self.blocks = dict(self._printed(aligned=True))
-        self.steps = assemble(self._given())
+        self.steps = assemble(self._launch_inputs())
         _check_steps(self.steps)
         if not self._is_aligned():
             self.blocks = dict(self._printed(aligned=False))
@@ -81,12 +85,14 @@ class DeviceProgram(Printed):
         self.kernels = {name: number[code.function] for name, code in self.blocks.items()}
 
     def __str__(self) -> str:
+        """Return the program's name with its blocks and device."""
         blocks = counted(self.units, "block")
         return f"{self.program.name} as one kernel of {blocks} on {self.device.name}"
 
     def _is_aligned(self) -> bool:
-        """Whether every tensor begins where a thread may load several elements at once, also where
-        it is another row in each trip of a loop.
+        """Return True if every tensor begins where a thread may load several elements at once.
+
+        This includes tensors that are another row in each trip of a loop.
         """
         operators = [self.operators[name] for name in self.blocks]
         begins = [self.address(v) for o in operators for v in (*o.args, *o.results)]
@@ -96,24 +102,24 @@ class DeviceProgram(Printed):
         return all(n % LOADED_BYTES == 0 for n in begins)
 
     def _printed(self, aligned: bool) -> Iterator[tuple[str, BlockCode]]:
-        """The code of every operator that has tasks, by its name."""
+        """Yield the code of every operator that has tasks, by its name."""
         for s in self.plan.schedules.values():
             shares = (share for program in s.placement.programs for share in program)
             for position, kernel in dict.fromkeys((x.operator, x.kernel) for x in shares):
-                found = s.facts.operators[position]
-                call, block = self.operators[found.name].call, found.kernel(kernel).block
+                operator = s.facts.operators[position]
+                call, block = self.operators[operator.name].call, operator.kernel(kernel).block
                 code = print_block(
                     call.kernel, self.device, self.program.env, self.plan.sizes, block, aligned
                 )
-                yield found.name, code
+                yield operator.name, code
 
-    def _given(self) -> Given:
-        plan, codes = self.plan, dict[str, Arguments]()
+    def _launch_inputs(self) -> LaunchInputs:
+        plan, codes = self.plan, dict[str, BlockArguments]()
         for name, code in self.blocks.items():
             binding = self.operators[name].binding
-            found = Arguments(tuple(map(_argument, code.tensors)))
-            codes[binding] = codes[efficient_binding(binding)] = found
-        return Given(
+            arguments = BlockArguments(tuple(map(_argument, code.tensors)))
+            codes[binding] = codes[efficient_binding(binding)] = arguments
+        return LaunchInputs(
             plan.program,
             plan.schedules,
             self.units,
@@ -121,7 +127,7 @@ class DeviceProgram(Printed):
             codes,
             plan.placed.frames,
             plan.alone,
-            plan.dealt,
+            plan.unit_assignments,
         )
 
     @property
@@ -131,12 +137,12 @@ class DeviceProgram(Printed):
 
     @property
     def launches(self) -> tuple[LaunchCode, ...]:
-        """One for all that runs between two library calls."""
+        """The launches: one for all work between two library calls."""
         return tuple(step for step in self.steps if isinstance(step, LaunchCode))
 
     @cached_property
     def printed(self) -> ProgramSource:
-        """The source."""
+        """Return the printed program."""
         each = {self.kernels[name]: code for name, code in self.blocks.items()}
         registers = max((code.registers for code in self.launches), default=1)
         blocks = [each[n] for n in sorted(each)]
@@ -144,33 +150,31 @@ class DeviceProgram(Printed):
 
     @property
     def source(self) -> str:
-        """Numba CUDA, for all launches."""
+        """The source in Numba CUDA, for all launches."""
         return self.printed.source
 
     @property
     def assembled(self) -> Assembled:
-        """PTX and what the assembler predicts; raises BadOption or KernelCompileError."""
+        """PTX with the assembler's predictions; raises BadOption or KernelCompileError."""
         return assemble_program(self.printed, self.device)
 
     @property
     def figures(self) -> str:
-        """What the assembler predicts and how many blocks can be resident, in a sentence, or why
-        there is nothing of it.
-        """
-        why = why_not(self.device)
-        if why:
-            return why
-        found = self.assembled
-        held = found.occupancy.blocks * self.device.units
+        """A sentence with the assembler's predictions and resident blocks, or why there is none."""
+        reason = why_not(self.device)
+        if reason:
+            return reason
+        assembled = self.assembled
+        resident = assembled.occupancy.blocks * self.device.units
         return (
-            f"predicted for {self.device.name}: {found.words}, {held} in all, of which the plan "
-            f"has {self.units}"
+            f"predicted for {self.device.name}: {assembled.summary}, {resident} in all, of which "
+            f"the plan has {self.units}"
         )
 
     @cached_property
-    def regions(self) -> Mapping[str, Region]:
-        """Where the arena, and each root outside of it, lies in the one memory."""
-        found, end = dict[str, Region](), 0
+    def regions(self) -> Mapping[str, MemoryRegion]:
+        """Return the place of the arena, and of each root outside of it, in the one memory."""
+        regions, end = dict[str, MemoryRegion](), 0
         values, plan = self.plan.program.values, self.plan
         sizes = [("", plan.placed.bytes)]
         for name, value in values.items():
@@ -178,18 +182,18 @@ class DeviceProgram(Printed):
                 sizes.append((name, plan.extents.bytes(name)))
         sizes += [(name, plan.extents.bytes(name)) for name in plan.direct]
         for name, count in sizes:
-            found[name] = Region(end, count)
+            regions[name] = MemoryRegion(end, count)
             end += -(-max(1, count) // ALIGNED_BYTES) * ALIGNED_BYTES
-        return found
+        return regions
 
     @property
     def memory_bytes(self) -> int:
-        """Of the one memory."""
+        """The bytes of the one memory."""
         last = list(self.regions.values())[-1]
         return -(-(last.begin + max(1, last.bytes)) // ALIGNED_BYTES) * ALIGNED_BYTES
 
     def address(self, name: str) -> int:
-        """Of a value's first element, in bytes from the beginning."""
+        """Return the address of a value's first element, in bytes from the beginning."""
         root = self.plan.program.values[name].root
         if root in self.regions:
             begin = self.regions[root].begin
@@ -198,51 +202,53 @@ class DeviceProgram(Printed):
         return begin + self.plan.offset_bytes(name)
 
     def operands(self, name: str) -> list[int]:
-        """The addresses of an operator's tensors, in the order of its code."""
+        """Return the addresses of an operator's tensors, in the order of its code."""
         operator, code = self.operators[name], self.blocks[name]
         kernel = operator.call.kernel
         values = dict(zip(kernel.inputs, operator.args, strict=True))
         values |= zip(kernel.outputs, operator.results, strict=True)
         return [self.address(values[t.name]) + t.offset * ITEM_BYTES[t.dtype] for t in code.tensors]
 
-    def touched(self, name: str) -> Touched:
-        """The parts of the one memory that an operator reads and writes."""
+    def accessed_bytes(self, name: str) -> AccessedBytes:
+        """Return the parts of the one memory that an operator reads and writes."""
         operator = self.operators[name]
 
         def of(values: Iterable[str]) -> tuple[tuple[int, int], ...]:
             begins = ((v, self.address(v)) for v in dict.fromkeys(values))
             return tuple((begin, begin + self.plan.extents.bytes(v)) for v, begin in begins)
 
-        return Touched(of(operator.args), of(operator.results))
+        return AccessedBytes(of(operator.args), of(operator.results))
 
-    def parted(self, launches: str) -> tuple[Step, ...]:
-        """The steps with one launch for each wave or each operator; `launches` is what one has, as
-        in `LAUNCHES`.
+    def split(self, launches: str) -> tuple[Step, ...]:
+        """Return the steps with one launch for each part named by `launches`, one of `LAUNCHES`.
 
-        Raises BadOption where there is control flow: only one kernel holds that.
+        Raises:
+            BadOption: There is control flow, which needs one kernel.
         """
         if launches not in LAUNCHES:
-            known = ", ".join(LAUNCHES)
-            raise BadOption(f"a launch has one of {known}", where="launches", found=launches)
+            kinds = ", ".join(LAUNCHES)
+            raise BadOption(f"a launch has one of {kinds}", where="launches", actual=launches)
         if launches == "program":
             return self.steps
         begins = sorted(self.plan.wall.bricks, key=lambda b: b.start_us)
         order = [*dict.fromkeys(b.call for b in begins)]
-        found: list[Step] = []
+        steps: list[Step] = []
         for step in self.steps:
             if not isinstance(step, LaunchCode):
-                found.append(step)
+                steps.append(step)
                 continue
             mine = {o.name for o in step.operators}
-            found += parted(step, launches, [n for n in order if n in mine], self.touched)
-        return tuple(found)
+            steps += split_launch(
+                step, launches, [n for n in order if n in mine], self.accessed_bytes
+            )
+        return tuple(steps)
 
     def tables(self, code: LaunchCode) -> Tables:
-        """What a launch reads beside the one memory."""
+        """Return the tables that a launch reads beside the one memory."""
         return tables_of(code, self.kernels, self.operands, self.address, self.patience_ns)
 
     def fixed(self) -> Iterator[tuple[int, np.ndarray]]:
-        """What no run changes, with where it lies: constants, and values made of shapes."""
+        """Yield data that no run changes with their addresses: constants, and values of shapes."""
         for name, value in self.plan.program.values.items():
             if value.root != name:
                 continue
@@ -253,7 +259,7 @@ class DeviceProgram(Printed):
                 yield self.address(name), np.array(dims, np.int64)
 
     def outputs(self) -> Iterator[tuple[str, int, tuple[int, ...], np.dtype]]:
-        """Of each output its name, and where it lies when all is over."""
+        """Yield each output's name, address, shape and dtype at the end of a run."""
         program = self.plan.program
         for name, value in zip(program.output_names, program.outputs, strict=True):
             dtype = numpy_dtype(program.values[value].type.element)

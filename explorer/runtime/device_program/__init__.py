@@ -1,1 +1,1 @@
-"""The device program: its instructions, and their interpreter as machine code."""
+"""Device programs: instruction set, and interpreter as machine code."""

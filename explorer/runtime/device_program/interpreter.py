@@ -1,8 +1,7 @@
-"""The interpreter of device programs: a schedule is data, so a new one needs no compilation.
+"""Interpreter of device programs: a schedule is data, so a new one needs no compilation.
 
-Rammer (OSDI'20, section 4.3) makes its barriers of one step counter per unit; so do we. A step that
-is seen is `epoch * stride + step`: every barrier begins an epoch, so a loop may publish the same
-steps again.
+As in Rammer (OSDI'20, section 4.3), barriers use one step counter per unit. The published value is
+`epoch * stride + step`: every barrier begins an epoch, so a loop may publish the same steps again.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from explorer.runtime.device_program.intrinsics import (
     store_byte,
 )
 from explorer.runtime.device_program.llvm_words import inlined, words
-from explorer.runtime.device_program.waiting import comes, is_free, mailbox, publish, steps
+from explorer.runtime.device_program.waiting import is_free, mailbox, publish, steps, wait_for_step
 
-ROWS_BETWEEN_LOOKS = 64  # at the clock; chosen, no measurement kept
+ROWS_BETWEEN_LOOKS = 64  # reads of the clock; chosen, not measured
 
 
 @inlined
@@ -36,39 +35,39 @@ def copy_part(team, target, source, count, unit, units):  # type: ignore[no-unty
 
 
 @inlined
-def missing(team, turn, unit, units, value):  # type: ignore[no-untyped-def]
-    """A unit that is not here yet, or -1."""
+def find_missing(team, turn, unit, units, value):  # type: ignore[no-untyped-def]
+    """Return a unit that has not arrived yet, or -1."""
     for other in range(units):
-        if other != unit and comes(team, turn, other, value) == 0:
+        if other != unit and wait_for_step(team, turn, other, value) == 0:
             return other
     return -1
 
 
 @inlined
 def point(at, last, count):  # type: ignore[no-untyped-def]
-    """Set pointers by how many trips a loop has made: those that count from others come later."""
+    """Set pointers by the trip count of a loop; those that depend on others come later."""
     while at < last:
         store(load(at), load(load(at + 8)) + count * load(at + 16) + load(at + 24))
         at += 8 * isa.POINTER_WORDS
 
 
 @inlined
-def put_by(registers, register, at, count):  # type: ignore[no-untyped-def]
-    """Keep the registers after one in a stack's words after the first."""
+def save_registers(registers, register, at, count):  # type: ignore[no-untyped-def]
+    """Save the registers after one in a stack's words after the first."""
     for n in range(1, count):
         store(at + 8 * n, load(registers + 8 * (register + n)))
 
 
 @inlined
-def take_back(registers, register, at, count):  # type: ignore[no-untyped-def]
-    """The registers after one, as they were kept."""
+def restore_registers(registers, register, at, count):  # type: ignore[no-untyped-def]
+    """Restore the registers after one."""
     for n in range(1, count):
         store(registers + 8 * (register + n), load(at + 8 * n))
 
 
 @inlined
 def note(block, unit, notes, row, value):  # type: ignore[no-untyped-def]
-    """What a unit has decided in a row, and when; beyond the room it is counted only."""
+    """Record a unit's decision in a row, with its time; beyond the room it is only counted."""
     count = load(block + 8 * isa.L_NOTED) + 8 * unit
     noted = load(count)
     if noted < load(block + 8 * isa.L_NOTE_ROOM):
@@ -81,7 +80,7 @@ def note(block, unit, notes, row, value):  # type: ignore[no-untyped-def]
 
 @inlined
 def finish(team, block, worker, unit, stamped):  # type: ignore[no-untyped-def]
-    """A unit is at its end: how many stamps it has made, and that it is."""
+    """End a unit: record its number of stamps and publish its end."""
     store(load(block + 8 * isa.L_COUNTS) + 8 * unit, stamped)
     publish(team, worker, unit, isa.DONE)
     return 1
@@ -89,9 +88,9 @@ def finish(team, block, worker, unit, stamped):  # type: ignore[no-untyped-def]
 
 @words
 def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
-    """Follow a unit's rows: 1 at their END, 0 where it must wait or another worker shall carry it.
+    """Run a unit's rows: return 1 at END, 0 if it must wait or another worker shall carry it.
 
-    What it awaits, and where it stands, is in its line then.
+    In the latter case its line holds its position and what it awaits.
     """
     units = load(block + 8 * isa.L_UNITS)
     stride = load(block + 8 * isa.L_STRIDE)
@@ -135,14 +134,14 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
                 publish(team, worker, unit, epoch * stride + seen)
         elif op == isa.WAIT:
             awaited, least = a, epoch * stride + b
-            if comes(team, turn, awaited, least) == 0:
+            if wait_for_step(team, turn, awaited, least) == 0:
                 row -= 1
                 break
         elif op == isa.BARRIER:
             least = (epoch + 1) * stride
             if load(line + 8 * isa.S_STEP) < least:
                 publish(team, worker, unit, least)
-            awaited = missing(team, turn, unit, units, least)
+            awaited = find_missing(team, turn, unit, units, least)
             if awaited >= 0:
                 row -= 1
                 break
@@ -191,16 +190,16 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             store(registers + 8 * a, depth)
             if notes != 0:
                 note(block, unit, notes, row - 1, depth)
-            kept = stack + 8 * (c + depth * load(at + 32))
-            store(kept, row)
-            put_by(registers, a, kept, load(at + 32))
+            frame = stack + 8 * (c + depth * load(at + 32))
+            store(frame, row)
+            save_registers(registers, a, frame, load(at + 32))
             row = b
         elif op == isa.RETURN:
             depth = load(registers + 8 * a)
-            kept = stack + 8 * (b + depth * c)
-            take_back(registers, a, kept, c)
+            frame = stack + 8 * (b + depth * c)
+            restore_registers(registers, a, frame, c)
             store(registers + 8 * a, depth - 1)
-            row = load(kept)
+            row = load(frame)
         elif op == isa.DEEPEST:
             if load(registers + 8 * a) >= b:
                 store(block + 8 * isa.L_FAULT, c)

@@ -1,4 +1,4 @@
-"""Machine words for compiled code: memory, plain and atomic, calls of an address, cycle counter.
+"""Machine words for compiled code: plain and atomic memory, calls of an address, cycle counter.
 
 Every address is an int64. Each function is one or two LLVM instructions; none touches a Python
 object, so code made of them runs without the GIL, and without Numba once it is machine code.
@@ -33,13 +33,13 @@ def _call(builder: Any, address: Any, result: Any, args: Any) -> Any:
 
 @intrinsic
 def load(context: Any, address: Any) -> Any:
-    """The word at an address."""
+    """Load the word at an address."""
     return types.int64(types.int64), lambda cx, b, sig, a: b.load(_pointer(b, a[0]), align=8)
 
 
 @intrinsic
 def load_byte(context: Any, address: Any) -> Any:
-    """The byte at an address, as a number."""
+    """Load the byte at an address, as a number."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         return b.zext(b.load(_pointer(b, a[0], I8), align=1), I64)
@@ -71,7 +71,7 @@ def store_byte(context: Any, address: Any, value: Any) -> Any:
 
 @intrinsic
 def load_acquire(context: Any, address: Any) -> Any:
-    """The word at an address; what its writer wrote before it is visible after."""
+    """Load the word at an address; its writer's earlier writes are visible afterwards."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         return b.load_atomic(_pointer(b, a[0]), "seq_cst", 8)
@@ -81,7 +81,7 @@ def load_acquire(context: Any, address: Any) -> Any:
 
 @intrinsic
 def exchange(context: Any, address: Any, value: Any) -> Any:
-    """Write a word, in one order for all threads, and give what was there."""
+    """Write a word atomically, sequentially consistent, and return the previous one."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         return b.atomic_rmw("xchg", _pointer(b, a[0]), a[1], "seq_cst")
@@ -91,7 +91,7 @@ def exchange(context: Any, address: Any, value: Any) -> Any:
 
 @intrinsic
 def add(context: Any, address: Any, amount: Any) -> Any:
-    """Add to the word at an address, in one order for all threads, and give what was there."""
+    """Add to the word at an address atomically, and return the previous word."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         return b.atomic_rmw("add", _pointer(b, a[0]), a[1], "seq_cst")
@@ -101,11 +101,11 @@ def add(context: Any, address: Any, amount: Any) -> Any:
 
 @intrinsic
 def swap_if(context: Any, address: Any, old: Any, new: Any) -> Any:
-    """Write a word where `old` stands: 1; where another stands, leave it: 0."""
+    """Write a word if `old` is there and return 1; otherwise return 0 (compare and swap)."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
-        found = b.cmpxchg(_pointer(b, a[0]), a[1], a[2], "seq_cst", "seq_cst")
-        return b.zext(b.extract_value(found, 1), I64)
+        exchanged = b.cmpxchg(_pointer(b, a[0]), a[1], a[2], "seq_cst", "seq_cst")
+        return b.zext(b.extract_value(exchanged, 1), I64)
 
     return types.int64(types.int64, types.int64, types.int64), code
 
@@ -125,7 +125,7 @@ def pause(context: Any) -> Any:
 
 @intrinsic
 def cycles(context: Any) -> Any:
-    """The counter that ticks at one rate on every core: TSC, or ARM's virtual counter."""
+    """Read the counter that ticks at one rate on every core: TSC, or ARM's virtual counter."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         return _counter(b)
@@ -135,8 +135,10 @@ def cycles(context: Any) -> Any:
 
 @intrinsic
 def ordered_cycles(context: Any) -> Any:
-    """`cycles`, after all loads before it: a core that runs ahead would read the counter while it
-    still waits for another unit's signal. So no brick starts before the ends that it awaited.
+    """Read `cycles` after all earlier loads.
+
+    A core that runs ahead would read the counter while it still waits for another unit's signal. So
+    no brick starts before the ends that it awaited.
     """
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
@@ -152,7 +154,7 @@ def ordered_cycles(context: Any) -> Any:
 
 @intrinsic
 def call_kernel(context: Any, address: Any, first: Any, last: Any, args: Any) -> Any:
-    """`void kernel(int64 first, int64 last, int64* args)`."""
+    """Call `void kernel(int64 first, int64 last, int64* args)`."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], ir.VoidType(), a[1:])
@@ -163,7 +165,7 @@ def call_kernel(context: Any, address: Any, first: Any, last: Any, args: Any) ->
 
 @intrinsic
 def call_yield(context: Any, address: Any) -> Any:
-    """`int sched_yield(void)`."""
+    """Call `int sched_yield(void)`."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], I32, [])
@@ -174,7 +176,7 @@ def call_yield(context: Any, address: Any) -> Any:
 
 @intrinsic
 def call_sleep(context: Any, address: Any, microseconds: Any) -> Any:
-    """`int usleep(useconds_t)`."""
+    """Call `int usleep(useconds_t)`."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], I32, [b.trunc(a[1], I32)])
@@ -185,7 +187,7 @@ def call_sleep(context: Any, address: Any, microseconds: Any) -> Any:
 
 @intrinsic
 def call_clock(context: Any, address: Any, clock: Any, where: Any) -> Any:
-    """`int clock_gettime(clockid_t, struct timespec*)`."""
+    """Call `int clock_gettime(clockid_t, struct timespec*)`."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], I32, [b.trunc(a[1], I32), a[2]])
@@ -198,7 +200,7 @@ def call_clock(context: Any, address: Any, clock: Any, where: Any) -> Any:
 def call_futex(
     context: Any, address: Any, number: Any, word: Any, op: Any, value: Any, timeout: Any
 ) -> Any:
-    """`long syscall(SYS_futex, word, op, value, timeout)` of Linux."""
+    """Call `long syscall(SYS_futex, word, op, value, timeout)` of Linux."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], I64, a[1:])
@@ -209,7 +211,7 @@ def call_futex(
 
 @intrinsic
 def call_move(context: Any, address: Any, target: Any, source: Any, count: Any) -> Any:
-    """`void* memmove(target, source, count)`."""
+    """Call `void* memmove(target, source, count)`."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], I64, a[1:])

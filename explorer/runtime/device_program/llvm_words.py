@@ -1,8 +1,8 @@
-"""Python over machine words as LLVM IR: the small part of it that the interpreter is written in.
+"""Compiler from a small part of Python, over machine words, to LLVM IR for the interpreter.
 
-Every value is an int64; a condition is one that is not 0. Functions have loops, branches, early
-returns and calls of one another and of intrinsics, and mean what Python means by them; nothing
-else is translated. Numba, which could do it too, takes 6 s for what takes 0.3 s here.
+Every value is an int64; nonzero is true. Functions have loops, branches, early returns and calls of
+one another and of intrinsics, with Python's meaning; nothing else is translated. Numba could do the
+same, but takes 6 s instead of 0.3 s.
 """
 
 from __future__ import annotations
@@ -34,87 +34,94 @@ COMPARISONS = {
 
 @dataclass(frozen=True, slots=True)
 class WordFunction:
-    """A function that is translated, never called from Python. `inline`: at every place of a
-    call.
-    """
+    """A function that is translated, never called from Python; `inline`: at every call."""
 
     python: Callable[..., Any]
     inline: bool
 
     @property
     def tree(self) -> ast.FunctionDef:
-        """Its text, parsed."""
-        found = ast.parse(textwrap.dedent(inspect.getsource(self.python))).body[0]
-        assert isinstance(found, ast.FunctionDef)
-        return found
+        """Its parsed source text."""
+        definition = ast.parse(textwrap.dedent(inspect.getsource(self.python))).body[0]
+        assert isinstance(definition, ast.FunctionDef)
+        return definition
 
 
 def words(function: Callable[..., Any]) -> Any:
-    """Decorates a function of the interpreter."""
+    """Mark a function of the interpreter for translation."""
     return WordFunction(function, inline=False)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Decorates one that is a part of those which call it."""
+    """Mark a function for translation into its callers."""
     return WordFunction(function, inline=True)
 
 
 def module_text(entry: WordFunction, symbol: str) -> str:
-    """The LLVM IR of the entry under a symbol, with all that it calls."""
+    """Return the LLVM IR of the entry under a symbol, with all functions that it calls."""
     module = ir.Module(symbol)
     module.triple = llvm.get_process_triple()
-    made: dict[WordFunction, Any] = {}
+    functions: dict[WordFunction, Any] = {}
 
     def function(f: WordFunction) -> Any:
-        if f not in made:
+        if f not in functions:
             tree = f.tree
             has_result = any(isinstance(s, ast.Return) and s.value for s in ast.walk(tree))
             kind = ir.FunctionType(
                 I64 if has_result else ir.VoidType(), [I64] * len(tree.args.args)
             )
-            made[f] = ir.Function(module, kind, symbol if f is entry else f.python.__name__)
-            made[f].linkage = "" if f is entry else "internal"
-            made[f].attributes.add("nounwind")
+            functions[f] = ir.Function(module, kind, symbol if f is entry else f.python.__name__)
+            functions[f].linkage = "" if f is entry else "internal"
+            functions[f].attributes.add("nounwind")
             if f.inline:
-                made[f].attributes.add("alwaysinline")
-            _Body(made[f], tree, f.python.__globals__, function).write()
-        return made[f]
+                functions[f].attributes.add("alwaysinline")
+            _Body(functions[f], tree, f.python.__globals__, function).write()
+        return functions[f]
 
     function(entry)
     return str(module)
 
 
 class _Context:
-    """What an intrinsic asks of Numba's context while it writes its code."""
+    """Replacement for Numba's context while an intrinsic emits code."""
 
     def get_dummy_value(self) -> Any:
-        """The result of what has none."""
+        """Return the result of a function without one."""
         return None
 
 
 class _Body:
-    """Writes the body of one function. Locals are stack slots, which LLVM turns into registers."""
+    """Emitter of one function's body; locals are stack slots, which LLVM promotes to registers."""
 
     def __init__(
-        self, made: Any, tree: ast.FunctionDef, space: dict[str, Any], function: Callable[..., Any]
+        self,
+        llvm_function: Any,
+        tree: ast.FunctionDef,
+        space: dict[str, Any],
+        function: Callable[..., Any],
     ) -> None:
-        self.made, self.tree, self.space, self.function = made, tree, space, function
-        self.entry = made.append_basic_block("entry")
-        self.first = made.append_basic_block("body")
+        self.llvm_function, self.tree, self.space, self.function = (
+            llvm_function,
+            tree,
+            space,
+            function,
+        )
+        self.entry = llvm_function.append_basic_block("entry")
+        self.first = llvm_function.append_basic_block("body")
         self.b = ir.IRBuilder(self.first)
         self.slots: dict[str, Any] = {}
-        self.ends: list[Any] = []  # where `break` goes, the innermost loop last
-        for name, value in zip(tree.args.args, made.args, strict=True):
+        self.ends: list[Any] = []  # targets of `break`, the innermost loop last
+        for name, value in zip(tree.args.args, llvm_function.args, strict=True):
             self.assign(name.arg, value)
 
     def write(self) -> None:
-        """All of it."""
+        """Emit the complete body."""
         self.block(self.tree.body)
         self.end(None)
         ir.IRBuilder(self.entry).branch(self.first)
 
     def end(self, value: Any) -> None:
-        if isinstance(self.made.function_type.return_type, ir.VoidType):
+        if isinstance(self.llvm_function.function_type.return_type, ir.VoidType):
             self.b.ret_void()
         else:
             self.b.ret(ZERO if value is None else value)
@@ -131,15 +138,15 @@ class _Body:
     def statement(self, s: ast.stmt) -> None:
         match s:
             case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
-                found = [self.value(v) for v in values]
-                for target, value in zip(targets, found, strict=True):
+                results = [self.value(v) for v in values]
+                for target, value in zip(targets, results, strict=True):
                     self.assign(_name_of(target), value)
             case ast.Assign([target], value):
                 self.assign(_name_of(target), self.value(value))
             case ast.AugAssign(ast.Name(name) as target, op, value):
                 self.assign(name, self.operation(op, self.value(_read(target)), self.value(value)))
             case ast.Expr(ast.Constant(str())):
-                pass  # what it says of itself
+                pass  # a docstring
             case ast.Expr(ast.Call() as call):
                 self.call(call)
             case ast.Return(value):
@@ -149,8 +156,8 @@ class _Body:
                 self.branch(test, lambda: self.block(body), lambda: self.block(orelse))
             case ast.While(test, body, []):
                 self.loop(lambda: self.truth(test), lambda: self.block(body))
-            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), given, []), body, []):
-                self.count(name, [self.value(g) for g in given], body)
+            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), range_args, []), body, []):
+                self.count(name, [self.value(g) for g in range_args], body)
             case ast.Break() if self.ends:
                 self.b.branch(self.ends[-1])
                 self.unreached()
@@ -163,9 +170,11 @@ class _Body:
     def branch(
         self, test: ast.expr, then: Callable[[], object], orelse: Callable[[], object]
     ) -> None:
-        yes, no, after = (self.b.append_basic_block(n) for n in ("then", "else", "after"))
-        self.b.cbranch(self.truth(test), yes, no)
-        for block, write in ((yes, then), (no, orelse)):
+        then_block, else_block, after = (
+            self.b.append_basic_block(n) for n in ("then", "else", "after")
+        )
+        self.b.cbranch(self.truth(test), then_block, else_block)
+        for block, write in ((then_block, then), (else_block, orelse)):
             self.b.position_at_end(block)
             write()
             self.b.branch(after)
@@ -183,8 +192,8 @@ class _Body:
         self.b.branch(top)
         self.b.position_at_end(after)
 
-    def count(self, name: str, given: list[Any], body: list[ast.stmt]) -> None:
-        first, last = (ZERO, given[0]) if len(given) == 1 else given
+    def count(self, name: str, range_args: list[Any], body: list[ast.stmt]) -> None:
+        first, last = (ZERO, range_args[0]) if len(range_args) == 1 else range_args
         at = ir.IRBuilder(self.entry).alloca(I64)
         self.b.store(first, at)
 
@@ -197,27 +206,27 @@ class _Body:
         self.loop(lambda: self.b.icmp_signed("<", self.b.load(at), last), inside)
 
     def truth(self, e: ast.expr) -> Any:
-        """A condition as one bit."""
+        """Return a condition as one bit."""
         match e:
             case ast.Compare(x, [op], [y]) if type(op) in COMPARISONS:
                 return self.b.icmp_signed(COMPARISONS[type(op)], self.value(x), self.value(y))
             case ast.UnaryOp(ast.Not(), x):
                 return self.b.not_(self.truth(x))
-            case ast.BoolOp(op, [x, *rest]):
-                more = rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
+            case ast.BoolOp(op, [x, *others]):
+                more = others[0] if len(others) == 1 else ast.BoolOp(op, others)
                 if isinstance(op, ast.And):
-                    found = self.chosen(x, lambda: self.bit(more), lambda: ZERO)
+                    word = self.select(x, lambda: self.bit(more), lambda: ZERO)
                 else:
-                    found = self.chosen(x, lambda: ONE, lambda: self.bit(more))
-                return self.b.icmp_signed("!=", found, ZERO)
+                    word = self.select(x, lambda: ONE, lambda: self.bit(more))
+                return self.b.icmp_signed("!=", word, ZERO)
         return self.b.icmp_signed("!=", self.value(e), ZERO)
 
     def bit(self, e: ast.expr) -> Any:
-        """A condition as a word, 0 or 1."""
+        """Return a condition as a word, 0 or 1."""
         return self.b.zext(self.truth(e), I64)
 
     def value(self, e: ast.expr) -> Any:
-        """The word that an expression stands for."""
+        """Return the word of an expression."""
         match e:
             case ast.Constant(int() as value):
                 return I64(int(value))
@@ -232,13 +241,13 @@ class _Body:
             case ast.Compare() | ast.UnaryOp(ast.Not()):
                 return self.bit(e)
             case ast.IfExp(test, x, y):
-                return self.chosen(test, lambda: self.value(x), lambda: self.value(y))
+                return self.select(test, lambda: self.value(x), lambda: self.value(y))
             case ast.Call():
                 return self.call(e)
         _refuse(e)
 
-    def chosen(self, test: ast.expr, x: Callable[[], Any], y: Callable[[], Any]) -> Any:
-        """One of two words, of which the other is not computed."""
+    def select(self, test: ast.expr, x: Callable[[], Any], y: Callable[[], Any]) -> Any:
+        """Return one of two words; the other is not computed."""
         slot = ir.IRBuilder(self.entry).alloca(I64)
         self.branch(test, lambda: self.b.store(x(), slot), lambda: self.b.store(y(), slot))
         return self.b.load(slot)
@@ -267,25 +276,28 @@ class _Body:
             case ast.FloorDiv():
                 return b.sub(b.sdiv(x, y), b.zext(self.is_negative(b.srem(x, y)), I64))
             case ast.Mod():
-                rest = b.srem(x, y)
-                return b.select(self.is_negative(rest), b.add(rest, y), rest)
+                remainder = b.srem(x, y)
+                return b.select(self.is_negative(remainder), b.add(remainder, y), remainder)
         _refuse(op)
 
-    def is_negative(self, rest: Any) -> Any:
-        """Whether LLVM's division by a positive number, as all are here, rounded up."""
-        return self.b.icmp_signed("<", rest, ZERO)
+    def is_negative(self, remainder: Any) -> Any:
+        """Return True bits where LLVM's division by a positive number rounded up.
+
+        All divisors here are positive.
+        """
+        return self.b.icmp_signed("<", remainder, ZERO)
 
     def call(self, e: ast.Call) -> Any:
-        """A call of another function, of an intrinsic, or of `max` and `min`."""
+        """Emit a call of another function, of an intrinsic, or of `max` and `min`."""
         if not isinstance(e.func, ast.Name) or e.keywords:
             _refuse(e)
         name = e.func.id
         args = [self.value(a) for a in e.args]
         match self.space.get(name):
-            case WordFunction() as found:
-                return self.b.call(self.function(found), args)
-            case _Intrinsic() as found:
-                signature, write = found._defn(None, *[types.int64] * len(args))
+            case WordFunction() as callee:
+                return self.b.call(self.function(callee), args)
+            case _Intrinsic() as callee:
+                signature, write = callee._defn(None, *[types.int64] * len(args))
                 return write(_Context(), self.b, signature, args)
             case None if name in ("max", "min") and len(args) == 2:
                 test = self.b.icmp_signed(">" if name == "max" else "<", *args)

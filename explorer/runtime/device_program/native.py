@@ -1,7 +1,7 @@
-"""The interpreter as machine code: loaded from the cache, or compiled where it is not there.
+"""The interpreter as machine code: loaded from the cache, or compiled on a miss.
 
-Loading needs llvmlite alone; what writes its code is imported on a miss only, which keeps a warm
-start short.
+Loading needs llvmlite alone; the compiler is imported on a miss only, which keeps a warm start
+short.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SOURCES = (
 )  # fmt: skip
 Entry = Callable[[int, int, int], int]
 _lock = RLock()
-waits_for(0, _lock)  # who compiles it asks Numba and LLVM
+waits_for(0, _lock)  # compiling takes the locks of Numba and LLVM
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """The entry function, which is called without the GIL, and what keeps its code in memory."""
+    """The entry function, called without the GIL, and the owner of its code."""
 
     call: Entry
     address: int
@@ -43,7 +43,7 @@ class Native:
 
 
 def native() -> Native:
-    """The interpreter of this process."""
+    """Return the interpreter of this process."""
     with _lock:
         return _native()
 
@@ -55,9 +55,9 @@ def _native() -> Native:
     key = _key()
     code = store.get(key)
     if code is None:
-        code = _compiled()
+        code = _compile()
         store.put(key, code, "kernel")
-    return _loaded(code)
+    return _load(code)
 
 
 def _key() -> str:
@@ -68,15 +68,15 @@ def _key() -> str:
     return store.content_key("device program", *tools, *machine, *texts)
 
 
-def _compiled() -> bytes:
-    """The machine code of `work_stealing.entry`."""
+def _compile() -> bytes:
+    """Return the machine code of `work_stealing.entry`."""
     entry = import_module("explorer.runtime.device_program.work_stealing").entry
     text = import_module("explorer.runtime.device_program.llvm_words").module_text(entry, SYMBOL)
     machine = import_module("explorer.codegen.cpu.object.jit_linker")
     return bytes(machine.object_of(machine.optimised(text, target(), level=3), target()))
 
 
-def _loaded(code: bytes) -> Native:
+def _load(code: bytes) -> Native:
     machine = llvm.Target.from_default_triple().create_target_machine()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))

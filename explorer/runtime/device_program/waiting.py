@@ -1,7 +1,7 @@
-"""How workers wait: hold the core for a moment, then sleep until what they wait for has changed.
+"""Waiting of workers: spin for a moment, then sleep until the awaited word has changed.
 
-A sleep must be short of nothing: who changes something looks afterwards whether anybody sleeps on
-it; who sleeps says so first, and then looks again (Dekker's order, with one order of all writes).
+No wake-up may be lost: a writer checks after its write for sleepers; a sleeper announces itself
+first, and then checks again (Dekker's order, with one order of all writes).
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ from explorer.runtime.device_program.intrinsics import (
 from explorer.runtime.device_program.llvm_words import inlined, words
 
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, EVERYONE = 128, 129, 1 << 30
-SLEEP_US = 200  # where there is no futex; chosen
-CHECKS_BETWEEN_LOOKS = 32  # of a word, at the clock; chosen, no measurement kept
+SLEEP_US = 200  # without a futex; chosen
+CHECKS_BETWEEN_LOOKS = 32  # of a word between reads of the clock; chosen, not measured
 
 
 @words
 def mailbox(team, worker):  # type: ignore[no-untyped-def]
+    """Return the address of a worker's line."""
     return team + isa.LINE_BYTES * (isa.TEAM_LINES + 2 * worker)
 
 
 @words
 def steps(team, unit):  # type: ignore[no-untyped-def]
+    """Return the address of a unit's line."""
     return team + isa.LINE_BYTES * (isa.TEAM_LINES + 1 + 2 * unit)
 
 
 @words
 def sleep_on(team, worker, word, seen):  # type: ignore[no-untyped-def]
-    """Give up the core until the word's low half is no longer `seen`, or somebody wakes us."""
+    """Give up the core until the word's low half is no longer `seen`, or a wake-up comes."""
     begin = cycles()
     number = load(team + 8 * isa.T_FUTEX)
     if number == 0:
@@ -54,7 +56,7 @@ def sleep_on(team, worker, word, seen):  # type: ignore[no-untyped-def]
 
 @words
 def wake(team, word):  # type: ignore[no-untyped-def]
-    """Wake whoever sleeps on a word."""
+    """Wake all workers that sleep on a word."""
     number = load(team + 8 * isa.T_FUTEX)
     if number != 0:
         call_futex(load(team + 8 * isa.T_SYSCALL), number, word, FUTEX_WAKE_PRIVATE, EVERYONE, 0)
@@ -62,7 +64,7 @@ def wake(team, word):  # type: ignore[no-untyped-def]
 
 @words
 def notify(team, unit):  # type: ignore[no-untyped-def]
-    """A unit has changed: wake the workers that sleep on it; whether there are any."""
+    """Wake the workers that sleep on a changed unit; return 1 if there are any."""
     line = steps(team, unit)
     if load_acquire(line + 8 * isa.S_PARKED) == 0:
         return 0
@@ -73,7 +75,7 @@ def notify(team, unit):  # type: ignore[no-untyped-def]
 
 @words
 def is_free(team, unit, turn):  # type: ignore[no-untyped-def]
-    """Whether nobody carries a unit, and what it awaits has come."""
+    """Return 1 if no worker carries a unit, and the step that it awaits is published."""
     line = steps(team, unit)
     if load_acquire(line + 8 * isa.S_OWNER) != 2 * turn:
         return 0
@@ -82,8 +84,11 @@ def is_free(team, unit, turn):  # type: ignore[no-untyped-def]
 
 
 @words
-def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
-    """Whether a unit shows a step before long; no wait for one that no worker carries."""
+def wait_for_step(team, turn, unit, least):  # type: ignore[no-untyped-def]
+    """Spin briefly for a unit's step and return 1 if it is published.
+
+    Do not spin for a unit that no worker carries.
+    """
     line = steps(team, unit)
     if load_acquire(line + 8 * isa.S_STEP) >= least:
         return 1
@@ -100,9 +105,11 @@ def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
 
 
 @words
-def lost(team, worker):  # type: ignore[no-untyped-def]
-    """Cycles that the worker neither ran nor slept since the last look, less a quarter of what it
-    ran: one process that comes and goes does no harm."""
+def preempted_cycles(team, worker):  # type: ignore[no-untyped-def]
+    """Return the cycles that the worker neither ran nor slept since the last call.
+
+    A quarter of the cycles that it ran is deducted: one process that comes and goes does no harm.
+    """
     box = mailbox(team, worker)
     call_clock(
         load(team + 8 * isa.T_CLOCK), load(team + 8 * isa.T_CLOCK_ID), box + 8 * isa.M_SECONDS
@@ -118,9 +125,11 @@ def lost(team, worker):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def called(team, worker, turn):  # type: ignore[no-untyped-def]
-    """The next launch that the worker is called to. Who slept for a moment only last time stays
-    awake for longer: runs come in quick succession. A core that others take meanwhile is none lost.
+def wait_for_launch(team, worker, turn):  # type: ignore[no-untyped-def]
+    """Return the next launch that the worker is called to.
+
+    A worker that slept only briefly last time stays awake for longer: runs come in quick
+    succession. Preemption while idle is not counted.
     """
     box = mailbox(team, worker)
     begin = cycles()
@@ -131,7 +140,7 @@ def called(team, worker, turn):  # type: ignore[no-untyped-def]
             seen = load_acquire(box + 8 * isa.M_TURN)
             if seen > turn:
                 if gone >= spin and load(team + 8 * isa.T_CLOCK) != 0:
-                    lost(team, worker)
+                    preempted_cycles(team, worker)
                 return seen
             pause()
         gone = cycles() - begin
@@ -147,19 +156,20 @@ def called(team, worker, turn):  # type: ignore[no-untyped-def]
     soon = cycles() - begin < longest
     store(box + 8 * isa.M_IDLE, longest if soon else load(team + 8 * isa.T_PATIENCE))
     if load(team + 8 * isa.T_CLOCK) != 0:
-        lost(team, worker)
+        preempted_cycles(team, worker)
     return seen
 
 
 @words
 def contended(team, worker):  # type: ignore[no-untyped-def]
-    """Whether others have the worker's core for a good part of its time: then it is not called for
-    a while, twice as long each time.
+    """Return 1 if others use the worker's core for much of its time.
+
+    It is then not called for a while, twice as long each time.
     """
     if load(team + 8 * isa.T_CLOCK) == 0:
         return 0
     box = mailbox(team, worker)
-    missed = max(0, load(box + 8 * isa.M_LOST) + lost(team, worker))
+    missed = max(0, load(box + 8 * isa.M_LOST) + preempted_cycles(team, worker))
     store(box + 8 * isa.M_LOST, missed)
     most = load(team + 8 * isa.T_LOST)
     if missed == 0:
@@ -176,9 +186,9 @@ def contended(team, worker):  # type: ignore[no-untyped-def]
 
 @words
 def publish(team, worker, unit, value):  # type: ignore[no-untyped-def]
-    """Let others see a unit's step, and all that was written before it.
+    """Publish a unit's step, with all earlier writes.
 
-    Where they slept for it because the worker has not its core for itself, the worker leaves.
+    If others slept for it because the worker does not have its core for itself, the worker leaves.
     """
     exchange(steps(team, unit) + 8 * isa.S_STEP, value)
     if notify(team, unit) and worker > 0 and contended(team, worker):

@@ -1,9 +1,9 @@
-"""Who carries which unit: a unit is virtual, any thread may follow its rows from one to the next.
+"""Assignment of units to workers: a unit is virtual, and any thread may run its rows.
 
-A worker claims its own unit when it comes, and sets it aside where it must wait. A unit that nobody
-carries is taken at once by whoever has nothing else to do, and set aside again when that one's own
-can go on: so the caller does the work of workers that have not woken up, and of those that are not
-called because others want their cores, and leaves it to those that come meanwhile.
+A worker claims its own unit first, and sets it aside where it must wait. An idle worker takes a
+unit without a carrier at once, and sets it aside again when its own unit can continue. So the
+caller does the work of workers that have not woken up, and of those that are not called because of
+contention for their cores, and leaves it to those that arrive meanwhile.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from explorer.runtime.device_program.intrinsics import (
 )
 from explorer.runtime.device_program.llvm_words import inlined, words
 from explorer.runtime.device_program.waiting import (
-    called,
     contended,
     is_free,
-    lost,
     mailbox,
     notify,
+    preempted_cycles,
     sleep_on,
     steps,
+    wait_for_launch,
     wake,
 )
 
@@ -39,8 +39,10 @@ NONE, OVER, TO_PYTHON = -1, -2, -3
 
 @words
 def claimable(team, worker, turn, late):  # type: ignore[no-untyped-def]
-    """A unit to carry, its own first: no other's that is about to take it, unless that one is
-    late."""
+    """Return a unit to carry, its own first, or NONE.
+
+    Another worker's unit that is about to be taken is left, unless that worker is late.
+    """
     units = load(team + 8 * isa.T_UNITS)
     for n in range(units):
         unit = (worker + n) % units
@@ -53,7 +55,10 @@ def claimable(team, worker, turn, late):  # type: ignore[no-untyped-def]
 
 @words
 def unfinished(team, worker):  # type: ignore[no-untyped-def]
-    """What a worker must see the end of: its own unit, and the caller every one; or NONE."""
+    """Return an unfinished unit that the worker is responsible for, or NONE.
+
+    That is its own unit; the caller is responsible for all.
+    """
     last = load(team + 8 * isa.T_UNITS) if worker == 0 else worker + 1
     for unit in range(worker, last):
         if load_acquire(steps(team, unit) + 8 * isa.S_STEP) < isa.DONE:
@@ -63,7 +68,7 @@ def unfinished(team, worker):  # type: ignore[no-untyped-def]
 
 @words
 def wait_target(team, worker, turn):  # type: ignore[no-untyped-def]
-    """The unit whose next change concerns the worker."""
+    """Return the unit whose next change concerns the worker, or NONE."""
     unit = unfinished(team, worker)
     if unit < 0 or load_acquire(team + 8 * isa.T_TURN) != turn:
         return NONE
@@ -75,7 +80,7 @@ def wait_target(team, worker, turn):  # type: ignore[no-untyped-def]
 
 @inlined
 def park(team, worker, turn):  # type: ignore[no-untyped-def]
-    """Sleep until something has changed that concerns the worker."""
+    """Sleep until a change concerns the worker."""
     unit = wait_target(team, worker, turn)
     if unit < 0:
         return
@@ -91,12 +96,12 @@ def park(team, worker, turn):  # type: ignore[no-untyped-def]
 
 @words
 def next_unit(team, worker, turn):  # type: ignore[no-untyped-def]
-    """The next unit that the worker shall carry, or OVER, or TO_PYTHON."""
+    """Return the next unit for the worker to carry, or OVER, or TO_PYTHON."""
     box = mailbox(team, worker)
     begin = cycles()
     while True:
         if worker > 0 and load_acquire(box + 8 * isa.M_HERE) != turn:
-            return OVER  # another worker has lost patience
+            return OVER  # another worker took its unit
         if worker == 0 and cycles() > load(box + 8 * isa.M_LEAVE):
             return TO_PYTHON
         late = cycles() - begin > load(team + 8 * isa.T_PATIENCE)
@@ -117,7 +122,7 @@ def next_unit(team, worker, turn):  # type: ignore[no-untyped-def]
 
 @words
 def carry(team, worker, turn):  # type: ignore[no-untyped-def]
-    """Carry units, the own one first, until nothing is left to do: OVER or TO_PYTHON."""
+    """Carry units, the own one first, until none is left: return OVER or TO_PYTHON."""
     unit = worker
     while unit >= 0:
         owner = steps(team, unit) + 8 * isa.S_OWNER
@@ -133,7 +138,7 @@ def carry(team, worker, turn):  # type: ignore[no-untyped-def]
 
 @inlined
 def move(block):  # type: ignore[no-untyped-def]
-    """Let a launch's tables point to where this run's inputs and outputs lie."""
+    """Point a launch's tables to this run's inputs and outputs."""
     at = load(block + 8 * isa.L_MOVES)
     bases = load(block + 8 * isa.L_BASES)
     for _ in range(load(block + 8 * isa.L_MOVED)):
@@ -143,7 +148,7 @@ def move(block):  # type: ignore[no-untyped-def]
 
 @inlined
 def begin(team, block):  # type: ignore[no-untyped-def]
-    """Let every unit of a launch stand at its first row, carried by nobody; the launch's turn."""
+    """Set every unit of a launch to its first row, without a carrier; return the launch's turn."""
     units = load(block + 8 * isa.L_UNITS)
     store(block + 8 * isa.L_BEGIN, cycles())
     store(block + 8 * isa.L_FAULT, 0)
@@ -163,7 +168,7 @@ def begin(team, block):  # type: ignore[no-untyped-def]
 
 @inlined
 def call_up(team, workers, turn):  # type: ignore[no-untyped-def]
-    """Tell the workers that it is their turn, but for those whose cores others want."""
+    """Call the workers to a launch, except those whose cores are contended."""
     now = cycles()
     for worker in range(1, workers):
         box = mailbox(team, worker)
@@ -177,7 +182,7 @@ def call_up(team, workers, turn):  # type: ignore[no-untyped-def]
 
 @inlined
 def resume(team, block):  # type: ignore[no-untyped-def]
-    """The caller's part of a launch: 0 when all is over, 1 for Python to look at its signals."""
+    """Run the caller's part of a launch: return 0 when all is over, 1 to check Python's signals."""
     box = mailbox(team, 0)
     turn = load(team + 8 * isa.T_TURN)
     exchange(box + 8 * isa.M_HERE, turn)
@@ -191,7 +196,7 @@ def resume(team, block):  # type: ignore[no-untyped-def]
 
 @inlined
 def launch(team, block):  # type: ignore[no-untyped-def]
-    """Run a launch, the calling thread as worker 0; 0 when every unit has ended, else resume."""
+    """Run a launch with the calling thread as worker 0; return 0 at its end, else resume later."""
     turn = begin(team, block)
     call_up(team, min(load(team + 8 * isa.T_WORKERS), load(block + 8 * isa.L_UNITS)), turn)
     return resume(team, block)
@@ -199,7 +204,7 @@ def launch(team, block):  # type: ignore[no-untyped-def]
 
 @inlined
 def abandon(team):  # type: ignore[no-untyped-def]
-    """End a launch whose units have not ended; returns when no worker carries one."""
+    """End a launch whose units have not ended; return when no worker carries one."""
     turn = load(team + 8 * isa.T_TURN)
     for unit in range(load(team + 8 * isa.T_UNITS)):
         line = steps(team, unit)
@@ -214,13 +219,13 @@ def abandon(team):  # type: ignore[no-untyped-def]
 
 @inlined
 def serve(team, worker):  # type: ignore[no-untyped-def]
-    """A worker's life: take part in one launch after the other until the team stops."""
+    """Take part in one launch after the other until the team stops (a worker's life)."""
     box = mailbox(team, worker)
     turn = load(box + 8 * isa.M_SEEN)
     if load(team + 8 * isa.T_CLOCK) != 0:
-        lost(team, worker)  # from here on
+        preempted_cycles(team, worker)  # start of the measurement
     while True:
-        turn = called(team, worker, turn)
+        turn = wait_for_launch(team, worker, turn)
         if load_acquire(team + 8 * isa.T_STOP) != 0:
             return
         store(box + 8 * isa.M_AWAY, 0)
@@ -231,7 +236,7 @@ def serve(team, worker):  # type: ignore[no-untyped-def]
 
 @inlined
 def stop(team, workers):  # type: ignore[no-untyped-def]
-    """Call every worker up, to see that the team stops."""
+    """Call every worker, so that it sees that the team stops."""
     turn = load(team + 8 * isa.T_TURN) + 1
     exchange(team + 8 * isa.T_TURN, turn)
     for worker in range(1, workers):
@@ -242,7 +247,7 @@ def stop(team, workers):  # type: ignore[no-untyped-def]
 
 @inlined
 def one_row(team, unit):  # type: ignore[no-untyped-def]
-    """Do a unit's next row: 2 where that was its END, 0 where it must wait, else 1."""
+    """Run a unit's next row: return 2 at its END, 0 if it must wait, else 1."""
     turn = load(team + 8 * isa.T_TURN)
     line = steps(team, unit)
     exchange(mailbox(team, unit) + 8 * isa.M_HERE, 0)
@@ -256,7 +261,7 @@ def one_row(team, unit):  # type: ignore[no-untyped-def]
 
 @words
 def entry(ask, team, what):  # type: ignore[no-untyped-def]
-    """The one function that Python calls: read the clock, run a launch, or serve as a worker."""
+    """Run one of the operations that Python asks for: clock, launch, or service as a worker."""
     if ask == isa.ASK_CYCLES:
         return cycles()
     if ask == isa.ASK_LAUNCH:

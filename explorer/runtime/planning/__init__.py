@@ -1,3 +1,1 @@
-"""Everything that is decided for one binding of the sizes, before memory is taken: order, places,
-walls.
-"""
+"""Plans of one binding of the sizes, before memory is allocated: order, places, walls."""

@@ -1,4 +1,4 @@
-"""What the storage planner is told of a program: who needs bytes, and when each is used."""
+"""Inputs of the storage planner: the values that need bytes, and when each is used."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from explorer.runtime.planning.timeline import Uses
 
 
 def allocations(program: UProgram, uses: Uses, direct: Collection[str]) -> tuple[Allocation, ...]:
-    """Every root that is written into memory of its own; the aliases of one have one owner."""
+    """Return every root that is written into memory of its own; its aliases share one owner."""
     aliases: dict[str, list[str]] = {}
     for value in program.values.values():
         if value.root != value.name:
             aliases.setdefault(value.root, []).append(value.name)
-    kept = dict(_kept(program.parts))
+    pinned = dict(_pinned_values(program.parts))
     results = {program.values[name].root for name in program.outputs}
     out = []
     for name, value in program.values.items():
         if value.root != name or value.home != "buffer" or name not in uses.writes or value.frame:
             continue
-        why = kept.get(name, "") or _elsewhere(name, uses)
-        if name in results and name not in direct and not why:
-            why = "a result that is copied out"
+        reason = pinned.get(name, "") or _used_elsewhere(name, uses)
+        if name in results and name not in direct and not reason:
+            reason = "a result that is copied out"
         block = uses.blocks[uses.writes[name][0]]
         alias = tuple(aliases.get(name, ()))
-        out.append(Allocation(name, value.type, block, why, name in direct, alias))
+        out.append(Allocation(name, value.type, block, reason, name in direct, alias))
     return tuple(out)
 
 
 def steps(program: UProgram, uses: Uses, names: Collection[str], in_place: bool) -> list[Step]:
-    """Each position with the allocations that it uses."""
+    """Return each position with the allocations that it uses."""
     over: dict[int, list[tuple[str, str, str]]] = {}
     if in_place:
         for position, operator in positions(program.parts, uses):
-            over[position] = list(_over(program, operator))
+            over[position] = list(_overwrites(program, operator))
     return [
         Step(tuple(n for n in used if n in names), tuple(over.get(position, ())))
         for position, used in enumerate(uses.used)
@@ -53,7 +53,7 @@ def steps(program: UProgram, uses: Uses, names: Collection[str], in_place: bool)
 
 
 def positions(parts: Sequence[UTask], uses: Uses) -> Iterator[tuple[int, OperatorTask]]:
-    """Every kernel call with its position."""
+    """Yield every kernel call with its position."""
     begins = {s.key: s.begin for s in uses.stretches if s.key}
     for part in straights(parts):
         for n, operator in enumerate(part.operators):
@@ -61,7 +61,7 @@ def positions(parts: Sequence[UTask], uses: Uses) -> Iterator[tuple[int, Operato
 
 
 def straights(parts: Sequence[UTask]) -> Iterator[Straight]:
-    """Every run of kernels, in order, the ones inside loops and branches included."""
+    """Yield every run of kernels in order, those inside of loops and branches included."""
     for part in parts:
         match part:
             case Straight():
@@ -75,7 +75,7 @@ def straights(parts: Sequence[UTask]) -> Iterator[Straight]:
 
 
 def calls_of(parts: Sequence[UTask]) -> Iterator[OperatorTask | LibraryTask]:
-    """Every call of a kernel or a library, the ones inside loops and branches included."""
+    """Yield every call of a kernel or a library, those inside of loops and branches included."""
     for part in parts:
         match part:
             case Straight(operators=operators):
@@ -91,7 +91,7 @@ def calls_of(parts: Sequence[UTask]) -> Iterator[OperatorTask | LibraryTask]:
 
 
 def loops_of(parts: Sequence[UTask]) -> Iterator[LoopTask]:
-    """Every loop, the ones inside loops and branches included."""
+    """Yield every loop, those inside of loops and branches included."""
     for part in parts:
         match part:
             case LoopTask(body=body):
@@ -106,7 +106,7 @@ def loops_of(parts: Sequence[UTask]) -> Iterator[LoopTask]:
 
 
 def recursions_of(parts: Sequence[UTask]) -> Iterator[RecursionTask]:
-    """Every recursion, an outer one before those that are in it."""
+    """Yield every recursion, an outer one before those inside."""
     for part in parts:
         match part:
             case RecursionTask(body=body):
@@ -120,14 +120,14 @@ def recursions_of(parts: Sequence[UTask]) -> Iterator[RecursionTask]:
                 continue
 
 
-def _kept(parts: Sequence[UTask]) -> Iterator[tuple[str, str]]:
-    """Values that control flow holds on to, with the reason."""
+def _pinned_values(parts: Sequence[UTask]) -> Iterator[tuple[str, str]]:
+    """Yield the values that control flow keeps alive, with the reason."""
     for part in parts:
         match part:
             case BranchTask():
                 yield part.cond, "decides a branch"
                 yield from ((row[0], "the value of a branch") for row in part.results)
-                yield from _kept((*part.then, *part.orelse))
+                yield from _pinned_values((*part.then, *part.orelse))
             case LoopTask():
                 yield from ((count, "the count of a loop") for count in part.counts)
                 yield part.going, "decides a loop"
@@ -136,43 +136,43 @@ def _kept(parts: Sequence[UTask]) -> Iterator[tuple[str, str]]:
                     if c.staging:
                         yield c.staging, "the next state of a loop"
                 yield from ((s.result, "the rows that a loop stacks") for s in part.stacked)
-                yield from _kept(part.body)
+                yield from _pinned_values(part.body)
             case RecursionTask():
-                yield from ((r, "what a recursion gives") for r in part.results)
-                yield from _kept(part.body)
+                yield from ((r, "the result of a recursion") for r in part.results)
+                yield from _pinned_values(part.body)
             case _:
                 continue
 
 
-def _elsewhere(name: str, uses: Uses) -> str:
-    """Why a value shares nothing that is used in a block that does not make it."""
+def _used_elsewhere(name: str, uses: Uses) -> str:
+    """Return why a value cannot share memory: it is used outside of the block that computes it."""
     home = uses.blocks[uses.writes[name][0]]
     others = (uses.blocks[p] for p in uses.uses[name])
     other = next((b for b in others if b != home), None)
-    return "" if other is None else f"used in {other or 'the program'}, made in {home or 'it'}"
+    return "" if other is None else f"used in {other or 'the program'}, computed in {home or 'it'}"
 
 
-def _over(program: UProgram, operator: OperatorTask) -> Iterator[tuple[str, str, str]]:
-    """(result, the root of an input, why the kernel must not write the one over the other)."""
+def _overwrites(program: UProgram, operator: OperatorTask) -> Iterator[tuple[str, str, str]]:
+    """Yield (result, the root of an input, why the kernel must not overwrite the latter)."""
     for output, result in zip(operator.call.kernel.outputs, operator.results, strict=True):
         if program.values[result].root == result:
-            yield from _over_one(program, operator, output, result)
+            yield from _overwrites_of(program, operator, output, result)
 
 
-def _over_one(
+def _overwrites_of(
     program: UProgram, operator: OperatorTask, output: str, result: str
 ) -> Iterator[tuple[str, str, str]]:
     kernel = operator.call.kernel
     for tensor, arg in zip(kernel.inputs, operator.args):
         value = program.values[arg]
-        why = writes_over(kernel, output, tensor)
+        reason = writes_over(kernel, output, tensor)
         if (
             value.moves
             or value.offset != 0
             or value.type.bytes != program.values[value.root].type.bytes
         ):
-            why = "it is a part of a value"
+            reason = "it is a part of a value"
         if sum(program.values[a].root == value.root for a in operator.args) > 1:
-            why = "its bytes are read under two names"
+            reason = "its bytes are read under two names"
         if program.values[value.root].home == "buffer":
-            yield result, value.root, why
+            yield result, value.root, reason

@@ -1,4 +1,4 @@
-"""Where a program's values lie, by the policy that was chosen: what no binding changes is kept."""
+"""Memory plan of a program under the chosen policy; parts that no binding changes are cached."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from explorer.relax.memory.storages import StoragePlan, plan_storages
 from explorer.runtime.planning.allocations import allocations, steps
 from explorer.runtime.planning.extents import Extents
 from explorer.runtime.planning.memory_rows import StorageRows, with_views
-from explorer.runtime.planning.stacks import Frames, Stack, stacks_of
+from explorer.runtime.planning.stacks import Stack, StackFrames, stacks_of
 from explorer.runtime.planning.timeline import Uses
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """The offset of every root in the arena of one binding, and the arena's bytes; `frames` are
-    those of each recursion, whose roots have their offsets in the first one.
+class ArenaPlacement:
+    """The offset of every root in the arena of one binding, and the arena's bytes.
+
+    `frames` are those of each recursion; its roots have their offsets in the first frame.
     """
 
     offsets: Mapping[str, int]
     bytes: int
-    frames: Mapping[str, Frames] = field(default_factory=dict)
+    frames: Mapping[str, StackFrames] = field(default_factory=dict)
 
 
 class Memory:
-    """Plans memory for any binding. `direct` are the roots that lie in the caller's arrays."""
+    """Memory planner for any binding; `direct` are the roots that lie in the caller's arrays."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Memory:
         direct: Mapping[str, int],
         options: Options,
     ) -> None:
+        """Prepare the plan of a program's values."""
         self.program, self.uses, self.env = program, uses, env
         self.direct, self.options = direct, options
 
@@ -51,9 +53,11 @@ class Memory:
         extents: Extents,
         order: Callable[[], Timeline],
         stacks: Mapping[str, int],
-    ) -> Placed:
-        """The places of one binding, of recursions that have several `stacks`; BoundError names a
-        symbol that is above its bound.
+    ) -> ArenaPlacement:
+        """Return the places of one binding; `stacks` is the number of stacks of each recursion.
+
+        Raises:
+            BoundError: A symbol is above its bound.
         """
         self._check(sizes)
         timeline = cache(order)
@@ -62,39 +66,39 @@ class Memory:
             s.recursion: s.lay(extents, timeline(), share, stacks.get(s.recursion, 1))
             for s in self.stacks
         }
-        frames = {name: found for name, (_, found) in laid.items()}
+        frames = {name: buffer_offsets for name, (_, buffer_offsets) in laid.items()}
         if self.by_storages:
             at = self._storages.layout.offsets(sizes)
             offsets, end = {name: at[n] for name, n in self._places}, at[-1]
             for stack in self.stacks:
-                offsets[stack.whole.name], end = end, end + frames[stack.recursion].bytes
+                offsets[stack.buffer.name], end = end, end + frames[stack.recursion].bytes
         else:
             room = self._sizes(extents, frames)
-            found, end = place(self._buffers, room, timeline(), self.options.share)
-            offsets = {b.name: at for b, at in zip(self._buffers.all, found)}
+            buffer_offsets, end = place(self._buffers, room, timeline(), self.options.share)
+            offsets = {b.name: at for b, at in zip(self._buffers.all, buffer_offsets)}
         for stack in self.stacks:
-            begin = offsets[stack.whole.name]
+            begin = offsets[stack.buffer.name]
             offsets |= {name: begin + at for name, at in laid[stack.recursion][0].items()}
-        return Placed(offsets, end, frames)
+        return ArenaPlacement(offsets, end, frames)
 
-    def rows(self, placed: Placed, sizes: Sizes, extents: Extents) -> MemoryPlan:
-        """The same to look at, with a row for each view, and with what the results take."""
+    def rows(self, placed: ArenaPlacement, sizes: Sizes, extents: Extents) -> MemoryPlan:
+        """Return the plan for display, with a row for each view, and the bytes of the results."""
         if self.by_storages:
             plan = self._storages_with_stacks(placed, sizes)
         else:
             offsets = [placed.offsets[b.name] for b in self._buffers.all]
             plan = rows(self._buffers, self._sizes(extents, placed.frames), offsets, placed.bytes)
-        found = with_views(plan, self.program, extents, self._formulas)
-        return replace(found, result_bytes=sum(map(extents.bytes, self.program.outputs)))
+        memory_plan = with_views(plan, self.program, extents, self._formulas)
+        return replace(memory_plan, result_bytes=sum(map(extents.bytes, self.program.outputs)))
 
-    def _storages_with_stacks(self, placed: Placed, sizes: Sizes) -> MemoryPlan:
-        """Relax's plan, and behind its storages the stacks."""
+    def _storages_with_stacks(self, placed: ArenaPlacement, sizes: Sizes) -> MemoryPlan:
+        """Return Relax's plan, followed by the stacks."""
         plan = self._storages.plan(sizes)
         if not self.stacks:
             return plan
-        whole = Buffers([stack.whole for stack in self.stacks])
+        buffers = Buffers([stack.buffer for stack in self.stacks])
         room = [placed.frames[stack.recursion].bytes for stack in self.stacks]
-        stacks = rows(whole, room, [placed.offsets[b.name] for b in whole.all], placed.bytes)
+        stacks = rows(buffers, room, [placed.offsets[b.name] for b in buffers.all], placed.bytes)
         return replace(
             plan,
             buffers=(*plan.buffers, *stacks.buffers),
@@ -105,20 +109,20 @@ class Memory:
 
     @property
     def by_storages(self) -> bool:
-        """Whether storages are used, not only planned."""
+        """True if storages are used, not only planned."""
         return self.options.by_storages
 
     @cached_property
     def storages(self) -> StoragePlan:
-        """Relax's plan, whichever policy runs."""
-        found = allocations(self.program, self.uses, self.direct)
-        names = {a.name for a in found}
+        """Return Relax's plan, whichever policy is used."""
+        candidates = allocations(self.program, self.uses, self.direct)
+        names = {a.name for a in candidates}
         walk = steps(self.program, self.uses, names, self.options.in_place)
-        return plan_storages(found, walk, self.env, self.options)
+        return plan_storages(candidates, walk, self.env, self.options)
 
     @property
     def turns(self) -> list[tuple[int, tuple[int, ...]]]:
-        """(a position that writes a storage, the positions that use what lay there before)."""
+        """(a position that writes a storage, the positions that use its previous contents)."""
         out = []
         for storage in self.storages.storages if self.by_storages else ():
             before: tuple[int, ...] = ()
@@ -138,7 +142,7 @@ class Memory:
 
     @cached_property
     def _buffers(self) -> Buffers:
-        """Every root that needs bytes in the arena and is written at all, and the stacks."""
+        """Return every root that needs bytes in the arena and is written, and the stacks."""
         uses = self.uses
         return Buffers(
             [
@@ -156,34 +160,34 @@ class Memory:
                 and name not in self.direct
                 and not value.frame
             ]
-            + [stack.whole for stack in self.stacks]
+            + [stack.buffer for stack in self.stacks]
         )
 
     @cached_property
     def stacks(self) -> Sequence[Stack]:
-        """The stacks of recursions."""
+        """Return the stacks of recursions."""
         return stacks_of(self.program, self.uses)
 
     @cached_property
     def _formulas(self) -> dict[str, str]:
-        """The bytes of every view, in words."""
+        """Return the formula of every view's bytes."""
         values = self.program.values.values()
         return {v.name: str(v.type.bytes) for v in values if v.root != v.name}
 
-    def _sizes(self, extents: Extents, frames: Mapping[str, Frames]) -> list[int]:
-        """The bytes of every buffer, stacks behind the others."""
+    def _sizes(self, extents: Extents, frames: Mapping[str, StackFrames]) -> list[int]:
+        """Return the bytes of every buffer, stacks last."""
         stacks = [frames[stack.recursion].bytes for stack in self.stacks]
         values = self._buffers.all[: len(self._buffers.all) - len(stacks)]
         return [*(extents.bytes(b.name) for b in values), *stacks]
 
     def _check(self, sizes: Sizes) -> None:
-        """Proofs of the plan hold within the bounds only."""
+        """Check that the sizes are within the bounds, which the plan's proofs assume."""
         for name, value in sizes.items():
-            known = self.env.of(name)
-            if known.high is not None and value > known.high:
-                raise _outside(name, value, f"at most {known.high}")
-            if self.by_storages and self.options.ordered and value < known.low:
-                raise _outside(name, value, f"at least {known.low}")
+            bounds = self.env.of(name)
+            if bounds.high is not None and value > bounds.high:
+                raise _outside(name, value, f"at most {bounds.high}")
+            if self.by_storages and self.options.ordered and value < bounds.low:
+                raise _outside(name, value, f"at least {bounds.low}")
 
 
 def _outside(name: str, value: int, limit: str) -> BoundError:
@@ -191,6 +195,6 @@ def _outside(name: str, value: int, limit: str) -> BoundError:
         f"{name} is {value} and memory is planned for {limit}",
         where=name,
         expected=limit,
-        found=value,
+        actual=value,
         try_=f"load the model with bounds={{{name!r}: (low, high)}} that allow it",
     )

@@ -1,4 +1,4 @@
-"""The rows of a memory plan: every storage and buffer of one binding, and the views in them."""
+"""Rows of a memory plan: every storage and buffer of one binding, with their views."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from explorer.relax.memory.storages import Storage, StoragePlan, Token
 
 
 class StorageLayout:
-    """Where each storage begins, for any binding: aligned storages one behind the other."""
+    """Offsets of storages for any binding: aligned storages one after the other."""
 
     def __init__(self, plan: StoragePlan) -> None:
+        """Compile the sizes of a plan's storages."""
         self._rooms = compile_dims([s.bytes for s in plan.storages])
 
     def rooms(self, sizes: Sizes) -> tuple[int, ...]:
-        """The bytes of each storage."""
+        """Return the bytes of each storage."""
         return self._rooms(sizes)
 
     def offsets(self, sizes: Sizes) -> tuple[int, ...]:
-        """Where each begins, and where the last ends."""
+        """Return the offset of each storage, and the end of the last."""
         return tuple(accumulate(map(aligned, self._rooms(sizes)), initial=0))
 
 
 class StorageRows:
-    """A storage plan with all that is printed of it, ready for any binding."""
+    """A storage plan with its printed formulas, for any binding."""
 
     def __init__(self, plan: StoragePlan, program: UProgram, env: ShapeEnv) -> None:
+        """Print the formulas of a plan."""
         self.layout = StorageLayout(plan)
         self.storages = tuple((s, str(s.bytes)) for s in plan.storages)
         self.tokens = tuple(
@@ -42,14 +44,14 @@ class StorageRows:
             for t in s.tokens
         )
         self.is_static = plan.bounded_bytes is not None
-        self.formulas = (str(plan.planned), str(plan.naive_room))
+        self.formulas = (str(plan.planned), str(plan.naive_upper_bytes))
         self.bounds = tuple(f"{name} <= {env.of(name).high}" for name in plan.bounded)
         self.unbounded = plan.unbounded
         self._token_bytes = compile_dims([t.bytes for _, t, _, _ in self.tokens])
-        self._token_rooms = compile_dims([t.room for _, t, _, _ in self.tokens])
+        self._token_rooms = compile_dims([t.upper_bytes for _, t, _, _ in self.tokens])
 
     def plan(self, sizes: Sizes) -> MemoryPlan:
-        """The plan of a binding. Naive is what its values would take with a storage each."""
+        """Return the plan of a binding; its naive size is that of one storage for each value."""
         rooms, offsets = self.layout.rooms(sizes), self.layout.offsets(sizes)
         planned, naive = self.formulas
         return MemoryPlan(
@@ -100,22 +102,26 @@ def _storage(storage: Storage, formula: str, room: int, offset: int) -> StorageP
         storage.dtype,
         tuple(t.name for t in storage.tokens),
         storage.block,
-        storage.kept,
+        storage.pin_reason,
     )
 
 
 class Numbers(Protocol):
     """Bytes and offsets of values under a binding."""
 
-    def bytes(self, name: str) -> int: ...
+    def bytes(self, name: str) -> int:
+        """Return the bytes of a value's elements."""
+        ...
 
-    def offset_bytes(self, name: str) -> int: ...
+    def offset_bytes(self, name: str) -> int:
+        """Return a value's offset in its root's bytes."""
+        ...
 
 
 def with_views(
     memory: MemoryPlan, program: UProgram, numbers: Numbers, formulas: Mapping[str, str]
 ) -> MemoryPlan:
-    """The plan with a row for each view, after the row of its root; `formulas` are the views'."""
+    """Return the plan with a row for each view after its root's; `formulas` are the views'."""
     views: dict[str, list[str]] = {}
     for name in formulas:
         views.setdefault(program.values[name].root, []).append(name)

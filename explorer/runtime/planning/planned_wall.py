@@ -1,7 +1,7 @@
-"""The whole program's planned wall, from the walls of its straight runs.
+"""Planned wall of a whole program, from the walls of its straight runs.
 
-What stays on the device between two returns to Python is one launch. A loop is drawn trip by trip
-where its count is known from constants and sizes, else with one trip; a branch with its longer way.
+All work between two returns to Python is one launch. A loop is drawn trip by trip if constants and
+sizes determine its count, else with one trip; a branch with its longer arm.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from explorer.rammer.linearize import linearize
 from explorer.runtime.planning.host_steps import HostSteps
 from explorer.runtime.planning.timeline import key_of
 from explorer.runtime.planning.units.concurrent_control_flow import UnitAssignment
-from explorer.runtime.planning.units.recursion_ways import ALONE, APART, RecursionWay
+from explorer.runtime.planning.units.recursion_schedule import ALONE, APART, RecursionSchedule
 
-MOST_BRICKS = 1 << 20  # a loop's further trips are left out: a bound on memory, chosen
+MOST_BRICKS = 1 << 20  # beyond it a loop's trips are left out: a bound on memory, chosen
 
 
 def planned_wall(
     parts: Sequence[UTask],
     schedules: Mapping[str, Schedule],
-    recursions: Mapping[str, RecursionWay],
-    dealt: Mapping[str, UnitAssignment],
+    recursions: Mapping[str, RecursionSchedule],
+    assignments: Mapping[str, UnitAssignment],
     device: VDevice,
     host: HostSteps,
     policy: str = "",
     name: str = "",
 ) -> Wall:
-    """rPrograms are numbered in the order of the parts, whether drawn or not."""
+    """Return the wall; rPrograms are numbered in the order of the parts, drawn or not."""
     numbers: dict[str, int] = {}
     _number(parts, schedules, numbers)
-    mason = _Mason(schedules, recursions, dealt, numbers, device.units, host)
-    mason.lay(parts)
-    return mason.wall(policy, name)
+    builder = _WallBuilder(schedules, recursions, assignments, numbers, device.units, host)
+    builder.lay(parts)
+    return builder.wall(policy, name)
 
 
 def _number(
     parts: Sequence[UTask], schedules: Mapping[str, Schedule], numbers: dict[str, int], at: int = 0
 ) -> int:
-    """The number of the first rProgram of every straight run; how many there are in all."""
+    """Set the number of each straight run's first rProgram; return the total."""
     for part in parts:
         match part:
             case Straight():
@@ -67,16 +67,18 @@ def _number(
     return at
 
 
-class _Mason:
-    """Lays one part after the other; `cuts` are the ends of rPrograms so far, `launched` says
-    whether the device follows a launch, `times` how often a straight run had run, and `turn` which
-    call of how many of a recursion is drawn; `own` is the unit whose calls these are, or -1.
+class _WallBuilder:
+    """Builder of a wall, one part after the other.
+
+    `cuts` are the ends of rPrograms so far, `launched` is True while the device runs a launch,
+    `times` counts the runs of each straight run, and `turn` tells which call of how many of a
+    recursion is drawn; `own` is the unit that runs alone, or -1.
     """
 
     def __init__(
         self,
         schedules: Mapping[str, Schedule],
-        recursions: Mapping[str, RecursionWay],
+        recursions: Mapping[str, RecursionSchedule],
         groups: Mapping[str, UnitAssignment],
         numbers: Mapping[str, int],
         units: int,
@@ -111,9 +113,9 @@ class _Mason:
 
     def lay(self, parts: Sequence[UTask]) -> None:
         for group in concurrent_groups(parts):
-            found = self.groups.get(first_member_name(group))
-            if found is not None and found.units and self.own < 0:
-                self.apart(group, found.units)
+            assignment = self.groups.get(first_member_name(group))
+            if assignment is not None and assignment.units and self.own < 0:
+                self.apart(group, assignment.units)
                 continue
             for part in group:
                 self.part(part)
@@ -134,7 +136,7 @@ class _Mason:
                 pass
 
     def apart(self, group: Sequence[UTask], units: Sequence[int]) -> None:
-        """Each member on its own unit, from when all have met until all have."""
+        """Lay each member on its own unit, between two barriers."""
         self.launch()
         self.idle(self.barrier_us, "barrier")
         begin, ends, barrier_us = self.now, list[float](), self.barrier_us
@@ -147,7 +149,7 @@ class _Mason:
         self.wait(ends)
 
     def wait(self, ends: Sequence[float]) -> None:
-        """All units, the n-th of which is done at its end, meet."""
+        """Let all units meet; the n-th unit is done at the n-th end."""
         self.now = max(ends)
         self.gaps += [
             Gap(unit, ended, self.now, "imbalance")
@@ -156,23 +158,23 @@ class _Mason:
         ]
 
     def launch(self) -> None:
-        """The device follows its rows from here on."""
+        """Launch unless the device is running already."""
         if not self.launched:
             self.launched = True
             self.through_python()
 
     def back(self) -> None:
-        """Python goes on."""
+        """Return to Python."""
         self.launched = False
 
     def through_python(self) -> None:
-        """To a launch or a library call; the run itself begins with the first of them."""
+        """Add the time of a launch or a library call; the first one begins the run."""
         seen = self.host.overheads
         if seen is not None:
             self.idle(seen.again_us if self.now else seen.launch_us, "launch")
 
     def idle(self, us: float, cause: str) -> None:
-        """Time in which no unit has a brick."""
+        """Add time in which no unit has a brick."""
         if us > 0.0:
             begin, self.now = self.now, self.now + us
             units = range(self.units) if self.own < 0 else (self.own,)
@@ -186,8 +188,8 @@ class _Mason:
         if self.own >= 0:
             self.on_own(key)
             return
-        found, first = self.schedules[key], self.numbers[key]
-        wall, trip, now = found.wall, self.times[key], self.now
+        schedule, first = self.schedules[key], self.numbers[key]
+        wall, trip, now = schedule.wall, self.times[key], self.now
         self.times[key] += 1
         if not (now or first or trip):
             self.bricks += wall.bricks
@@ -206,37 +208,37 @@ class _Mason:
             self.gaps += [
                 replace(g, start_us=g.start_us + now, end_us=g.end_us + now) for g in wall.gaps
             ]
-        for unit in range(found.facts.device.units, self.units):
+        for unit in range(schedule.facts.device.units, self.units):
             self.gaps.append(Gap(unit, now, now + wall.total_us, "imbalance"))
         self.cuts += [cut + now for cut in wall.cuts_us]
         self.now += wall.total_us
         self.cuts.append(self.now)
 
     def on_own(self, key: str) -> None:
-        """A straight run that one unit does for itself."""
+        """Lay a straight run on one unit."""
         schedule, trip = self.schedules[key], self.times[key]
         operators = {o.name: o for o in schedule.facts.operators}
         self.times[key] += 1
         for number, program in enumerate(schedule.programs, self.numbers[key]):
             for row in linearize(program):
-                found, begin = operators[program.calls[row.call]], self.now
-                self.now += (row.last - row.first) * found.task_us
+                operator, begin = operators[program.calls[row.call]], self.now
+                self.now += (row.last - row.first) * operator.task_us
                 self.bricks.append(
                     Brick(
                         self.own,
                         begin,
                         self.now,
-                        found.name,
+                        operator.name,
                         row.first,
                         row.last,
-                        found.origin,
+                        operator.origin,
                         program=number,
                         iteration=trip,
                     )
                 )
 
     def library(self, task: LibraryTask) -> None:
-        """Python is in the library; the units have nothing to do."""
+        """Lay a library call, during which the units idle."""
         self.back()
         self.through_python()
         begin = self.now
@@ -253,10 +255,10 @@ class _Mason:
             self.back()
         else:
             self.launch()
-            self.idle(2 * self.barrier_us + self.host.entered_us(task), "barrier")
+            self.idle(2 * self.barrier_us + self.host.entry_copy_us(task), "barrier")
         trips = self.host.trips(task)
-        meetings, copied_us = (0, 0.0) if on_host else self.host.turned(task)
-        between_us = meetings * self.barrier_us + copied_us
+        barriers, copied_us = (0, 0.0) if on_host else self.host.between_turns(task)
+        between_us = barriers * self.barrier_us + copied_us
         before = self.laid
         for _ in range(1 if trips is None else trips):
             self.lay(task.body)
@@ -269,29 +271,30 @@ class _Mason:
 
     @property
     def laid(self) -> int:
-        """How much there is to draw: a trip may have gaps alone."""
+        """The number of rows to draw; a trip may have gaps alone."""
         return max(len(self.bricks) + len(self.python), len(self.gaps))
 
     def recursion(self, task: RecursionTask) -> None:
-        """Each call behind the other, as many as were seen; else the outermost alone, as nothing
-        before a run says how many there are in it.
+        """Lay each call after the other, as many as were seen.
+
+        If none were seen, lay the outermost call alone, because only a run can count the others.
         """
         self.launch()
         outside, calls = self.turn, self.host.seen.get(task.name, 1)
         pairs = zip((*task.params, *task.results), (*task.args, *task.outputs), strict=True)
         copied = sum(self.host.copy_us(*pair) for pair in pairs)
-        barrier_us, way = self.barrier_us, self.recursions.get(task.name, RecursionWay())
-        if way.way == ALONE:
+        barrier_us, schedule = self.barrier_us, self.recursions.get(task.name, RecursionSchedule())
+        if schedule.mode == ALONE:
             self.barrier_us = 0.0
-        if way.way != APART:
+        if schedule.mode != APART:
             self.calls(task, range(calls), calls, copied)
         else:
             self.calls(task, range(min(1, calls)), calls, copied)
-            self.dealt(task, way.stacks, calls, copied)
+            self.lay_distributed(task, schedule.stacks, calls, copied)
         self.turn, self.barrier_us = outside, barrier_us
 
     def calls(self, task: RecursionTask, some: range, calls: int, copied_us: float) -> None:
-        """Some of the calls of a recursion."""
+        """Lay some of the calls of a recursion."""
         before = self.laid
         for call in some:
             self.turn = call, calls
@@ -300,8 +303,10 @@ class _Mason:
             if 2 * self.laid - before > MOST_BRICKS:
                 break
 
-    def dealt(self, task: RecursionTask, units: int, calls: int, copied_us: float) -> None:
-        """The calls but for the outermost, evenly to some units, which meet behind them."""
+    def lay_distributed(
+        self, task: RecursionTask, units: int, calls: int, copied_us: float
+    ) -> None:
+        """Lay the calls except the outermost, evenly on some units, followed by a barrier."""
         begin, ends, self.barrier_us = self.now, list[float](), 0.0
         cuts = [1 + (calls - 1) * unit // units for unit in range(units + 1)]
         for self.own, some in enumerate(map(range, cuts, cuts[1:])):
@@ -311,9 +316,10 @@ class _Mason:
         self.own = -1
         self.wait([*ends, *[begin] * (self.units - units)])
 
-    def ways(self, task: BranchTask) -> tuple[int, ...]:
-        """The ways of a branch that may be drawn: 1, 2 or both, of which the longer one is. Where
-        it was seen how many calls of a recursion took the first one, they are spread over all.
+    def drawn_arms(self, task: BranchTask) -> tuple[int, ...]:
+        """Return the arms (1, 2 or both) that may be drawn; of both the longer one is.
+
+        If the calls that took the first arm were counted, they are spread over all calls.
         """
         seen = self.host.seen.get(f"{task.name}/then")
         if self.turn is None or seen is None:
@@ -326,21 +332,27 @@ class _Mason:
             self.back()
         else:
             self.launch()
-        ways = []
-        for made in self.ways(task):
-            arm = task.then if made == 1 else task.orelse
-            known = self.schedules, self.recursions, self.groups, self.numbers
-            way = _Mason(*known, self.units, self.host)
-            way.now, way.launched, way.times = self.now, self.launched, self.times.copy()
-            way.turn, way.barrier_us, way.own = self.turn, self.barrier_us, self.own
+        builders = []
+        for arm_number in self.drawn_arms(task):
+            arm = task.then if arm_number == 1 else task.orelse
+            shared = self.schedules, self.recursions, self.groups, self.numbers
+            builder = _WallBuilder(*shared, self.units, self.host)
+            builder.now, builder.launched, builder.times = (
+                self.now,
+                self.launched,
+                self.times.copy(),
+            )
+            builder.turn, builder.barrier_us, builder.own = self.turn, self.barrier_us, self.own
             if task.level != "host":
-                way.idle(self.host.looked(task, made) * self.barrier_us, "barrier")
-            way.lay(arm)
-            if way.launched:
-                meetings, copied_us = self.host.sided(task, made)
-                way.idle(meetings * self.barrier_us + copied_us, "barrier")
-            ways.append(way)
-        longer = max(ways, key=lambda way: way.now)
+                builder.idle(
+                    self.host.barriers_before_arm(task, arm_number) * self.barrier_us, "barrier"
+                )
+            builder.lay(arm)
+            if builder.launched:
+                barriers, copied_us = self.host.after_arm(task, arm_number)
+                builder.idle(barriers * self.barrier_us + copied_us, "barrier")
+            builders.append(builder)
+        longer = max(builders, key=lambda builder: builder.now)
         self.bricks += longer.bricks
         self.python += longer.python
         self.gaps += longer.gaps

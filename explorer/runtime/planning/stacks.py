@@ -1,4 +1,4 @@
-"""The stacks of recursions: a frame for each call that may be open, all laid out alike."""
+"""Stacks of recursions: a frame for each call that may be open, all laid out alike."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from explorer.runtime.planning.allocations import recursions_of
 from explorer.runtime.planning.extents import Extents
 from explorer.runtime.planning.timeline import Uses
 
-USUAL_CALLS, USUAL_PARTS = 2000, 8  # open, in one part of so many of memory, if nobody says; chosen
+USUAL_CALLS, USUAL_PARTS = 2000, 8  # default depth, within a USUAL_PARTS-th of memory; chosen
 
 
 @dataclass(frozen=True, slots=True)
-class Frames:
-    """How many frames a stack has, the bytes of one, and how many stacks there are."""
+class StackFrames:
+    """The frames of a stack, the bytes of one, and the number of stacks."""
 
     depth: int
     frame_bytes: int
@@ -25,32 +25,35 @@ class Frames:
 
     @property
     def bytes(self) -> int:
-        """Of all stacks."""
+        """The bytes of all stacks."""
         return self.stacks * self.depth * self.frame_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The frames of a recursion: what lies in each, and the stack as a buffer of the program.
-    `depth` 0: as many as usual.
+    """The frames of a recursion: the buffers of each, and the stack as a buffer of the program.
+
+    `depth` 0: the usual number of frames.
     """
 
     recursion: str
     function: str
     depth: int
     buffers: Buffers
-    whole: Buffer
+    buffer: Buffer
 
     def lay(
         self, extents: Extents, timeline: Timeline, share: bool, stacks: int = 1
-    ) -> tuple[Mapping[str, int], Frames]:
-        """Where each buffer lies in a frame, and the frames of so many stacks; TooLarge where there
-        is no room for as many as were asked for.
+    ) -> tuple[Mapping[str, int], StackFrames]:
+        """Return the offset of each buffer in a frame, and the frames of `stacks` stacks.
+
+        Raises:
+            TooLarge: There is no room for the requested frames.
         """
         sizes = [extents.bytes(b.name) for b in self.buffers.all]
-        found, end = place(self.buffers, sizes, timeline, share)
+        offsets, end = place(self.buffers, sizes, timeline, share)
         usual = min(USUAL_CALLS, budget() // USUAL_PARTS // max(1, end) // stacks)
-        frames = Frames(self.depth or max(1, usual), end, stacks)
+        frames = StackFrames(self.depth or max(1, usual), end, stacks)
         each = f"{frames.depth:,} calls deep at {size_text(end)} each,"
         each += f" for each of {stacks} units," if stacks > 1 else ""
         check_room(
@@ -59,22 +62,22 @@ class Stack:
             self.function,
             "a smaller grinder.depth, if calls nest less",
         )
-        return {b.name: at for b, at in zip(self.buffers.all, found)}, frames
+        return {b.name: at for b, at in zip(self.buffers.all, offsets)}, frames
 
 
 def stacks_of(program: UProgram, uses: Uses) -> Sequence[Stack]:
-    """Every stack of a program; that of a recursion inside of another one serves all its calls."""
+    """Return every stack of a program; that of a nested recursion serves all its calls."""
     inside: dict[str, list[Buffer]] = {}
     for name, value in program.values.items():
         if value.frame and value.root == name and name in uses.writes:
             writes, used = tuple(uses.writes[name]), tuple(uses.uses[name])
             buffer = Buffer(name, writes, used, str(value.type.bytes), value.origin)
             inside.setdefault(value.frame, []).append(buffer)
-    found = []
+    stacks = []
     for task in recursions_of(program.parts):
         begin, end = uses.stacks[task.name]
         formula = f"frames of {task.function}"
-        whole = Buffer(f"{task.name}/stack", (begin,), (begin, end), formula, task.origin)
+        stack = Buffer(f"{task.name}/stack", (begin,), (begin, end), formula, task.origin)
         buffers = Buffers(inside.get(task.name, []))
-        found.append(Stack(task.name, task.function, task.depth, buffers, whole))
-    return found
+        stacks.append(Stack(task.name, task.function, task.depth, buffers, stack))
+    return stacks

@@ -1,8 +1,8 @@
-"""The order of all that a run does, as the memory planner needs it: who writes and uses what.
+"""Order of all accesses of a run for the memory planner: the writers and users of each value.
 
-Positions are counted once for a program; a schedule says which are ordered. A segment is what lies
-between two moments at which all units meet; a loop's end uses whatever the loop reads from outside,
-so that nothing of it is overwritten between two trips.
+Positions are counted once for a program; a schedule tells which are ordered. A segment lies between
+two barriers of all units. A loop's end uses the values that the loop reads from outside, so that
+none of them is overwritten between two trips.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from explorer.relax.memory.plan import Timeline
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Positions `begin .. end`: those of the operators of a straight run, or one where all units
-    meet (`key` "").
+    """Positions `begin .. end`: operators of a straight run, or a barrier of all units.
+
+    The `key` of a barrier is "".
     """
 
     key: str
@@ -40,11 +41,13 @@ class Stretch:
 
 
 class Uses:
-    """For each root the positions that write it and that use it, and for each position its block:
-    the branch arm or loop body that it is in.
+    """For each root the positions that write and use it, and for each position its block.
+
+    A block is a branch arm or a loop body.
     """
 
     def __init__(self, program: UProgram) -> None:
+        """Create a record without positions."""
         self.program = program
         self.writes: dict[str, list[int]] = {}
         self.uses: dict[str, list[int]] = {}
@@ -53,17 +56,17 @@ class Uses:
         self.stretches: list[Stretch] = []
         self.stacks: dict[str, tuple[int, int]] = {}  # first and last position of a recursion
         self.spans: dict[str, range] = {}  # the positions of a loop or branch
-        self.groups: dict[str, list[str]] = {}  # beside each other, by the first
+        self.groups: dict[str, list[str]] = {}  # concurrent members, by the first
         self.block = ""
 
     def write(self, name: str) -> None:
-        """The value is written at the last position."""
+        """Record that the value is written at the last position."""
         root = self.program.values[name].root
         self.writes.setdefault(root, []).append(len(self.blocks) - 1)
         self.read((name,))
 
     def read(self, names: Iterable[str | None]) -> None:
-        """The values are used at the last position."""
+        """Record that the values are used at the last position."""
         for name in names:
             if name:
                 root = self.program.values[name].root
@@ -71,19 +74,19 @@ class Uses:
                 self.used[-1].append(root)
 
     def event(self, reads: Iterable[str | None] = (), writes: Iterable[str] = ()) -> None:
-        """Something that all units do, or wait for, alone in its segment."""
+        """Record an action of all units, alone in its segment."""
         self.position()
         self.stretches.append(Stretch("", len(self.blocks) - 1, len(self.blocks)))
         self.also(reads, writes)
 
     def also(self, reads: Iterable[str | None], writes: Iterable[str]) -> None:
-        """Something that happens at the last position too."""
+        """Record more accesses at the last position."""
         self.read(reads)
         for name in writes:
             self.write(name)
 
     def straight(self, part: Straight) -> None:
-        """Kernels, in an order that their schedule will say."""
+        """Record kernels, whose order depends on their schedule."""
         begin = len(self.blocks)
         for operator in part.operators:
             self.position()
@@ -93,13 +96,13 @@ class Uses:
         self.stretches.append(Stretch(key_of(part), begin, len(self.blocks)))
 
     def position(self) -> None:
-        """Another position, in the block that is open."""
+        """Append a position in the open block."""
         self.blocks.append(self.block)
         self.used.append([])
 
 
 def uses_of(program: UProgram) -> Uses:
-    """Every use of every value, in the order of a run."""
+    """Return every use of every value, in the order of a run."""
     uses = Uses(program)
     uses.event(writes=[v for v in program.inputs if program.values[v].home == "buffer"])
     _walk(program.parts, uses)
@@ -111,14 +114,15 @@ def timeline(
     uses: Uses,
     schedules: Mapping[str, Schedule],
     units: int,
-    dealt: Mapping[str, Sequence[int]],
+    assignments: Mapping[str, Sequence[int]],
 ) -> Timeline:
-    """The positions as vector clocks, as the schedules' waits order them; `dealt` are the units of
-    the members of groups that units do apart.
+    """Return the positions as vector clocks, ordered by the schedules' waits.
+
+    `assignments` are the units of the members of groups that run on separate units.
     """
     count, segment = len(uses.blocks), 0
     segments = np.zeros(count, np.int64)
-    last, known = np.ones((count, units), np.int64), np.zeros((count, units), np.int64)
+    last, begun = np.ones((count, units), np.int64), np.zeros((count, units), np.int64)
     for stretch in uses.stretches:
         here = slice(stretch.begin, stretch.end)
         if not stretch.key:
@@ -128,26 +132,26 @@ def timeline(
         schedule = schedules[stretch.key]
         order = schedule.order
         segments[here] = segment + np.maximum(order.program, 0)
-        last[here], known[here] = order.last, order.known
+        last[here], begun[here] = order.last, order.ended
         segment += len(schedule.placement.programs)
-    found = Timeline(segments, last, known)
-    for name, by in dealt.items():
-        _deal([uses.spans[member] for member in uses.groups[name]], by, found)
-    return found
+    clocks = Timeline(segments, last, begun)
+    for name, by in assignments.items():
+        _make_concurrent([uses.spans[member] for member in uses.groups[name]], by, clocks)
+    return clocks
 
 
-def _deal(spans: Sequence[range], by: Sequence[int], timeline: Timeline) -> None:
-    """Let what units do apart be one segment, in which a unit knows of its own steps alone."""
-    segments, last, known = timeline.segment, timeline.last, timeline.known
+def _make_concurrent(spans: Sequence[range], by: Sequence[int], timeline: Timeline) -> None:
+    """Make concurrent members one segment, in which a unit knows only its own steps."""
+    segments, last, starts = timeline.segment, timeline.last, timeline.completed
     for unit in set(by):
         mine = [p for span, own in zip(spans, by, strict=True) if own == unit for p in span]
         mine.sort(key=lambda p: int(segments[p]))
         base = 0
         for _, some in groupby(mine, key=lambda p: int(segments[p])):
             here = list(some)
-            ended, begun = base + last[here, 0], base + known[here, 0]
-            last[here], known[here] = 0, 0
-            last[here, unit], known[here, unit] = ended, begun
+            ended, own_begun = base + last[here, 0], base + starts[here, 0]
+            last[here], starts[here] = 0, 0
+            last[here, unit], starts[here, unit] = ended, own_begun
             base = int(ended.max())
     first = segments[spans[0].start]
     for span in spans:
@@ -155,7 +159,7 @@ def _deal(spans: Sequence[range], by: Sequence[int], timeline: Timeline) -> None
 
 
 def key_of(part: Straight) -> str:
-    """Under which name a schedule is kept: the first operator's."""
+    """Return the key of a schedule: the first operator's name."""
     return part.operators[0].name
 
 
@@ -190,10 +194,10 @@ def _part(part: UTask, uses: Uses) -> None:
 def _branch(branch: BranchTask, uses: Uses) -> None:
     uses.event((branch.cond,))
     outside = uses.block
-    for arm, made, name in ((branch.then, 1, "then"), (branch.orelse, 2, "else")):
+    for arm, arm_number, name in ((branch.then, 1, "then"), (branch.orelse, 2, "else")):
         uses.block = f"{branch.name}/{name}"
         _walk(arm, uses)
-        made_here = [row[made] for row in branch.results]
+        made_here = [row[arm_number] for row in branch.results]
         uses.event([branch.cond, *made_here], [row[0] for row in branch.results])
     uses.block = outside
 
@@ -217,8 +221,10 @@ def _loop(loop: LoopTask, uses: Uses) -> None:
 
 
 def _recursion(task: RecursionTask, uses: Uses) -> None:
-    """One call stands for all, as their frames are alike; what one reads from outside of the frame
-    is kept until the outermost call ends, and so are the stacks of recursions in it.
+    """Record one call for all, as their frames are alike.
+
+    Values that it reads from outside of the frame stay alive until the outermost call ends, and so
+    do the stacks of nested recursions.
     """
     before, outside = list(uses.uses), uses.block
     uses.event(task.args, task.params)

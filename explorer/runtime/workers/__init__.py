@@ -1,1 +1,1 @@
-"""Worker threads, the memory they share, and launches of programs on them."""
+"""Worker threads, the memory that they share, and launches on them."""

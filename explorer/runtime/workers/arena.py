@@ -1,4 +1,4 @@
-"""Memory that starts on a cache line, and pools of it."""
+"""Memory aligned to cache lines."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _word_at = ctypes.c_ssize_t.from_address
 
 
 def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
-    """That many bytes, not set, whose first is at a multiple of `alignment`; TooLarge where the
-    system gives none.
+    """Return uninitialised bytes whose first address is a multiple of `alignment`.
+
+    Raises:
+        TooLarge: The system has no memory for them.
     """
     try:
         block = np.empty(count + alignment, np.uint8)
@@ -28,25 +30,28 @@ def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
 
 
 def _no_room(count: int) -> TooLarge:
-    """A limit of the process may be below the budget, which knows the machine and its groups."""
+    """Return the error of an allocation that the system refuses.
+
+    A limit of the process may be below the budget, which knows the machine and its groups.
+    """
     return TooLarge(
         f"a run needs {size_text(count)} in one piece, and the system does not give them to this "
         "process",
-        found=f"{count} bytes",
+        actual=f"{count} bytes",
         try_="smaller sizes, or a higher limit of the process (ulimit -v)",
     )
 
 
-def _told_address(array: np.ndarray) -> int:
+def _interface_address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
 def _read_address(array: np.ndarray) -> int:
-    """From NumPy's array object, in which the address follows Python's header: ten times faster."""
+    """Return the address in NumPy's array object, after Python's header: ten times faster."""
     return _word_at(id(array) + object.__basicsize__).value
 
 
-def _fastest_that_is_right() -> Callable[[np.ndarray], int]:
+def _fastest_correct() -> Callable[[np.ndarray], int]:
     block = np.arange(12)
     probes = (
         block,
@@ -57,17 +62,19 @@ def _fastest_that_is_right() -> Callable[[np.ndarray], int]:
         block.view(np.recarray),
     )
     if sys.implementation.name != "cpython":
-        return _told_address
-    right = all(_read_address(p) == _told_address(p) for p in probes)
-    return _read_address if right else _told_address
+        return _interface_address
+    right = all(_read_address(p) == _interface_address(p) for p in probes)
+    return _read_address if right else _interface_address
 
 
-address_of = _fastest_that_is_right()  # of an array's first element
+address_of = _fastest_correct()  # of an array's first element
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> np.ndarray:
-    """A fresh C-ordered array, not set, whose first element is on a cache line; TooLarge where the
-    system gives no memory for it.
+    """Return an uninitialised C-ordered array whose first element is on a cache line.
+
+    Raises:
+        TooLarge: The system has no memory for it.
     """
     count = dtype.itemsize
     for extent in shape:
@@ -80,12 +87,12 @@ def aligned_array(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> np.nda
 
 
 def is_in_place(array: np.ndarray) -> bool:
-    """Whether kernels can work on the array's own bytes: C order, on a cache line."""
+    """Return True if kernels can work on the array's own bytes: C order, on a cache line."""
     return bool(array.flags.c_contiguous) and address_of(array) % ALIGNMENT == 0
 
 
 def in_place(array: np.ndarray) -> np.ndarray:
-    """The array itself where kernels can work on it, else a copy."""
+    """Return the array itself if kernels can work on it, else a copy."""
     if is_in_place(array):
         return array
     copy = aligned_array(array.shape, array.dtype)

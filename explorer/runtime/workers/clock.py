@@ -1,4 +1,4 @@
-"""What the cycle counter's ticks are worth: calibrated against the operating system's clock."""
+"""Rate of the cycle counter, calibrated against the operating system's clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from explorer.runtime.device_program.instructions import ASK_CYCLES
 from explorer.runtime.device_program.native import native
 
-SHORTEST_NS = 1_000_000  # between the two looks that give the rate: 0.2 % will do to begin with
+SHORTEST_NS = 1_000_000  # between two readings for the rate: 0.2 % suffices at first
 TRIES = 7
 
 
@@ -22,12 +22,12 @@ class Instant:
 
 
 def cycles() -> int:
-    """The counter as it stands."""
+    """Return the counter."""
     return native().call(ASK_CYCLES, 0, 0)
 
 
 def now() -> Instant:
-    """Both clocks; of several looks, the one during which least time passed."""
+    """Return both clocks: of several readings, the one that took the least time."""
     call = native().call
     best = (1 << 62, 0, 0)
     for _ in range(TRIES):
@@ -44,7 +44,7 @@ def _first() -> Instant:
 
 
 def cycles_per_us() -> float:
-    """The counter's rate; it gets more exact the longer the process lives."""
+    """Return the counter's rate, which gets more exact the longer the process lives."""
     first = _first()
     last = now()
     while last.ns - first.ns < SHORTEST_NS:

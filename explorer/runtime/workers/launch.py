@@ -19,8 +19,8 @@ MOST_NOTES = 1 << 20  # of a launch: a bound on memory, 24 MB; chosen
 class Pointer:
     """An address that moves with a loop: of a slot, or of an argument of a call.
 
-    It is what `source`, a slot, holds, `step` bytes more for each trip, and `begin` more; `apart`
-    times the number of the unit more.
+    It is the value of `source`, a slot, plus `step` bytes for each trip, plus `begin`, plus `apart`
+    times the unit's number.
     """
 
     call: int  # -1: a slot
@@ -35,9 +35,10 @@ class Pointer:
 class Stamps:
     """The bricks of a traced launch: each unit's rows of (instruction, cycles at start, at end).
 
-    `needed` is how many one unit made; more than have room where the capacity was too small.
-    `notes` are what each unit that notes decided, in order: rows of (instruction, register,
-    cycles), of `noted` (the most of one unit) as many as have room, at most a million.
+    `needed` is the largest count of a unit, which exceeds the rows if the capacity was too small.
+    `notes` are the decisions of each unit that notes them, in order: rows of (instruction,
+    register, cycles). Of `noted` (the largest count of a unit) as many are kept as have room, at
+    most a million.
     """
 
     begin: int
@@ -49,13 +50,15 @@ class Stamps:
 
 
 def rows_of(rows: Sequence[Row]) -> np.ndarray:
-    """A unit's instructions as the interpreter reads them."""
+    """Return a unit's instructions as the interpreter reads them."""
     return np.array(rows, np.int64).reshape(len(rows), isa.ROW_WORDS)
 
 
 class Launch:
-    """Rows may be shared; `code[unit, call]`, `slots[unit]` and `pointers[unit]` hold addresses and
-    belong to one arena. The first `noting` units note what they decide in a traced run.
+    """Rows and tables of a launch.
+
+    Rows may be shared; `code[unit, call]`, `slots[unit]` and `pointers[unit]` hold addresses and
+    belong to one arena. The first `noting` units note their decisions in a traced run.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Launch:
         stack: int = 0,
         noting: int = 1,
     ) -> None:
+        """Allocate the tables of these rows."""
         units = len(rows)
         self.rows = tuple(rows)
         self.code = np.zeros((units, max(1, calls), isa.CODE_WORDS), np.int64)
@@ -105,7 +109,7 @@ class Launch:
         words[isa.L_COUNTS] = address_of(self._counts)
 
     def point(self, unit: int, n: int, pointer: Pointer, number: int) -> None:
-        """Pointer n of a unit with a number: its slots and calls have addresses by now."""
+        """Set pointer n of a unit; its slots and calls must have addresses by now."""
         slots = address_of(self.slots[unit])
         where = slots if pointer.call < 0 else int(self.code[unit, pointer.call, 1])
         where, source = where + 8 * pointer.at, slots + 8 * pointer.source
@@ -113,35 +117,35 @@ class Launch:
         self.pointers[unit, n] = (where, source, pointer.step, begin)
 
     def move(self, moves: np.ndarray, bases: np.ndarray) -> None:
-        """Each run writes these addresses first: rows of (where, number of a base, offset)."""
+        """Set the addresses that each run writes first: rows of (where, base's number, offset)."""
         self._moves, self._bases = np.ascontiguousarray(moves, np.int64), bases
         self._words[isa.L_MOVES] = address_of(self._moves)
         self._words[isa.L_MOVED] = len(self._moves)
         self._words[isa.L_BASES] = address_of(bases)
 
     def run(self, team: Launcher) -> None:
-        """Follow the rows to their end."""
+        """Run the rows to their end."""
         team.launch(self.block, self.units)
 
     @property
     def fault(self) -> int:
-        """What ended the last run early, as a row said; else 0."""
+        """The fault that ended the last run early, as set by a row; else 0."""
         return int(self._words[isa.L_FAULT])
 
     @property
     def noted(self) -> int:
-        """How often a unit noted a decision in the last traced run, at most."""
+        """The largest number of decisions that a unit noted in the last traced run."""
         return int(self._noted.max())
 
     def span(self, team: Launcher) -> int:
-        """Follow the rows; cycles from their begin to their end."""
+        """Run the rows; return the cycles from their begin to their end."""
         self.run(team)
         return int(self._words[isa.L_END] - self._words[isa.L_BEGIN])
 
     def trace(self, team: Launcher, capacity: int) -> Stamps:
-        """Follow the rows and stamp every Run; what is beyond the capacity is counted only."""
+        """Run the rows and stamp every Run; beyond the capacity they are only counted."""
         room = np.empty((self.units, capacity, isa.STAMP_WORDS), np.int64)
-        room.fill(0)  # else the first stamp on a page waits for the system to give it
+        room.fill(0)  # otherwise the first stamp on a page faults
         addresses = np.array([address_of(r) for r in room], np.int64)
         most = min(capacity, MOST_NOTES)
         notes = np.empty((self._noting, most, isa.NOTE_WORDS), np.int64)
@@ -160,5 +164,5 @@ class Launch:
         begin, end = int(self._words[isa.L_BEGIN]), int(self._words[isa.L_END])
         counts = [int(n) for n in self._counts]
         units = tuple(r[:n].copy() for r, n in zip(room, counts))
-        told = tuple(n[:m].copy() for n, m in zip(notes, self._noted.tolist()))
-        return Stamps(begin, end, units, max(counts), told, self.noted)
+        kept_notes = tuple(n[:m].copy() for n, m in zip(notes, self._noted.tolist()))
+        return Stamps(begin, end, units, max(counts), kept_notes, self.noted)

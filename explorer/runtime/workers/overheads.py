@@ -1,6 +1,4 @@
-"""What the runtime itself costs on this machine: a task, a barrier between two units, a launch,
-and what Python does between launches.
-"""
+"""Overheads of the runtime on this machine: task, barrier, launch, and Python's steps."""
 
 from __future__ import annotations
 
@@ -22,16 +20,16 @@ from explorer.runtime.workers.teams import teams
 
 TRIES = 40
 TASKS, BARRIERS = 4096, 256
-MOST_TAKEN_UNITS = 4  # that a worker may take of another one's while that comes; chosen
+MOST_TAKEN_UNITS = 4  # that a worker may take from another one that is late; chosen
 AWAKE_TURNS = 30_000  # of an empty loop: longer than a worker takes to wake up
 BEFORE_SLEEP_S = 0.004  # after a run, when all workers sleep; chosen
-SMALL_ELEMENTS, DEEDS = 16, 256  # of an array that is copied; in a try
+SMALL_ELEMENTS, ACTIONS = 16, 256  # elements of a copied array; actions in a try
 END: Row = (isa.END, 0, 0, 0, 0)
 BARRIER: Row = (isa.BARRIER, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Overheads:
+class RuntimeOverheads:
     """Medians of several tries. With one core there is no second unit to wait for."""
 
     task_ns: float
@@ -41,82 +39,85 @@ class Overheads:
     look_us: float
 
 
-def overheads() -> Overheads:
-    """Measured with a kernel that does nothing, in about a tenth of a second."""
-    return Overheads(
+def overheads() -> RuntimeOverheads:
+    """Measure the overheads with an empty kernel, in about a tenth of a second."""
+    return RuntimeOverheads(
         median(task_times()),
         median(barrier_times()) / 1000,
         median(launch_times()) / 1000,
         median(copy_times()) / 1000,
-        median(look_times()) / 1000,
+        median(read_times()) / 1000,
     )
 
 
 def task_times(tries: int = TRIES, traced: bool = False) -> list[float]:
-    """Nanoseconds of a task that does nothing, its row and what shows its step; `traced`: with its
-    two time stamps.
+    """Return the nanoseconds of an empty task, with its row and its published step.
+
+    `traced`: with its two time stamps.
     """
-    shown: list[Row] = [(isa.RUN, 0, 0, 1, step + 1) for step in range(TASKS)]
-    tried = _Tried([[*shown, END]])
-    return [tried.ns(TASKS if traced else 0) / TASKS for _ in range(tries)]
+    rows: list[Row] = [(isa.RUN, 0, 0, 1, step + 1) for step in range(TASKS)]
+    probe = _Probe([[*rows, END]])
+    return [probe.ns(TASKS if traced else 0) / TASKS for _ in range(tries)]
 
 
 def barrier_times(tries: int = TRIES) -> list[float]:
-    """Nanoseconds of a barrier between two threads; runs in which one carried both do not count,
-    unless all were so.
+    """Return the nanoseconds of a barrier between two threads.
+
+    Runs in which one worker carried both units do not count, unless all were so.
     """
     units = min(2, cores())
-    tried = _Tried([[*repeat(BARRIER, BARRIERS), END]] * units)
-    found = [(tried.ns() / BARRIERS, tried.taken) for _ in range(tries)]
-    return [ns for ns, taken in found if taken <= MOST_TAKEN_UNITS] or [ns for ns, _ in found]
+    probe = _Probe([[*repeat(BARRIER, BARRIERS), END]] * units)
+    runs = [(probe.ns() / BARRIERS, probe.taken) for _ in range(tries)]
+    return [ns for ns, taken in runs if taken <= MOST_TAKEN_UNITS] or [ns for ns, _ in runs]
 
 
 def launch_times(tries: int = TRIES) -> list[float]:
-    """Nanoseconds of a launch from Python in which nothing is done, of two units if there are."""
-    tried = _Tried([[END]] * min(2, cores()))
-    return [tried.outer_ns() for _ in range(tries)]
+    """Return the nanoseconds of an empty launch from Python, of two units if there are."""
+    probe = _Probe([[END]] * min(2, cores()))
+    return [probe.outer_ns() for _ in range(tries)]
 
 
 def copy_times(tries: int = TRIES) -> list[float]:
-    """Nanoseconds of NumPy's copy of a small array."""
+    """Return the nanoseconds of NumPy's copy of a small array."""
     source, target = np.zeros(SMALL_ELEMENTS), np.zeros(SMALL_ELEMENTS)
     return _python_times(lambda: np.copyto(target, source), tries)
 
 
-def look_times(tries: int = TRIES) -> list[float]:
-    """Nanoseconds of Python's look at a scalar in memory."""
+def read_times(tries: int = TRIES) -> list[float]:
+    """Return the nanoseconds of Python's read of a scalar in memory."""
     flag = np.ones(1, np.bool_)
     return _python_times(lambda: bool(flag[0]), tries)
 
 
-def _python_times(deed: Callable[[], object], tries: int) -> list[float]:
-    found = []
+def _python_times(action: Callable[[], object], tries: int) -> list[float]:
+    times = []
     for _ in range(tries):
         begin = perf_counter_ns()
-        for _ in range(DEEDS):
-            deed()
-        found.append((perf_counter_ns() - begin) / DEEDS)
-    return found
+        for _ in range(ACTIONS):
+            action()
+        times.append((perf_counter_ns() - begin) / ACTIONS)
+    return times
 
 
 def wake_times(tries: int = TRIES) -> list[float]:
-    """Nanoseconds from a launch to the first task of a worker that slept; fewer than asked for
-    where others took its core. Nothing with one core.
+    """Return the nanoseconds from a launch to the first task of a worker that slept.
+
+    There are fewer than `tries` if others took its core, and none with one core.
     """
     if cores() < 2:
         return []
     busy: list[Row] = [(isa.LET, 0, 0, 0, 0), (isa.LOOP, 0, 0, 4, 0), (isa.NEXT, 0, 0, 0, 0)]
     rows = [[*busy, (isa.JUMP, 1, 0, 0, 0), END], [(isa.RUN, 0, 0, 1, 0), END]]
-    tried = _Tried(rows, AWAKE_TURNS)
-    return [ns for ns in [tried.wake_ns() for _ in range(tries)] if ns]
+    probe = _Probe(rows, AWAKE_TURNS)
+    return [ns for ns in [probe.wake_ns() for _ in range(tries)] if ns]
 
 
-class _Tried:
-    """A launch of a kernel that does nothing; its one slot holds a number of turns."""
+class _Probe:
+    """A launch of an empty kernel; its one slot holds a number of turns."""
 
     def __init__(self, units: Sequence[Sequence[Row]], turns: int = 0) -> None:
         self.launch = Launch([rows_of(rows) for rows in units], 1, 1)
-        nothing = ctypes.CDLL(None).labs  # takes a number, writes none
+        nothing = ctypes.CDLL(None).labs  # takes a number, writes nothing
         self.launch.code[:, :, 0] = ctypes.cast(nothing, ctypes.c_void_p).value or 0
         self.turns = np.array([turns], np.int64)
         self.launch.slots[:, 0] = address_of(self.turns)
@@ -125,7 +126,7 @@ class _Tried:
         self.launch.run(self.team)
 
     def ns(self, capacity: int = 0) -> float:
-        """How long it takes between its begin and its end; how often a unit was `taken` then."""
+        """Return the time from its begin to its end; `taken` counts units stolen meanwhile."""
         before = self.team.taken
         if capacity:
             stamps = self.launch.trace(self.team, capacity)
@@ -136,13 +137,13 @@ class _Tried:
         return 1000 * span / self.rate
 
     def outer_ns(self) -> float:
-        """How long it takes as its caller sees it."""
+        """Return the time that its caller sees."""
         begin = perf_counter_ns()
         self.launch.run(self.team)
         return float(perf_counter_ns() - begin)
 
     def wake_ns(self) -> float:
-        """From its begin to the first stamp of unit 1, if its own worker carried it; or 0."""
+        """Return the time to the first stamp of unit 1, if its own worker carried it; or 0."""
         sleep(BEFORE_SLEEP_S)
         before = self.team.taken
         stamps = self.launch.trace(self.team, 1)

@@ -1,4 +1,4 @@
-"""Launches of several threads side by side, each with a group of workers of its own."""
+"""Concurrent launches of several threads, each with a group of workers of its own."""
 
 from __future__ import annotations
 
@@ -13,37 +13,40 @@ from explorer.runtime.workers.workers import JOIN_SECONDS, Team
 
 
 class Launcher(Protocol):
-    """What a launch runs on: one team, or whichever of several is free."""
+    """The executor of a launch: one team, or a free one of several."""
 
     def launch(self, block: int, units: int) -> None:
-        """Run the launch block at an address; returns when all its units have ended."""
+        """Run the launch block at an address; return when all its units have ended."""
 
 
 class Teams:
-    """Teams that share the cores: together they have about as many workers at work as there are, so
-    that none spins while another one wants its core. A launch that finds no core free queues.
+    """Teams that share the cores.
 
-    Who runs is read without a lock, for which an interrupt would have to be kept away: two launches
+    Together they have about as many active workers as there are cores, so that none spins while
+    another one wants its core. A launch that finds no core free queues.
+
+    The owner of a team is read without a lock, which interrupts would make unsafe. Two launches
     that begin at the same moment may have a worker too many, or queue for one team.
     """
 
     def __init__(self, most: int = 0) -> None:
+        """Create one team; `most` is the number of cores, 0: all allowed ones."""
         self.most = most or cores()
         self._teams = [Team(self.most)]
 
     @property
     def teams(self) -> tuple[Team, ...]:
-        """Those that were needed until now."""
+        """The teams created so far."""
         return tuple(self._teams)
 
     @property
     def workers(self) -> int:
-        """How many threads serve, the callers aside."""
+        """The number of worker threads, without the callers."""
         return sum(t.workers for t in self._teams)
 
     @property
     def thread_ids(self) -> tuple[int, ...]:
-        """The workers' ids as the operating system knows them."""
+        """The workers' ids in the operating system."""
         return tuple(n for t in self._teams for n in t.thread_ids)
 
     @property
@@ -52,11 +55,11 @@ class Teams:
         return sum(t.taken for t in self._teams)
 
     def launch(self, block: int, units: int) -> None:
-        """As `Team.launch`; it has the workers that no other launch has, at most one a unit."""
+        """Run as `Team.launch`, with the workers that no other launch has, at most one a unit."""
         if len(self._teams) == 1 and not self._teams[0].owner:  # as in most processes
             self._teams[0].launch(block, units)
         else:
-            self._chosen().launch(block, units, self._free)
+            self._select_team().launch(block, units, self._free)
 
     def stop(self, seconds: float = JOIN_SECONDS) -> None:
         """End every worker, each within a time; a later launch starts fresh ones."""
@@ -64,11 +67,11 @@ class Teams:
             team.stop(seconds)
 
     def _free(self, asking: Team) -> int:
-        """Cores that no other team's launch is on."""
+        """Return the number of cores that no other team's launch uses."""
         return self.most - sum(t.running for t in self._teams if t is not asking)
 
-    def _chosen(self) -> Team:
-        """The first team that is idle, where a core is; else one to wait for."""
+    def _select_team(self) -> Team:
+        """Return the first idle team if a core is free; else one to wait for."""
         busy = [t for t in self._teams if t.owner]
         if not busy:
             return self._teams[0]
@@ -89,7 +92,7 @@ _making = threading.Lock()
 
 
 def teams() -> Teams:
-    """The teams of this process; after a fork, the child's own."""
+    """Return the teams of this process; after a fork, the child's own."""
     global _teams
     if _teams is None:
         with _making:

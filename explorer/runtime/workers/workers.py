@@ -1,7 +1,6 @@
-"""A group of persistent worker threads that follow device programs; the calling thread is worker 0.
+"""Persistent worker threads that run device programs; the calling thread is worker 0.
 
-A worker that has nothing to do spins for a moment, then lets others run, then sleeps: idle costs
-nothing.
+An idle worker spins for a moment, then yields, then sleeps: idle costs nothing.
 """
 
 from __future__ import annotations
@@ -24,27 +23,30 @@ from explorer.runtime.device_program.native import native
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.arena import address_of, aligned_bytes
 
-# A worker that waits holds its core for a moment, then sets its unit aside, then sleeps. A barrier
-# that nobody disturbs takes 0.2 us, a wake-up tens of us: `python -m tests.benchmarks.overheads`.
-# By that the times are chosen.
+# A waiting worker spins for a moment, then sets its unit aside, then sleeps. An undisturbed
+# barrier takes 0.2 us, a wake-up tens of us: `python -m tests.benchmarks.overheads`.
+# The times are chosen accordingly.
 SPIN_US = 2.0
 PATIENCE_US = 100.0
-IDLE_US = 1000.0  # how long a worker stays awake where runs come in quick succession
-# A time slice of the system's is 3 ms or so. A worker that lost its core for longer than this, and
+IDLE_US = 1000.0  # a worker stays awake while runs come in quick succession
+# A time slice of the system is about 3 ms. A worker that lost its core for longer than this, and
 # did not make up for it, is not called for a while, at most for the longest; these are chosen.
 LOST_US = 5e3
 BACKOFF_US, LONGEST_US = 50e3, 2e6
-BREATH_US = 100e3  # between two looks at Python's signals; chosen
+BREATH_US = 100e3  # between two checks of Python's signals; chosen
 FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98}
 JOIN_SECONDS = 1.0  # chosen
 
 
 class Team:
-    """The threads that carry the units of one launch at a time; launches from several threads
-    queue. There are at most `workers`, the caller's own among them: as many as cores are allowed.
+    """The threads that carry the units of one launch at a time.
+
+    Launches from several threads queue. There are at most `workers`, the caller's own among them,
+    by default as many as allowed cores.
     """
 
     def __init__(self, workers: int = 0) -> None:
+        """Create a team without threads, which the first launch starts."""
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._words = aligned_bytes(isa.TEAM_BYTES, isa.LINE_BYTES).view(np.int64)
@@ -83,12 +85,12 @@ class Team:
 
     @property
     def workers(self) -> int:
-        """How many threads serve, the callers aside."""
+        """The number of worker threads, without the caller."""
         return len(self._threads)
 
     @property
     def thread_ids(self) -> tuple[int, ...]:
-        """The workers' ids as the operating system knows them."""
+        """The workers' ids in the operating system."""
         return tuple(t.native_id for t in self._threads if t.native_id is not None)
 
     @property
@@ -97,11 +99,14 @@ class Team:
         return int(self._words[isa.T_TAKEN])
 
     def launch(self, block: int, units: int, free: Callable[[Team], int] | None = None) -> None:
-        """Run the launch block at an address; returns when all its units have ended. It has no more
-        workers than `free` says when its turn has come.
+        """Run the launch block at an address; return when all its units have ended.
 
-        Where an exception comes up in between (Ctrl-C), it is abandoned. Raises BadOption in a
-        signal's handler that this thread's own launch let run: that one could never end.
+        It has at most as many workers as `free` returns when its turn has come. An exception
+        meanwhile (Ctrl-C) abandons it.
+
+        Raises:
+            BadOption: A signal handler that this thread's own launch let run begins a launch,
+                which could never end.
         """
         me = threading.get_ident()
         if self.owner == me:
@@ -110,7 +115,7 @@ class Team:
             try:
                 self.owner = me
                 workers = units if units == 1 or free is None else free(self)
-                self.running = self._called(units, workers)
+                self.running = self._worker_count(units, workers)
                 unfinished = self._call(isa.ASK_LAUNCH, self._address, block)
                 while unfinished:
                     unfinished = self._call(isa.ASK_RESUME, self._address, block)
@@ -136,10 +141,10 @@ class Team:
         finally:
             self._lock.release()
 
-    def _leave_the_callers_core(self) -> None:
+    def _avoid_callers_core(self) -> None:
         """Keep the workers off the core that the caller runs on.
 
-        Left alone, the system at times wakes a worker beside its caller, and the two take turns on
+        Otherwise the system at times wakes a worker beside its caller, and the two take turns on
         one core for many runs: twice as slow.
         """
         core = self._getcpu() if self._getcpu is not None else -1
@@ -150,29 +155,29 @@ class Team:
         if len(others) < len(self._threads):
             return
         for thread in self.thread_ids:
-            with suppress(OSError):  # it is where it is: slower, not wrong
+            with suppress(OSError):  # staying there is slower, not wrong
                 os.sched_setaffinity(thread, others)
 
-    def _called(self, units: int, workers: int) -> int:
-        """How many workers the next launch has: most are called like the one before."""
+    def _worker_count(self, units: int, workers: int) -> int:
+        """Return the number of workers of the next launch, usually that of the last."""
         if (units, workers) != self._last:
-            self._wanted = self._ready(units, workers)
+            self._wanted = self._start_missing(units, workers)
             self._last = units, workers
         if self._wanted > 1:
-            self._leave_the_callers_core()
+            self._avoid_callers_core()
         return self._wanted
 
-    def _ready(self, units: int, workers: int) -> int:
-        """How many workers such a launch has; those of them that are missing are started."""
+    def _start_missing(self, units: int, workers: int) -> int:
+        """Return the number of workers of such a launch; start those that are missing."""
         if not 1 <= units <= isa.MAX_UNITS:
-            raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", found=units)
+            raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", actual=units)
         wanted = max(1, min(units, workers, self._most))
         if wanted > 1 + len(self._threads):
             self._callers_core = -1
             try:
                 while wanted > 1 + len(self._threads):
                     self._start(len(self._threads) + 1)
-            except RuntimeError:  # those that there are carry every unit
+            except RuntimeError:  # the existing ones carry every unit
                 wanted = self._most = 1 + len(self._threads)
         self._words[isa.T_WORKERS] = wanted
         return wanted
@@ -189,7 +194,7 @@ class Team:
             name=f"ironworks-worker-{worker}",
             daemon=True,
         )
-        thread.start()  # where the system gives no more: RuntimeError
+        thread.start()  # RuntimeError if the system refuses
         self._threads.append(thread)
 
 
@@ -204,5 +209,5 @@ def _library_addresses() -> list[int]:
 
 
 def _futex_number() -> int:
-    """The system call that sleeps on a word; 0 where there is none."""
+    """Return the system call that sleeps on a word; 0 if there is none."""
     return FUTEX_NUMBERS.get(platform.machine(), 0) if sys.platform == "linux" else 0

@@ -1,1 +1,1 @@
-"""Tile programs of GPUs: one task is a thread block. A printer finds nothing left to decide."""
+"""Tile programs of GPUs: one task is a thread block, with every decision made before printing."""

@@ -1,5 +1,7 @@
-"""Kernel and block -> the plain tile program of a thread block: every compute over its part of the
-block's tile, one after the other, what is made inside in shared memory.
+"""Kernel and block -> the plain tile program of a thread block.
+
+Every compute runs over its part of the block's tile, one after the other; intermediates are in
+shared memory.
 """
 
 from __future__ import annotations
@@ -48,8 +50,10 @@ REMEMBERED_TILES = 128  # of all kernels: a bound on memory, chosen
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a plain program follows from, beside its kernel: sizes by output axis, what is known of
-    symbols, the memories that all blocks share and that one has, and the lanes of a warp.
+    """The inputs of a plain program, beside its kernel.
+
+    They are sizes by output axis, the bounds of symbols, the memories that all blocks share and
+    that one has, and the lanes of a warp.
     """
 
     sizes: tuple[tuple[str, int], ...]
@@ -59,39 +63,41 @@ class Tile:
     lanes: int
 
 
-def unserved(kernel: Kernel) -> str:
-    """Why a kernel in normal form has no program for thread blocks; empty where it has one."""
+def why_not_blocks(kernel: Kernel) -> str:
+    """Return why a kernel in normal form has no program for thread blocks; else an empty string."""
     for c in kernel.computes:
-        known = (*(a.extent for a in (*c.axes, *c.reduce)), *kernel.shape(c.out))
-        if not all(isinstance(n, int) for n in known):
-            return f"{c.out} has extents that only a binding knows"
-        if any(n == 0 for n in known):
-            return f"{c.out} has no elements, or sums none"
+        extents = (*(a.extent for a in (*c.axes, *c.reduce)), *kernel.shape(c.out))
+        if not all(isinstance(n, int) for n in extents):
+            return f"{c.out} has extents that are unknown without a binding"
+        if any(n == 0 for n in extents):
+            return f"{c.out} has no elements, or reduces none"
     for out, taken in kernel.updates:
         readers = {c.out for c in kernel.computes for r in reads(c.expr) if r.tensor == taken}
-        own = readers <= {out} and not read_after(kernel, out, taken)  # the thread that writes it
+        own = readers <= {out} and not read_after(
+            kernel, out, taken
+        )  # only the thread that writes it reads it
         if not own and not reads_apart(kernel, out, taken):
             return f"{out} is written over {taken}, which other blocks may not have read yet"
     return ""
 
 
 def lower_block(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> TileProgram:
-    """The plain program of one block of a kernel in normal form, its symbols bound.
+    """Return the plain program of one block of a kernel in normal form, its symbols bound.
 
-    Raises BadOption where there is none, with the reason.
+    Raises BadOption with the reason if there is none.
     """
-    why = unserved(kernel)
+    why = why_not_blocks(kernel)
     if why:
         raise BadOption(f"no thread blocks are made of this kernel: {why}", where=kernel.name)
     along = {r.axis.name for c in kernel.computes if (r := running(kernel, c)) is not None}
     sizes = tuple((axis, n) for axis, n in block.tile if axis not in along)
     tile = Tile(sizes, env, device.levels[-1].name, device.levels[0].name, device.lanes)
-    return replace(_lowered(kernel, tile), block=block)
+    return replace(_lower(kernel, tile), block=block)
 
 
 @by_identity_at(REMEMBERED_TILES)
-def _lowered(kernel: Kernel, tile: Tile) -> TileProgram:
-    """Blocks that differ in how threads share a tile begin alike."""
+def _lower(kernel: Kernel, tile: Tile) -> TileProgram:
+    """Return the plain program, shared by blocks that differ in how threads share a tile."""
     tiling = Tiling(tile.sizes)
     grid = grid_of(kernel, tiling)
     regions = propagate(kernel, dict(tile.sizes))
@@ -108,7 +114,7 @@ def _lowered(kernel: Kernel, tile: Tile) -> TileProgram:
 
 
 def _body(p: Places, lanes: int) -> tuple[Statement, ...]:
-    """One statement a compute; an epilogue has the axes of what it follows, by name too."""
+    """Return one statement a compute; an epilogue has the axes of its reduction, by name too."""
     after: dict[int, tuple[int, dict[str, Affine]]] = {}
     done: set[int] = set()
     for n, c in enumerate(p.kernel.computes):
@@ -121,9 +127,9 @@ def _body(p: Places, lanes: int) -> tuple[Statement, ...]:
         if n in done:
             continue
         along = running(p.kernel, c)
-        placed = _placed(p, n, c, lanes)
+        placed = _lower_scatter(p, n, c, lanes)
         if along is not None:
-            body.append(_scan(p, n, c, along))
+            body.append(_lower_scan(p, n, c, along))
         elif placed is not None:
             statements, e = placed
             body += statements
@@ -131,16 +137,17 @@ def _body(p: Places, lanes: int) -> tuple[Statement, ...]:
         else:
             of, names = after.get(n, (n, {}))
             spans = tuple(p.spans(of, p.kernel.computes[of]).values())
-            body.append(_statement(p, n, c, spans, names))
+            body.append(_lower_statement(p, n, c, spans, names))
     return tuple(body)
 
 
-def _placed(
+def _lower_scatter(
     p: Places, n: int, c: Compute, lanes: int
 ) -> tuple[list[Statement], Compute | None] | None:
-    """What data place: loops over what is placed, and the next compute where they do that too. None
-    for any other compute, and where a block has fewer elements of each than a warp has lanes: then
-    each result looks for what is its own.
+    """Return the loops of a compute whose data select places, and the next compute if included.
+
+    None for any other compute, and if a block has fewer elements of each than a warp has lanes:
+    then each result searches for its own updates.
     """
     value = _Guards(p, {a.name: a.extent for a in (*c.axes, *c.reduce)}, {}).of
     part, to = patch(p.kernel, c), scatter(p.kernel, c)
@@ -152,13 +159,14 @@ def _placed(
 
 
 def _points(p: Places, n: int, axes: Iterable[Axis]) -> int:
-    """How many of the points of some axes a block has."""
+    """Return how many points of some axes a block has."""
     return prod(int(p.regions.axes[n][a.name].size) for a in axes)
 
 
-def _statement(
+def _lower_statement(
     p: Places, n: int, c: Compute, spans: tuple[Span, ...], names: dict[str, Affine]
 ) -> Map | Reduce:
+    """Return a compute as a map or a reduction over its part of the tile."""
     target = p.place(c.out).at(tuple(i.substitute(names) for i in c.target))
     expr = _Guards(p, {a.name: a.extent for a in (*c.axes, *c.reduce)}, names).of(c.expr)
     if not c.reduce:
@@ -167,8 +175,8 @@ def _statement(
     return Reduce(target, spans, p.over(c), c.combiner or "sum", expr, dtype)
 
 
-def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
-    """One thread goes along all of the axis, for each element follows from the last."""
+def _lower_scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
+    """Return a scan in which one thread takes all of the axis, as elements depend on the last."""
     spans = p.spans(n, c)
     over = spans.pop(along.axis.name)
     expr = _Guards(p, {a.name: a.extent for a in c.axes}, {}).of(along.element)
@@ -179,15 +187,17 @@ def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
 
 
 class _Guards:
-    """Expressions in which a load past a border is a choice: what is there, at the nearest index
-    inside, or the value that stands outside.
+    """A rewrite of loads past a border to a choice.
+
+    It chooses between the element at the nearest index inside and the value that stands outside.
     """
 
     def __init__(self, p: Places, extents: dict[str, Dim], names: dict[str, Affine]) -> None:
+        """Create the rewrite for a compute's axes."""
         self.p, self.extents, self.names = p, extents, names
 
     def of(self, expr: Expr) -> TileExpr:
-        """The expression on flat buffers."""
+        """Return the expression on flat buffers."""
         match expr:
             case Apply(op, args):
                 return applied(op, tuple(self.of(a) for a in args))
@@ -206,7 +216,7 @@ class _Guards:
                 return substitute(expr, self.names)  # type: ignore[return-value]
 
     def past(self, read: Read) -> dict[int, tuple[Affine, Dim]]:
-        """The dims along which an index may lie outside of the tensor, with it and their extent."""
+        """Return the dims whose index may lie outside of the tensor, with it and their extent."""
         shape = self.p.kernel.shape(read.tensor)
         return {
             d: (i, n)
@@ -215,21 +225,21 @@ class _Guards:
         }
 
     def is_inside(self, index: Affine, n: Dim) -> bool:
-        """Whether an index is in `0 .. n` for all values of its axes."""
+        """Return True if an index is in `0 .. n` for all values of its axes."""
         ends = [(int(f) * (int(self.extents[a]) - 1)) for a, f in index.terms]
         low = int(index.const) + sum(min(0, e) for e in ends)
         return low >= 0 and int(index.const) + sum(max(0, e) for e in ends) < int(n)
 
     def bounds(self, index: Affine, end: Dim) -> tuple[TileExpr, TileExpr]:
-        """`index >= 0` and `index < extent` of a dim."""
-        here = IndexValue(index.substitute(self.names))
+        """Return `index >= 0` and `index < extent` of a dim."""
+        value = IndexValue(index.substitute(self.names))
         low, high = Const(0, "int64"), Const(end, "int64")
-        return applied("ge", (here, low)), applied("lt", (here, high))
+        return applied("ge", (value, low)), applied("lt", (value, high))
 
     def load(self, read: Read, past: Collection[int]) -> Fetch:
-        """The element, its index clamped along some dims."""
+        """Return the element, its index clamped along some dims."""
         place = self.p.place(read.tensor)
-        if place.buffer.kind == "scratch":  # a part of the tensor is there
+        if place.buffer.kind == "scratch":  # it holds a part of the tensor
             sizes = (r.size for r in self.p.regions.tensors[read.tensor])
             place = replace(place, shape=tuple(sizes))
         index: list[Affine | TileExpr] = []

@@ -1,4 +1,4 @@
-"""What one block of a tile program asks of a multiprocessor."""
+"""The resources of a multiprocessor that one block of a tile program uses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import At, For, Map, Reduce, Scan, Statement
-from explorer.ir.tile_programs.traversal import affines, dealt, threads_of
-from explorer.tile.gpu.banks.bank_accesses import asked_of
+from explorer.ir.tile_programs.traversal import affines, distributed_loops, threads_of
+from explorer.tile.gpu.banks.bank_accesses import bank_accesses
 from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.gpu.matrix_units import MATRIX, OWN, fragments
 from explorer.tile.verify import shared_bytes
@@ -21,9 +21,11 @@ from explorer.tile.verify import shared_bytes
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Of a statement the operations of its warps, idle lanes included, the threads that are at
-    work, and the `results` that each has under way at once: pieces of a warp where it is on the
-    `matrix` units.
+    """The work of a statement.
+
+    `operations` are those of its warps, idle lanes included, `working` the busy threads, and
+    `results` those that each has in flight at once: pieces of a warp if it is on the `matrix`
+    units.
     """
 
     operations: int
@@ -34,12 +36,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Of one of `grid` blocks: its `threads`, the `shared_bytes` of all, the elements that one of
-    them has in registers, the work of its statements; and of the one with the most operations the
-    `steps` between which all wait for what is loaded. `phases`: what its threads do one after the
-    other, each for what the last one has made. `conflicts`: cycles that its warps wait for banks of
-    shared memory which others of their lanes have, too; `matrix_reads`: cycles in which it gives
-    what is multiplied on matrix units.
+    """The resources of one of `grid` blocks.
+
+    It has `threads`, `shared_bytes` for all of them, `thread_elements` in the registers of one, and
+    the work of its statements. `steps` are those of the statement with the most operations, between
+    which all wait for loads. `phases` are what its threads do one after the other, each for what
+    the last one made. `conflicts` are cycles that its warps wait for banks of shared memory that
+    other lanes use too; `matrix_reads` are cycles in which shared memory supplies operands of
+    matrix units.
     """
 
     grid: int
@@ -54,18 +58,18 @@ class Demand:
 
     @property
     def operations(self) -> int:
-        """Of all statements that threads do by themselves."""
+        """The operations of all statements outside of matrix units."""
         return sum(w.operations for w in self.work if not w.matrix)
 
     @property
     def matrix_operations(self) -> int:
-        """Of those on matrix units."""
+        """The operations on matrix units."""
         return sum(w.operations for w in self.work if w.matrix)
 
 
 @dataclass(frozen=True, slots=True)
-class _Dealt:
-    """A statement in the loops that are dealt out to threads, which happens `times` over."""
+class _Distributed:
+    """A statement in loops distributed over threads, which runs `times` times."""
 
     loops: tuple[For, ...]
     statement: Map | Reduce | Scan
@@ -73,45 +77,51 @@ class _Dealt:
 
     @property
     def working(self) -> int:
-        """Threads that have a point."""
+        """The threads that have a point."""
         return prod(min(_count(x), int(x.span.size)) for x in self.loops)
 
     @property
     def rounds(self) -> int:
-        """Points of a thread, one after the other."""
+        """The points of a thread, one after the other."""
         return prod(-(-int(x.span.size) // _count(x)) for x in self.loops)
 
     @property
     def own(self) -> int:
-        """Points of the statement itself."""
+        """The points of the statement itself."""
         return prod(int(x.size) for x in self.statement.spans)
 
     def operations(self, device: Device) -> int:
-        """Of all lanes of its warps, at work or not."""
+        """Return the operations of all lanes of its warps, busy or not."""
         s = self.statement
         lanes = -(-self.working // device.lanes) * device.lanes
         each = max(1, _operations(s.expr) + (not isinstance(s, Map)))
         if s.form == MATRIX:
-            each = 2  # a product is added as it is made
+            each = 2  # one multiply-add
         along = s.over if isinstance(s, Reduce) else (s.over,) if isinstance(s, Scan) else ()
         summed = prod(int(x.size) for x in along)
         return lanes * self.rounds * self.own * summed * each * self.times
 
     @property
     def results(self) -> int:
-        """A sum waits for the one before it; what is mapped for nothing."""
+        """The independent results of a thread.
+
+        A sum waits for the one before it, a map does not.
+        """
         if self.statement.form == MATRIX:
             return self.own // (OWN * OWN)
         return self.own * (self.rounds if isinstance(self.statement, Map) else 1)
 
     @property
     def elements(self) -> int:
-        """That a thread has in registers: sums, and a value of each operand for all of them."""
+        """The elements in a thread's registers: sums, and a value of each operand for them."""
         s = self.statement
         if s.form == MATRIX and isinstance(s, Reduce):
-            found = fragments(s, [x.span.axis for x in self.loops])
-            words = (prod(int(x.size) for x in f.spans[:-1]) for f in (found.rows, found.columns))
-            return self.own + 2 * sum(words)  # the next ones come while these are multiplied
+            warp_operands = fragments(s, [x.span.axis for x in self.loops])
+            words = (
+                prod(int(x.size) for x in f.spans[:-1])
+                for f in (warp_operands.rows, warp_operands.columns)
+            )
+            return self.own + 2 * sum(words)  # the next operands are loaded meanwhile
         if s.form != UNROLLED or not isinstance(s, Reduce):
             return 0
         sizes = {x.axis: int(x.size) for x in s.spans}
@@ -124,8 +134,9 @@ class _Dealt:
 
 
 def demand_of(p: TileProgram, device: Device, banks: bool = True) -> Demand:
-    """Of a program that is dealt out to threads, whether its Syncs are placed or not. Not `banks`:
-    as if no two lanes had one in common.
+    """Return the demand of a program that is distributed over threads, with or without Syncs.
+
+    Without `banks` no two lanes are assumed to share a bank.
     """
     parts = list(_parts(p.body, 1))
     work = tuple(
@@ -138,8 +149,8 @@ def demand_of(p: TileProgram, device: Device, banks: bool = True) -> Demand:
         if x.statement.form == MATRIX
         for f in fetches(x.statement.expr)
     }
-    asked = asked_of(p) if banks or matrix else {}
-    read = (a for name in matrix for a in asked.get(name, ()) if not a.store)
+    accesses = bank_accesses(p) if banks or matrix else {}
+    read = (a for name in matrix for a in accesses.get(name, ()) if not a.store)
     return Demand(
         prod(int(g.count) for g in p.grid),
         threads_of(p.body),
@@ -148,35 +159,37 @@ def demand_of(p: TileProgram, device: Device, banks: bool = True) -> Demand:
         work,
         most.times,
         _phases(p.body, 1),
-        sum(a.cycles - a.least for each in asked.values() for a in each) if banks else 0,
+        sum(a.cycles - a.least for each in accesses.values() for a in each) if banks else 0,
         sum(a.least for a in read),
     )
 
 
 def _phases(body: Iterable[Statement], times: int) -> int:
-    """Loops that are dealt out, each as often as threads go through it together."""
-    found = 0
+    """Return the number of distributed loops, each times the trips of the loops around it."""
+    count = 0
     for s in body:
         if isinstance(s, For):
             own = s.threads is not None
-            found += times if own else _phases(s.body, times * int(s.span.size))
-    return found
+            count += times if own else _phases(s.body, times * int(s.span.size))
+    return count
 
 
-def _parts(body: Iterable[Statement], times: int) -> Iterator[_Dealt]:
+def _parts(body: Iterable[Statement], times: int) -> Iterator[_Distributed]:
+    """Yield the statements in distributed loops, with the trips of the loops around them."""
     for s in body:
         if not isinstance(s, For):
             continue
         if s.threads is None:
             yield from _parts(s.body, times * int(s.span.size))
             continue
-        loops, inner = dealt(s)
-        yield from (_Dealt(loops, x, n) for x, n in _points(inner, times))
+        loops, inner = distributed_loops(s)
+        yield from (_Distributed(loops, x, n) for x, n in _points(inner, times))
 
 
 def _points(body: Sequence[Statement], times: int) -> Iterator[tuple[Map | Reduce | Scan, int]]:
-    """What a thread does of its points, and how often; where data place something, it looks at all
-    and does its even share of them.
+    """Yield the statements of a thread's points, and how often each runs.
+
+    Where data select places, a thread tests all and applies its even share of them.
     """
     for s in body:
         match s:
@@ -186,8 +199,8 @@ def _points(body: Sequence[Statement], times: int) -> Iterator[tuple[Map | Reduc
                 yield from _points(inner, times * int(span.size))
             case At(span, index, inner):
                 for x, n in _points(inner, times):
-                    look = Do("lands", (index, IndexValue(var(span.axis))))
-                    yield Map(x.target, (), look), n
+                    test = Do("lands", (index, IndexValue(var(span.axis))))
+                    yield Map(x.target, (), test), n
                     yield x, max(1, n * int(span.size) // int(span.extent))
 
 
@@ -200,7 +213,7 @@ def _along(f: Fetch) -> frozenset[str]:
 
 
 def _operations(expr: TileExpr) -> int:
-    """Functions of scalars in an expression; whether an index is inside of a tensor is none."""
+    """Return the scalar functions in an expression; bounds checks of an index are not counted."""
     match expr:
         case Do("where", (guard, Fetch(), Const())) if not fetches(guard):
             return 0

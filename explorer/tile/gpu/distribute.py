@@ -1,4 +1,4 @@
-"""The points of a block's tile over its threads.
+"""Distribution of a block's points over its threads.
 
 t[i, j] = sum[k] x[i, k] * w[k, j] for i < 64, j < 64; y[i, j] = max(t[i, j], 0)
 ->
@@ -35,75 +35,84 @@ from explorer.ir.tile_programs.traversal import touched, with_loads, without_unu
 from explorer.tile.gpu.operands import operands
 
 UNROLLED = LoopForm("unrolled")
-PIECE_LANES = (8, 4)  # of a warp along rows and columns of a piece that it multiplies as a whole
-ONE = Span("_one", Affine(), 1, 1)  # dealt out where there is one point
+PIECE_LANES = (8, 4)  # lanes along rows and columns of a piece of a warp
+ONE = Span("_one", Affine(), 1, 1)  # distributed if there is one point
 
 
 def over_threads(p: TileProgram, device: Device) -> TileProgram:
-    """After: every statement is dealt out to the threads of the block. The sums of the contraction
-    that Roller tiled are in registers, with what is made of them behind; of all else each thread
-    takes one point after the other, neighbours beside each other. A Sync stands after each part.
+    """Distribute every statement over the threads of the block, with a Sync after each part.
+
+    The sums of the contraction that Roller tiled are in registers, followed by their epilogue. Of
+    other statements each thread takes one point after the other, neighbouring threads neighbouring
+    points.
     """
     block = p.block or Block()
     threads = threads_in(block, device)
-    made: list[Statement] = []
-    rooms: list[Buffer] = []
+    distributed: list[Statement] = []
+    sums: list[Buffer] = []
     left = list(p.body)
     while left:
         s = left.pop(0)
         tile = register_tile(s, block, device) if isinstance(s, Reduce) else None
         if isinstance(s, Reduce) and tile is not None:
-            after = _follows(s, left[0], p.body) if left else None
-            tile = tile.named(unused(tile.sums.name, (*p.buffers, *rooms)))
-            made.append(tile.loops(s, after))
-            rooms.append(tile.sums)
+            after = _epilogue_map(s, left[0], p.body) if left else None
+            tile = tile.named(unused_name(tile.sums.name, (*p.buffers, *sums)))
+            distributed.append(tile.loops(s, after))
+            sums.append(tile.sums)
             left = left if after is None else left[1:]
         elif isinstance(s, Map | Reduce | Scan):
-            made.append(one_by_one(s, threads))
+            distributed.append(distribute_points(s, threads))
         else:
-            made.append(placed(s, threads))
-    body = [x for s in made for x in (s, Sync())][:-1]
-    return without_unused(replace(p, body=tuple(body), buffers=(*p.buffers, *rooms)))
+            distributed.append(distribute_scatter(s, threads))
+    body = [x for s in distributed for x in (s, Sync())][:-1]
+    return without_unused(replace(p, body=tuple(body), buffers=(*p.buffers, *sums)))
 
 
-def unused(wish: str, buffers: Iterable[Buffer]) -> str:
-    """A name that none of the buffers has: two reductions may make parts of one result."""
+def unused_name(preferred: str, buffers: Iterable[Buffer]) -> str:
+    """Return a name that no buffer has: two reductions may make parts of one result."""
     taken = {b.name for b in buffers}
-    wishes = (wish, *(f"{wish}{k}" for k in range(2, len(taken) + 3)))
-    return next(name for name in wishes if name not in taken)
+    candidates = (preferred, *(f"{preferred}{k}" for k in range(2, len(taken) + 3)))
+    return next(name for name in candidates if name not in taken)
 
 
 def threads_in(block: Block, device: Device) -> int:
-    """Threads of a block that points are dealt out to: of a warp all are there anyway."""
+    """Return the number of threads that share points: at least a warp, which exists anyway."""
     return min(max(block.threads, device.lanes), device.block_threads)
 
 
-def one_by_one(s: Map | Reduce | Scan, threads: int) -> Statement:
-    """A statement whose points are dealt out one by one, the last axis to neighbours first."""
-    kept = tuple(x for x in s.spans if x.size == 1)
-    return _dealt(replace(s, spans=kept), [x for x in s.spans if x.size != 1], threads)
+def distribute_points(s: Map | Reduce | Scan, threads: int) -> Statement:
+    """Distribute a statement's points one by one, the last axis to neighbours first."""
+    single_points = tuple(x for x in s.spans if x.size == 1)
+    return _distribute(
+        replace(s, spans=single_points), [x for x in s.spans if x.size != 1], threads
+    )
 
 
-def copied(s: Map, spans: Sequence[Span], threads: int, along: int, wide: int) -> Statement:
-    """A map over more spans, dealt out: at most `along` threads go along the last one, 0: as many
-    as there are, and each has `wide` points of it at once.
+def distribute_copy(
+    s: Map, spans: Sequence[Span], threads: int, along: int, wide: int
+) -> Statement:
+    """Distribute a map over more spans.
+
+    At most `along` threads go along the last one, 0: as many as there are. Each takes `wide` points
+    of it at once.
 
     for i < 8, j < 32 on threads: xs[j, i] = x[i, j]
     ->
     for i < 8, j' < 8 on threads: xs[j, i] = x[i, j] for j in 4 j' .. 4 j' + 4, unrolled
     """
     if wide == 1:
-        return _dealt(s, spans, threads, along)
+        return _distribute(s, spans, threads, along)
     *others, last = spans
     group = Span(f"{last.axis}_w", Affine(), int(last.size) // wide, int(last.size) // wide)
     own = Span(last.axis, last.base + var(group.axis) * wide, wide, last.extent)
     body = replace(s, spans=(*s.spans, own), form=UNROLLED)
-    return _dealt(body, [*others, group], threads, along)
+    return _distribute(body, [*others, group], threads, along)
 
 
-def placed(s: Statement, threads: int) -> Statement:
-    """What data place, of which each thread has some elements beside each other: it goes along all
-    that is placed, and so each result is combined in one order.
+def distribute_scatter(s: Statement, threads: int) -> Statement:
+    """Distribute the results of a scatter; each thread visits all updates.
+
+    So each result is combined in one order.
 
     for r: at i if it is index[r]: y[i, j] = y[i, j] + u[r, j] for j
     ->
@@ -117,15 +126,15 @@ def placed(s: Statement, threads: int) -> Statement:
     if not isinstance(inner, Map):
         return s
     own = inner.target.offset.variables
-    mine = [x.span for x in around if isinstance(x, For) and x.span.axis in own]
+    own_loops = [x.span for x in around if isinstance(x, For) and x.span.axis in own]
     body: Statement = replace(inner, spans=tuple(x for x in inner.spans if x.size == 1))
     for x in reversed(around):
-        body = body if isinstance(x, For) and x.span in mine else replace(x, body=(body,))
-    return _dealt(body, [*mine, *(x for x in inner.spans if x.size != 1)], threads)
+        body = body if isinstance(x, For) and x.span in own_loops else replace(x, body=(body,))
+    return _distribute(body, [*own_loops, *(x for x in inner.spans if x.size != 1)], threads)
 
 
-def _dealt(body: Statement, spans: Sequence[Span], threads: int, along: int = 0) -> Statement:
-    """Loops over these, dealt out."""
+def _distribute(body: Statement, spans: Sequence[Span], threads: int, along: int = 0) -> Statement:
+    """Return distributed loops over some spans."""
     counts = shares([int(x.size) for x in spans], threads, along)
     for span, count in zip(reversed(spans), reversed(counts), strict=True):
         body = For(span, (body,), Threads(count))
@@ -133,8 +142,10 @@ def _dealt(body: Statement, spans: Sequence[Span], threads: int, along: int = 0)
 
 
 def shares(sizes: Sequence[int], threads: int, along: int = 0) -> tuple[int, ...]:
-    """The threads that loops of so many points are dealt out to: as many as there are, or `along`,
-    go to the last one first, to the others no more than they need for as many rounds.
+    """Return the threads of each loop, by the loops' trip counts.
+
+    As many as there are, or `along`, go to the last one first. The others get no more than they
+    need for as many rounds.
     """
     counts: list[int] = []
     left = max(1, threads)
@@ -150,22 +161,23 @@ def shares(sizes: Sequence[int], threads: int, along: int = 0) -> tuple[int, ...
     return tuple(reversed(counts))
 
 
-def _follows(s: Reduce, m: Statement, body: Iterable[Statement]) -> Map | None:
-    """The map behind a reduction, where it alone reads what is reduced, point by point."""
-    mine = s.target.buffer
-    if not isinstance(m, Map) or m.spans != s.spans or mine.kind != "scratch":
+def _epilogue_map(s: Reduce, m: Statement, body: Iterable[Statement]) -> Map | None:
+    """Return the map after a reduction if it alone reads the result, point by point."""
+    sums = s.target.buffer
+    if not isinstance(m, Map) or m.spans != s.spans or sums.kind != "scratch":
         return None
-    read = [f for f in fetches(m.expr) if f.buffer == mine]
+    read = [f for f in fetches(m.expr) if f.buffer == sums]
     others = (x for x in body if x is not s and x is not m)
-    if not read or any(f != s.target for f in read) or any(mine in touched(x) for x in others):
+    if not read or any(f != s.target for f in read) or any(sums in touched(x) for x in others):
         return None
     return m
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterTile:
-    """The tile of a block in tiles of threads: each axis with the elements that a thread has of it,
-    and how many threads that takes.
+    """The tile of a block in tiles of threads.
+
+    Each axis has the elements of a thread and the number of threads.
     """
 
     spans: tuple[Span, ...]
@@ -174,11 +186,11 @@ class RegisterTile:
     sums: Buffer
 
     def named(self, name: str) -> RegisterTile:
-        """The same with its sums under another name."""
+        """Return the same tile with its sums under another name."""
         return replace(self, sums=replace(self.sums, name=name))
 
     def mine(self, clipped: bool = True) -> tuple[Span, ...]:
-        """A thread's part of each axis; not `clipped`: as far as whole tiles reach."""
+        """Return a thread's part of each axis; without `clipped` up to the end of whole tiles."""
         return tuple(
             replace(
                 x,
@@ -195,33 +207,33 @@ class RegisterTile:
         return x.base + var(_thread(x)) * size if count > 1 else x.base
 
     def sum(self) -> Fetch:
-        """The element of a point in the registers of its thread."""
+        """Return the element of a point in the registers of its thread."""
         offset = Affine()
         for n, x in enumerate(self.mine()):
             offset = offset + (var(x.axis) - x.base) * prod(self.sizes[n + 1 :])
         return Fetch(self.sums, offset)
 
-    def dealt(self, body: tuple[Statement, ...]) -> For:
-        """What every thread does for its own tile."""
+    def distribute(self, body: tuple[Statement, ...]) -> For:
+        """Return the loop in which every thread runs a body for its own tile."""
         loops = [(x, n) for x, n in zip(self.spans, self.counts, strict=True) if n > 1]
         for x, n in reversed(loops):
             body = (For(Span(_thread(x), Affine(), n, n), body, Threads(n)),)
-        whole = body[0]
-        return whole if loops and isinstance(whole, For) else For(ONE, body, Threads(1))
+        loop = body[0]
+        return loop if loops and isinstance(loop, For) else For(ONE, body, Threads(1))
 
     def loops(self, s: Reduce, after: Map | None) -> For:
-        """A reduction in registers, and what is made of it."""
+        """Return a reduction in registers, and its epilogue."""
         spans, mine = self.mine(), self.sum()
         wide = self.sums.dtype
         reduced = replace(s, target=mine, spans=spans, dtype=wide, form=UNROLLED)
         last = after or Map(s.target, s.spans, s.target)
-        one: TileExpr = mine if wide == s.dtype else Do(f"cast_{s.dtype}", (mine,))
-        made = with_loads(last.expr, lambda f: one if f == s.target else f)
-        return self.dealt((reduced, Map(last.target, spans, made, UNROLLED)))
+        rounded: TileExpr = mine if wide == s.dtype else Do(f"cast_{s.dtype}", (mine,))
+        epilogue = with_loads(last.expr, lambda f: rounded if f == s.target else f)
+        return self.distribute((reduced, Map(last.target, spans, epilogue, UNROLLED)))
 
 
 def part_of(axis: str) -> str:
-    """The axis that counts the parts of what is reduced along another."""
+    """Return the axis that counts the parts of a reduction along another."""
     return f"_p_{axis}"
 
 
@@ -230,16 +242,17 @@ def _thread(x: Span) -> str:
 
 
 def register_tile(s: Reduce, block: Block, device: Device) -> RegisterTile | None:
-    """How threads share a reduction's results where its operands are shared by several of them;
-    None for any other, and where a block has not so many threads.
+    """Return how threads share a reduction's results, or None.
+
+    None if its operands are not shared by several threads, or if a block has too few threads.
     """
     sizes = {part_of(axis): 1 for axis, _ in block.parts} | dict(block.register)
     if not all(x.axis in sizes and isinstance(x.size, int) for x in s.spans):
         return None
-    own = tuple(_even(x, sizes[x.axis]) for x in s.spans)
-    whole = dict(zip(block.matrix, PIECE_LANES))  # of rows and columns that no other block has
+    own = tuple(_even_size(x, sizes[x.axis]) for x in s.spans)
+    piece_lanes = dict(zip(block.matrix, PIECE_LANES))  # for rows and columns that are not tiled
     counts = tuple(
-        _ceil(-(-int(x.size) // n), whole.get(x.axis, 1) if is_uncut(x) else 1)
+        _round_up(-(-int(x.size) // n), piece_lanes.get(x.axis, 1) if is_uncut(x) else 1)
         for x, n in zip(s.spans, own, strict=True)
     )
     wide = {x.axis for x in s.spans if x.size != 1}
@@ -247,23 +260,24 @@ def register_tile(s: Reduce, block: Block, device: Device) -> RegisterTile | Non
     if not shared or prod(counts) > device.block_threads:
         return None
     name = f"{s.target.buffer.name}_sums"
-    room = Buffer(name, "scratch", prod(own), computed(s.dtype), REGISTER)
-    return RegisterTile(s.spans, own, counts, room)
+    sums = Buffer(name, "scratch", prod(own), computed(s.dtype), REGISTER)
+    return RegisterTile(s.spans, own, counts, sums)
 
 
 def is_uncut(x: Span) -> bool:
-    """Whether a block has all of an axis."""
+    """Return True if a block has all of an axis."""
     return x.base == Affine() and x.size == x.extent
 
 
-def _ceil(count: int, each: int) -> int:
-    """The next multiple."""
+def _round_up(count: int, each: int) -> int:
+    """Return the next multiple."""
     return -(-count // each) * each
 
 
-def _even(x: Span, most: int) -> int:
-    """The most elements of an axis, up to a number, of which the block's are a multiple; any number
-    where the axis is not cut, for what lies past its end is past the tensor's.
+def _even_size(x: Span, most: int) -> int:
+    """Return the most elements of an axis, up to a number, of which the block's are a multiple.
+
+    Any number is allowed if the axis is not tiled, as what lies past its end is past the tensor's.
     """
     size = int(x.size)
     if is_uncut(x):

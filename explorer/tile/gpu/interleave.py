@@ -1,6 +1,7 @@
-"""Which of a block's points a thread has in its registers: not all neighbours, but groups of them,
-each as far from the last as all threads reach, so that threads beside each other touch elements
-beside each other. A group is what a thread reads of shared memory at once: up to 128 bits.
+"""Interleaving of a block's points over threads: groups of points instead of all neighbours.
+
+Groups of a thread are as far apart as all threads reach, so that neighbouring threads touch
+neighbouring elements. A group is what a thread reads of shared memory at once: up to 128 bits.
 
 s[i, j] = sum[k] xs[k, i] * ws[k, j] for i in 8 i' .. 8 i' + 8, j in 8 j' .. 8 j' + 8, unrolled
 ->
@@ -20,7 +21,7 @@ from explorer.ir.tile_programs.elements import REGISTER, Fetch
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Span, Statement
 from explorer.ir.tile_programs.traversal import (
-    dealt,
+    distributed_loops,
     loads,
     moved,
     statements,
@@ -31,28 +32,27 @@ from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.gpu.matrix_units import MATRIX
 from explorer.tile.gpu.operands import VECTOR_BYTES
 
-APART = (UNROLLED, MATRIX)  # in which each point of a thread is a statement of its own
+APART = (UNROLLED, MATRIX)  # forms in which each point of a thread is a statement
 
 
 def interleaved(p: TileProgram, device: Device) -> TileProgram:
-    """After: along each axis of register tiles that no clip cuts, a thread has groups of points as
-    far apart as all threads reach.
-    """
-    found, kept = dict[str, _Axis](), set[str]()
+    """Interleave the register tiles' points of threads along each axis that no clip cuts."""
+    axes, fixed = dict[str, _Axis](), set[str]()
     together = {x.axis: n for s in statements(p.body) for x, n in _read_together(s)}
     for s in statements(p.body):
         if isinstance(s, For) and s.threads is not None:
-            for axis, way in _ways(s, together):
-                if way is None or found.setdefault(axis, way) != way:
-                    kept.add(axis)
-    ways = {axis: way for axis, way in found.items() if axis not in kept}
-    return replace(p, body=tuple(_of(s, ways) for s in p.body)) if ways else p
+            for axis, interleaving in _interleavings(s, together):
+                if interleaving is None or axes.setdefault(axis, interleaving) != interleaving:
+                    fixed.add(axis)
+    chosen = {axis: interleaving for axis, interleaving in axes.items() if axis not in fixed}
+    return replace(p, body=tuple(_rewrite(s, chosen) for s in p.body)) if chosen else p
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """`size` points a thread, in groups of `together`, of `count` threads; `base`: the first of
-    thread 0.
+    """The points of an axis: `size` a thread, in groups of `together`, of `count` threads.
+
+    `base` is the first point of thread 0.
     """
 
     thread: str
@@ -68,7 +68,7 @@ class _Axis:
 
     @property
     def after(self) -> Affine:
-        """The same where they are interleaved."""
+        """The same point after interleaving."""
         return self.base + var(self.thread) * self.together + self._own(self.together * self.count)
 
     @property
@@ -89,28 +89,26 @@ class _Axis:
         return f"{self.thread}_n", f"{self.thread}_e"
 
 
-def _ways(s: For, together: Mapping[str, int]) -> Iterator[tuple[str, _Axis | None]]:
-    """How threads of a part have each axis of its register tiles; None: in a way that stays."""
-    loops, body = dealt(s)
+def _interleavings(s: For, together: Mapping[str, int]) -> Iterator[tuple[str, _Axis | None]]:
+    """Yield how threads share each axis of a part's register tiles; None: it must stay."""
+    loops, body = distributed_loops(s)
     counts = {x.span.axis: x.threads.count for x in loops if x.threads is not None}
-    for one in body:
-        if not isinstance(one, Map | Reduce) or one.form not in APART:
+    for inner in body:
+        if not isinstance(inner, Map | Reduce) or inner.form not in APART:
             continue
-        for x in one.spans:
+        for x in inner.spans:
             thread = next((t for t in counts if x.base.factor(t)), None)
             if thread is None or x.size == 1:
                 continue
             plain = not (x.clip_low or x.clip_high) and x.base.factor(thread) == x.size
             base = x.base.without({thread})
             size, count = int(x.size), counts[thread]
-            way = _Axis(thread, base, size, count, together.get(x.axis, 1))
-            yield x.axis, way if plain else None
+            interleaving = _Axis(thread, base, size, count, together.get(x.axis, 1))
+            yield x.axis, interleaving if plain else None
 
 
 def _read_together(s: Statement) -> Iterator[tuple[Span, int]]:
-    """The axes along which a thread finds its points of an operand beside each other in shared
-    memory, and how many of them it reads at once.
-    """
+    """Yield the axes with contiguous points of an operand in shared memory, and the vector size."""
     if not isinstance(s, Reduce) or s.form != UNROLLED:
         return
     for f in loads(s):
@@ -121,28 +119,31 @@ def _read_together(s: Statement) -> Iterator[tuple[Span, int]]:
                 yield x, max(n for n in (1, 2, 4, 8, 16) if n <= most and int(x.size) % n == 0)
 
 
-def _of(s: Statement, ways: Mapping[str, _Axis]) -> Statement:
+def _rewrite(s: Statement, axes: Mapping[str, _Axis]) -> Statement:
+    """Return a statement with the register tiles inside of it interleaved."""
     if not isinstance(s, For):
         return s
     if s.threads is None:
-        return replace(s, body=tuple(_of(x, ways) for x in s.body))
-    loops, body = dealt(s)
-    made: tuple[Statement, ...] = tuple(
-        _one(x, ways) if isinstance(x, Map | Reduce) and x.form in APART else x for x in body
+        return replace(s, body=tuple(_rewrite(x, axes) for x in s.body))
+    loops, body = distributed_loops(s)
+    interleaved_body: tuple[Statement, ...] = tuple(
+        _interleaved(x, axes) if isinstance(x, Map | Reduce) and x.form in APART else x
+        for x in body
     )
     for loop in reversed(loops):
-        made = (replace(loop, body=made),)
-    return made[0]
+        interleaved_body = (replace(loop, body=interleaved_body),)
+    return interleaved_body[0]
 
 
-def _one(s: Map | Reduce, ways: Mapping[str, _Axis]) -> Map | Reduce:
-    mine = {x.axis: ways[x.axis] for x in s.spans if x.axis in ways and x.size != 1}
-    before = {axis: way.before for axis, way in mine.items()}
-    after = {axis: way.after for axis, way in mine.items()}
+def _interleaved(s: Map | Reduce, axes: Mapping[str, _Axis]) -> Map | Reduce:
+    """Return a register tile's statement with interleaved points."""
+    own = {x.axis: axes[x.axis] for x in s.spans if x.axis in axes and x.size != 1}
+    before = {axis: interleaving.before for axis, interleaving in own.items()}
+    after = {axis: interleaving.after for axis, interleaving in own.items()}
 
     def register(f: Fetch) -> Fetch:
         return moved(f, before) if f.buffer.level == REGISTER else f
 
-    spans = tuple(y for x in s.spans for y in (mine[x.axis].spans if x.axis in mine else (x,)))
+    spans = tuple(y for x in s.spans for y in (own[x.axis].spans if x.axis in own else (x,)))
     expr = substitute(with_loads(s.expr, register), after)
     return replace(s, target=moved(register(s.target), after), spans=spans, expr=expr)

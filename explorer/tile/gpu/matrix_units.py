@@ -1,5 +1,7 @@
-"""Sums of products that a whole warp makes piece by piece on its matrix unit: 16 x 8 results, 16 of
-what is summed at a time (PTX ISA, section 9.7.15.5: mma.m16n8k16).
+"""Matrix products that a warp computes piece by piece on its matrix unit.
+
+A piece is 16 x 8 results, over 16 of the depth at a time (PTX ISA, section 9.7.15.5:
+mma.m16n8k16).
 
 s[i, j] = sum[k] xs[i, k] * ws[j, k] for i in 2 i' .. 2 i' + 2, j in 2 j' .. 2 j' + 2
     for i' < 8, j' < 8 on 8 x 8 threads
@@ -7,9 +9,9 @@ s[i, j] = sum[k] xs[i, k] * ws[j, k] for i in 2 i' .. 2 i' + 2, j in 2 j' .. 2 j
 s[i, j] = sum[k] xs[i, k] * ws[j, k] for i = i' + 8 a, j = 8 j" + 2 j' + b, a < 2, b < 2, matrix
     for j" < 2, i' < 8, j' < 4 on 2 x 8 x 4 threads
 
-Each thread still has sums of its own, and what it reads of the operands says which these are. A
-warp brings the operands together: lane 4 i' + j' two neighbours along k of each of its rows, and of
-a column whose sums other lanes have (`fragments`).
+Each thread still has sums of its own, which determine what it reads of the operands. A warp loads
+the operands together: lane 4 i' + j' loads two neighbours along k of each of its rows, and of a
+column whose sums other lanes have (`fragments`).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from explorer.ir.tile_programs.statements import (
     Threads,
 )
 from explorer.ir.tile_programs.traversal import (
-    dealt,
+    distributed_loops,
     moved,
     substitute,
     touched,
@@ -45,43 +47,45 @@ from explorer.tile.gpu.distribute import PIECE_LANES, UNROLLED
 MATRIX = LoopForm("matrix")
 ROWS, COLUMNS, DEPTH = 16, 8, 16  # of a piece
 LANE_ROWS, LANE_COLUMNS = PIECE_LANES
-OWN = 2  # rows of a piece that a lane has, and neighbours among its columns
-LEAST_CAPABILITY = 80  # tenths, from which on there is the instruction: the manual, PTX ISA
+OWN = 2  # rows of a piece in a lane, and neighbouring columns
+LEAST_CAPABILITY = 80  # tenths, of the instruction: PTX ISA
 MULTIPLIED: tuple[DType, ...] = ("float16", "bfloat16")  # summed in float32
 
 
 def has_matrix_units(device: Device) -> bool:
-    """Whether warps of a device multiply pieces of matrices together."""
+    """Return True if warps of a device multiply pieces of matrices together."""
     takes = device.capability >= LEAST_CAPABILITY and device.lanes == LANE_ROWS * LANE_COLUMNS
     return takes and device.unit_matrix_gflops > 0
 
 
 def on_matrix_units(p: TileProgram, device: Device) -> TileProgram:
-    """After: sums of products that the block wants on matrix units are made there, where both
-    operands are floats of 16 bits in shared memory, neighbours along what is summed beside each
-    other, and the sums float32; the others stay as they are.
+    """Compute sums of products on matrix units if the block selects them.
+
+    Both operands must be floats of 16 bits in shared memory, contiguous along the depth, and the
+    sums float32; other sums stay as they are.
     """
     block = p.block or Block()
     if not block.matrix or not has_matrix_units(device):
         return p
-    for s in _dealt(p.body):
+    for s in _distributed(p.body):
         pieces = _pieces(s, block)
         if pieces is not None:
             p = replace(p, body=tuple(pieces.of(x) for x in p.body))
     return p
 
 
-def _dealt(body: Iterable[Statement]) -> Iterator[For]:
-    """The outermost of the loops that are dealt out."""
+def _distributed(body: Iterable[Statement]) -> Iterator[For]:
+    """Yield the outermost distributed loops."""
     for s in body:
         if isinstance(s, For):
-            yield from (s,) if s.threads is not None else _dealt(s.body)
+            yield from (s,) if s.threads is not None else _distributed(s.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """What a lane brings of one operand for a step along what is summed: `spans` are, last, the two
-    halves of a piece along that, and two neighbours.
+    """The elements of one operand that a lane loads for a step of the depth.
+
+    The last `spans` are the two halves of a piece along the depth, and two neighbours.
     """
 
     element: Fetch
@@ -89,18 +93,19 @@ class Fragment:
 
     @property
     def in_words(self) -> bool:
-        """Whether two neighbours are a word of memory."""
+        """True if two neighbours are a word of memory."""
         offset, pair = self.element.offset, self.spans[-1].axis
-        rest = [f for name, f in offset.terms if name != pair]
-        whole = all(isinstance(n, int) and n % 2 == 0 for n in (*rest, offset.const))
-        return whole and offset.factor(pair) == 1
+        other_factors = [f for name, f in offset.terms if name != pair]
+        is_even = all(isinstance(n, int) and n % 2 == 0 for n in (*other_factors, offset.const))
+        return is_even and offset.factor(pair) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fragments:
-    """Both operands of a reduction on matrix units. `pieces` are the axes of the pieces of a warp,
-    `own` those of the sums that a lane has of one; `over` what is summed, its last axis in steps of
-    a whole piece.
+    """Both operands of a reduction on matrix units.
+
+    `pieces` are the axes of the pieces of a warp, `own` those of the sums that a lane has of one.
+    `over` are the reduced axes, the last one in steps of a whole piece.
     """
 
     rows: Fragment
@@ -112,9 +117,11 @@ class Fragments:
 
 
 def fragments(s: Reduce, lanes: Sequence[str]) -> Fragments:
-    """What each lane brings of the operands. `lanes`: the two innermost of the loops around that
-    are dealt out, along the rows and the columns of a piece. The column of the right operand that a
-    lane brings is that with the number of its row, whoever has the sums of it.
+    """Return the elements of both operands that each lane loads.
+
+    `lanes` are the two innermost distributed loops, along the rows and the columns of a piece. A
+    lane loads the column of the right operand with the number of its row, whichever lane has its
+    sums.
     """
     (a, b), (row, column) = _operands(s.expr), lanes[-2:]
     pieces, half, pair = s.spans[:-2], s.spans[-2], s.spans[-1]
@@ -128,10 +135,10 @@ def fragments(s: Reduce, lanes: Sequence[str]) -> Fragments:
     value = depth.base + var(steps.axis) * DEPTH + var(column) * 2
     value = value + var(along[0].axis) * (DEPTH // 2) + var(along[1].axis)
     a, b = (replace(f, offset=f.offset.substitute({depth.axis: value})) for f in (a, b))
-    mine = ([x for x in pieces if f.offset.factor(x.axis)] for f in (a, b))
+    own_pieces = ([x for x in pieces if f.offset.factor(x.axis)] for f in (a, b))
     return Fragments(
-        Fragment(a, (*next(mine), half, *along)),
-        Fragment(b, (*next(mine), *along)),
+        Fragment(a, (*next(own_pieces), half, *along)),
+        Fragment(b, (*next(own_pieces), *along)),
         pieces,
         (half, pair),
         (*s.over[:-1], steps),
@@ -143,14 +150,15 @@ def _operands(expr: TileExpr) -> tuple[Fetch, Fetch]:
     match expr:
         case Do("mul", (Do("cast_float32", (Fetch() as a,)), Do("cast_float32", (Fetch() as b,)))):
             return a, b
-    raise AssertionError("only a product of two elements is made on matrix units")
+    raise AssertionError("matrix units multiply exactly two elements")
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """How threads share the rows, or the columns: `size` points each of `count` threads, `lanes`
-    of which are of one warp. `apart`: from one point of a lane to the next; `each`: from one lane
-    to the next.
+class _AxisDistribution:
+    """The distribution of the rows, or the columns, over threads.
+
+    Each of `count` threads has `size` points; `lanes` of them are of one warp. `apart` is the
+    distance from one point of a lane to the next, `each` from one lane to the next.
     """
 
     axis: str
@@ -164,12 +172,12 @@ class _Side:
 
     @property
     def piece(self) -> int:
-        """Points of a piece along it."""
+        """The points of a piece along it."""
         return self.lanes * OWN
 
     @property
     def warps(self) -> int:
-        """Of the block, along it."""
+        """The warps of the block along it."""
         return self.count // self.lanes
 
     @property
@@ -185,20 +193,20 @@ class _Side:
 
     @property
     def register(self) -> Affine:
-        """The same as the thread's points were counted before, by the thread and its own points."""
+        """The same point in the old numbering, by the thread and its own points."""
         own = var(f"{self.thread}_e")
         if self.size > OWN:
             own = own + var(f"{self.thread}_n") * OWN
         return self.base + var(self.thread) * self.size + own
 
     def spans(self) -> tuple[Span, Span]:
-        """The pieces, and the two points of one."""
+        """Return the pieces, and the two points of one."""
         numbers = (("_n", self.size // OWN), ("_e", OWN))
         many, two = (Span(f"{self.thread}{n}", Affine(), k, k) for n, k in numbers)
         return many, two
 
     def loops(self) -> tuple[tuple[Span, int], tuple[Span, int]]:
-        """Over warps, and over the lanes of one."""
+        """Return the loops over warps, and over the lanes of one."""
         numbers = (("_w", self.warps), ("_l", self.lanes))
         warps, lanes = ((Span(f"{self.thread}{n}", Affine(), k, k), k) for n, k in numbers)
         return warps, lanes
@@ -206,77 +214,78 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """A reduction that is made on matrix units: what other parts of the block do with its sums is
-    dealt out in the same way.
+    """A reduction on matrix units.
+
+    Other parts of the block that use its sums are distributed alike.
     """
 
     sums: Buffer
-    rows: _Side
-    columns: _Side
+    rows: _AxisDistribution
+    columns: _AxisDistribution
     depth: str
 
     def of(self, s: Statement) -> Statement:
-        """A statement of the block, with all that is inside of it."""
+        """Return a statement of the block, rewritten with its body."""
         if not isinstance(s, For):
             return s
         if s.threads is None:
             return replace(s, body=tuple(self.of(x) for x in s.body))
         if self.sums not in touched(s):
             return s
-        loops, body = dealt(s)
-        made = tuple(y for x in body for y in self._one(x))
-        sides = {x.thread: x for x in (self.rows, self.columns)}
+        loops, body = distributed_loops(s)
+        rewritten = tuple(y for x in body for y in self._in_pieces(x))
+        by_thread = {x.thread: x for x in (self.rows, self.columns)}
         others = [
-            (x.span, x.threads.count) for x in loops if x.span.axis not in sides and x.threads
+            (x.span, x.threads.count) for x in loops if x.span.axis not in by_thread and x.threads
         ]
         both = self.rows.loops(), self.columns.loops()
         warps = [pair[0] for pair in both if pair[0][1] > 1]
         for span, count in reversed([*others, *warps, *(pair[1] for pair in both)]):
-            made = (For(span, made, Threads(count)),)
-        return made[0]
+            rewritten = (For(span, rewritten, Threads(count)),)
+        return rewritten[0]
 
-    def _one(self, s: Statement) -> Iterator[Statement]:
-        """Its points as pieces have them; where a clip cuts some axis, each of these apart."""
+    def _in_pieces(self, s: Statement) -> Iterator[Statement]:
+        """Yield a statement with the points of pieces; several if an axis is clipped."""
         if not isinstance(s, Map | Reduce):
             yield s
             return
-        sides = (self.rows, self.columns)
+        distributions = (self.rows, self.columns)
         cut = {x.axis: x for x in s.spans if x.clip_low or x.clip_high}
         choices: list[list[Mapping[str, Affine]]] = []
-        for side in sides:
-            many, two = side.spans()
+        for distribution in distributions:
+            many, two = distribution.spans()
             names = product(range(int(many.size)), range(int(two.size)))
             every: list[Mapping[str, Affine]] = [
                 {many.axis: Affine((), n), two.axis: Affine((), e)} for n, e in names
             ]
-            choices.append(every if side.axis in cut else [{}])
+            choices.append(every if distribution.axis in cut else [{}])
         for own in product(*choices):
-            yield self._at(s, cut, {k: v for one in own for k, v in one.items()})
+            yield self._at(s, cut, {k: v for values in own for k, v in values.items()})
 
     def _at(
         self, s: Map | Reduce, cut: Mapping[str, Span], own: Mapping[str, Affine]
     ) -> Map | Reduce:
-        """The statement; axes that are cut have one point, those of `own` these values."""
-        sides = {x.axis: x for x in (self.rows, self.columns)}
-        before = {axis: x.register.substitute(own) for axis, x in sides.items()}
-        after = {axis: x.value.substitute(own) for axis, x in sides.items()}
-        still = {axis: value for axis, value in after.items() if axis not in cut}
+        """Return the statement; clipped axes have one point, those of `own` these values."""
+        by_axis = {x.axis: x for x in (self.rows, self.columns)}
+        before = {axis: x.register.substitute(own) for axis, x in by_axis.items()}
+        after = {axis: x.value.substitute(own) for axis, x in by_axis.items()}
+        uncut = {axis: value for axis, value in after.items() if axis not in cut}
         pieces, twos = list[Span](), list[Span]()
         for x in s.spans:
-            if x.axis not in sides:
+            if x.axis not in by_axis:
                 pieces.append(x)
             elif x.axis in cut:
                 twos.append(replace(x, base=after[x.axis], size=1))
             else:
-                many, two = sides[x.axis].spans()
+                many, two = by_axis[x.axis].spans()
                 pieces += [many] if many.size > 1 else []
                 twos.append(two)
 
         def register(f: Fetch) -> Fetch:
             return moved(f, before) if f.buffer.level == REGISTER else f
 
-        target = moved(register(s.target), still)
-        expr = substitute(with_loads(s.expr, register), still)
+        target = moved(register(s.target), uncut)
+        expr = substitute(with_loads(s.expr, register), uncut)
         if isinstance(s, Map):
             return replace(s, target=target, spans=(*pieces, *twos), expr=expr)
         twos.sort(key=lambda x: x.axis != f"{self.rows.thread}_e")
@@ -286,8 +295,8 @@ class _Pieces:
 
 
 def _pieces(s: For, block: Block) -> _Pieces | None:
-    """How the reduction that threads do first in these loops is made on matrix units."""
-    loops, body = dealt(s)
+    """Return how the first reduction in these loops is computed on matrix units, or None."""
+    loops, body = distributed_loops(s)
     r = body[0] if body else None
     if not isinstance(r, Reduce) or r.form != UNROLLED or not _multiplies(r):
         return None
@@ -303,15 +312,15 @@ def _pieces(s: For, block: Block) -> _Pieces | None:
         return None
     if any(f.offset.factor(depth) != 1 for f in (a, b)):
         return None
-    up = _side(r, loops, rows, LANE_ROWS, LANE_ROWS, 1)
-    across = _side(r, loops, columns, LANE_COLUMNS, 1, OWN)
+    up = _axis_distribution(r, loops, rows, LANE_ROWS, LANE_ROWS, 1)
+    across = _axis_distribution(r, loops, columns, LANE_COLUMNS, 1, OWN)
     if up is None or across is None:
         return None
     return _Pieces(r.target.buffer, up, across, depth)
 
 
 def _multiplies(r: Reduce) -> bool:
-    """Whether it sums products as matrix units do, onto what is there."""
+    """Return True if a reduction adds products to existing sums, as matrix units do."""
     match r.expr:
         case Do("mul", (Do("cast_float32", (Fetch() as a,)), Do("cast_float32", (Fetch() as b,)))):
             pass
@@ -324,9 +333,10 @@ def _multiplies(r: Reduce) -> bool:
     return shared and dtypes and plain and sums
 
 
-def _side(
+def _axis_distribution(
     r: Reduce, loops: Sequence[For], axis: str, lanes: int, apart: int, each: int
-) -> _Side | None:
+) -> _AxisDistribution | None:
+    """Return how threads share an axis of a reduction; None if pieces do not fit it."""
     x = next((x for x in r.spans if x.axis == axis), None)
     if x is None:
         return None
@@ -334,7 +344,9 @@ def _side(
     if loop is None or loop.threads is None:
         return None
     size, count, thread = int(x.size), loop.threads.count, loop.span.axis
-    whole = loop.span.size == count and x.base.factor(thread) == size
-    if not whole or size % OWN or count % lanes:
+    is_full = loop.span.size == count and x.base.factor(thread) == size
+    if not is_full or size % OWN or count % lanes:
         return None
-    return _Side(axis, thread, x.base.without({thread}), size, count, lanes, apart, each)
+    return _AxisDistribution(
+        axis, thread, x.base.without({thread}), size, count, lanes, apart, each
+    )

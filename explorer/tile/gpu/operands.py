@@ -1,5 +1,6 @@
-"""The operands of a reduction that threads of a block share: loads, guarded or not, that are the
-same along some of its axes.
+"""Operands of a reduction that threads of a block share: loads invariant along some of its axes.
+
+The loads may be guarded.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.traversal import affines
 
-IN_VECTORS = frozenset({"float32", "float16", "bfloat16"})  # what is loaded several at once
-VECTOR_BYTES = 16  # that a thread loads at once at most; PTX ISA, section 9.7.9: v4.f32 of ld
+IN_VECTORS = frozenset({"float32", "float16", "bfloat16"})  # dtypes of vector loads
+VECTOR_BYTES = 16  # of a thread's largest load; PTX ISA, section 9.7.9: v4.f32 of ld
 
 
 def together(dtype: DType) -> int:
-    """Elements that a thread loads at once at most."""
+    """Return the most elements that a thread loads at once."""
     return VECTOR_BYTES // ITEM_BYTES[dtype] if dtype in IN_VECTORS else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A load, with the guard that chooses between it and what stands outside of its tensor; `axes`
-    are the variables that it depends on, `dense` the one along which its elements are neighbours,
-    "" where there is none.
+    """A load, with the guard that chooses between it and the value outside of its tensor.
+
+    `axes` are the variables that it depends on, `dense` the one along which its elements are
+    contiguous, "" if there is none.
     """
 
     expr: TileExpr
@@ -36,13 +38,15 @@ class Operand:
 
 
 def operands(expr: TileExpr) -> tuple[Operand, ...]:
-    """The loads of an expression from memory that all blocks share, each once. Loads at addresses
-    that follow from data are none.
+    """Return the distinct loads of an expression from memory that all blocks share.
+
+    Loads at data-dependent addresses are not included.
     """
     return tuple(dict.fromkeys(_operands(expr)))
 
 
 def _operands(expr: TileExpr) -> Iterator[Operand]:
+    """Yield the operands of an expression, with their guards."""
     match expr:
         case Do("where", (guard, Fetch() as load, Const())) if not fetches(guard):
             yield from _operand(expr, load)
@@ -63,7 +67,7 @@ def _operand(expr: TileExpr, load: Fetch) -> Iterator[Operand]:
 
 
 def step_along(load: Fetch, axis: str) -> Dim:
-    """How far the next element lies along an axis."""
+    """Return the distance of the next element along an axis."""
     total = load.offset.factor(axis)
     for index, stride, _ in load.dynamic:
         if isinstance(index, IndexValue):
@@ -72,7 +76,7 @@ def step_along(load: Fetch, axis: str) -> Dim:
 
 
 def with_operands(expr: TileExpr, new: Mapping[TileExpr, TileExpr]) -> TileExpr:
-    """The expression with some operands exchanged."""
+    """Return the expression with some operands replaced."""
     if expr in new:
         return new[expr]
     if isinstance(expr, Do):

@@ -1,4 +1,4 @@
-"""Syncs where they must stand, and nowhere else."""
+"""Placement of Syncs: where hazards need them, and nowhere else."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from explorer.ir.tile_programs.traversal import threads_of
 from explorer.tile.hazards import hazards
 from explorer.tile.sync_places import Gap, parts_of_block, with_syncs
 
-MOST_CHOICES = 20_000  # from the one that greed takes: a bound on search time, chosen
+MOST_CHOICES = 20_000  # of the search after the greedy choice: a bound on time, chosen
 
 
 def place_syncs(p: TileProgram, device: Device) -> TileProgram:
-    """After: no set of Syncs that is met less often stands between all that threads share; of
-    several the one behind what was done first. They are of a warp where the block is one.
+    """Place the cheapest set of Syncs that prevents all hazards.
 
-    Raises CheckFailed where two threads come to one element in one part: no Sync helps.
+    Of several sets the one with the latest places is chosen. Syncs are of a warp if the block is
+    one.
+
+    Raises CheckFailed if two threads access one element in one part: no Sync helps.
     """
     parts = parts_of_block(p)
-    found = hazards(parts)
-    for h in found:
+    conflicts = hazards(parts)
+    for h in conflicts:
         if not h.gaps:
-            raise CheckFailed(f"threads of one part come to the same element of {h.buffer}")
-    chosen = fewest([h.gaps for h in found], parts.times)
+            raise CheckFailed(f"threads of one part access the same element of {h.buffer}")
+    chosen = fewest([h.gaps for h in conflicts], parts.times)
     return with_syncs(p, chosen, "warp" if threads_of(p.body) <= device.lanes else "block")
 
 
 def fewest(needs: Sequence[frozenset[Gap]], cost: Callable[[Gap], int]) -> frozenset[Gap]:
-    """The cheapest set with a gap of every need."""
+    """Return the cheapest set with a gap of every need."""
     least = [n for n in dict.fromkeys(needs) if not any(other < n for other in needs)]
     least.sort(key=lambda n: (len(n), sorted(map(_order, n))))
     best = [frozenset(min(n, key=cost) for n in least)]
-    looked = [0]
+    visited = [0]
 
     def price(gaps: frozenset[Gap]) -> tuple[int, int]:
         return sum(map(cost, gaps)), len(gaps)
 
     def go(chosen: frozenset[Gap]) -> None:
-        looked[0] += 1
-        if looked[0] > MOST_CHOICES or price(chosen) >= price(best[0]):
+        visited[0] += 1
+        if visited[0] > MOST_CHOICES or price(chosen) >= price(best[0]):
             return
         open_need = next((n for n in least if not n & chosen), None)
         if open_need is None:

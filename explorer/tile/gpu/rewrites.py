@@ -1,5 +1,6 @@
-"""The rewrites of a thread block, in order: from the plain program of a kernel and a block to the
-one that a printer prints. Each has a name, which the house shows as a step.
+"""The rewrites of a thread block, in order: from the lowered program to the printed one.
+
+Each has a name, which the user interface shows as a step.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ REWRITES: tuple[tuple[str, Rewrite], ...] = (
 
 
 def unsynced(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> TileProgram:
-    """The program before Syncs are placed: with all loops, threads and buffers of the last one, in
-    a part of the time, for those who weigh blocks.
+    """Return the program before Syncs are placed, for cost models of blocks.
 
-    Raises BadOption where the kernel has no program for thread blocks.
+    It has all loops, threads and buffers of the last program, in a part of the time.
+
+    Raises BadOption if the kernel has no program for thread blocks.
     """
     program = lower_block(kernel, block, env, device)
     for _, rewrite in REWRITES[:-1]:
@@ -52,7 +54,7 @@ def unsynced(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Til
 
 
 def unpadded(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> TileProgram:
-    """The same without what is done about banks, which takes most of that time."""
+    """Return the program before Syncs are placed, without bank padding, which takes most time."""
     program = lower_block(kernel, block, env, device)
     for _, rewrite in REWRITES[:-1]:
         program = program if rewrite is pad_banks else rewrite(program, device)
@@ -62,15 +64,16 @@ def unpadded(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Til
 def block_steps(
     kernel: Kernel, block: Block, env: ShapeEnv, device: Device
 ) -> tuple[tuple[str, TileProgram], ...]:
-    """The plain program under "lower", then the program after each rewrite, under its name.
+    """Return the program under "lower", then after each rewrite, under its name.
 
-    Raises BadOption where the kernel has no program for thread blocks, and CheckFailed where the
-    last one is not proved right for the device.
+    Raises:
+        BadOption: the kernel has no program for thread blocks.
+        CheckFailed: the last program breaks a rule of `verify` for the device.
     """
     program = lower_block(kernel, block, env, device)
-    found = [("lower", program)]
+    programs = [("lower", program)]
     for name, rewrite in REWRITES:
         program = rewrite(program, device)
-        found.append((name, program))
+        programs.append((name, program))
     verify(program, device)
-    return tuple(found)
+    return tuple(programs)

@@ -1,5 +1,6 @@
-"""What threads of a block share of a contraction's operands, in shared memory, as much of what is
-summed at a time as Roller chose.
+"""Staging of a contraction's shared operands in shared memory, in chunks of the depth.
+
+Roller chose the size of the chunks.
 
 s[i, j] = sum[k] x[i, k] * w[k, j] on threads
 ->
@@ -26,37 +27,38 @@ from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Shuffle, Span, Statement, Sync
-from explorer.ir.tile_programs.traversal import affines, dealt, statements, threads_of
-from explorer.tile.gpu.distribute import UNROLLED, is_uncut, one_by_one
+from explorer.ir.tile_programs.traversal import affines, distributed_loops, statements, threads_of
+from explorer.tile.gpu.distribute import UNROLLED, distribute_points, is_uncut
 from explorer.tile.gpu.matrix_units import DEPTH, MATRIX, has_matrix_units
 from explorer.tile.gpu.operands import Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes
 
 
 def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
-    """After: where threads sum products in registers, each operand that several of them read comes
-    to shared memory first, and is read there; unless the block has no room for it, or copies would
-    leave a warp with some of its threads where lanes shuffle.
+    """Copy operands that several threads read to shared memory before they sum products.
+
+    Not if the block has no room for it, or if copies would leave a partial warp where lanes
+    shuffle.
     """
-    made: list[Statement] = []
+    body: list[Statement] = []
     block = p.block or Block()
     shuffled = any(isinstance(s, Shuffle) for s in statements(p.body))
     for s in p.body:
-        found = _staged(s, block, device) if isinstance(s, For) else None
-        if found is not None:
-            more = tuple(b for b in found.rooms if b not in p.buffers)
-            grown, staged = replace(p, buffers=(*p.buffers, *more)), found.statements()
-            room = shared_bytes(grown, device) <= device.block_shared_bytes
-            if room and (not shuffled or threads_of(staged) % device.lanes == 0):
+        candidate = _stage(s, block, device) if isinstance(s, For) else None
+        if candidate is not None:
+            more = tuple(b for b in candidate.rooms if b not in p.buffers)
+            grown, staged = replace(p, buffers=(*p.buffers, *more)), candidate.statements()
+            fits = shared_bytes(grown, device) <= device.block_shared_bytes
+            if fits and (not shuffled or threads_of(staged) % device.lanes == 0):
                 p = grown
-                made += staged
+                body += staged
                 continue
-        made.append(s)
-    return replace(p, body=tuple(made))
+        body.append(s)
+    return replace(p, body=tuple(body))
 
 
 def is_staged(p: TileProgram) -> bool:
-    """Whether threads sum products in registers of what is in shared memory."""
+    """Return True if threads sum products of operands in shared memory."""
     return any(
         f.buffer.kind == "scratch" and f.buffer.level != REGISTER
         for s in statements(p.body)
@@ -67,9 +69,10 @@ def is_staged(p: TileProgram) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where an operand of a block lies in shared memory: the part of each axis that is there, the
-    last one dense; `source` is what is copied. `copied`: the axes in the order in which it is
-    copied, neighbours in memory last.
+    """The place of an operand of a block in shared memory.
+
+    `spans` are the part of each axis that is there, the last one dense; `source` is what is copied.
+    `copied` are the axes in the order of the copy, neighbours in memory last.
     """
 
     operand: Operand
@@ -79,7 +82,7 @@ class Room:
     copied: tuple[Span, ...]
 
     def element(self) -> Fetch:
-        """The operand's element at the values of its axes."""
+        """Return the operand's element at the values of its axes."""
         offset = Affine()
         for n, x in enumerate(self.spans):
             step = prod(int(y.size) for y in self.spans[n + 1 :])
@@ -96,46 +99,48 @@ class Staged:
     after: tuple[Statement, ...]
     chunks: tuple[Span, ...]
     over: tuple[Span, ...]
-    found: tuple[Room, ...]
+    staged_operands: tuple[Room, ...]
     threads: int
 
     @property
     def rooms(self) -> tuple[Buffer, ...]:
         """The new buffers."""
-        return tuple(r.buffer for r in self.found)
+        return tuple(r.buffer for r in self.staged_operands)
 
     def statements(self) -> list[Statement]:
-        """What stands in the place of the reduction and what follows it in the same threads."""
+        """Return the replacement of the reduction and of what follows it in the same threads."""
         r, combiner = self.reduced, COMBINERS[self.reduced.combiner]
-        whole = tuple(replace(x, clip_low=False, clip_high=False) for x in r.spans)
-        read: dict[TileExpr, TileExpr] = {x.operand.expr: x.element() for x in self.found}
-        spans = whole if len(read) == len(dict.fromkeys(fetches(r.expr))) else r.spans
-        first = Map(r.target, whole, Const(combiner.identity(r.dtype), r.dtype), UNROLLED)
+        unclipped = tuple(replace(x, clip_low=False, clip_high=False) for x in r.spans)
+        read: dict[TileExpr, TileExpr] = {x.operand.expr: x.element() for x in self.staged_operands}
+        spans = unclipped if len(read) == len(dict.fromkeys(fetches(r.expr))) else r.spans
+        first = Map(r.target, unclipped, Const(combiner.identity(r.dtype), r.dtype), UNROLLED)
         expr = with_operands(r.expr, read)
         product = replace(r, spans=spans, over=self.over, expr=expr, onto=True)
         copies = [
-            one_by_one(Map(x.element(), x.copied, x.source), self.threads) for x in self.found
+            distribute_points(Map(x.element(), x.copied, x.source), self.threads)
+            for x in self.staged_operands
         ]
-        body: tuple[Statement, ...] = (*copies, Sync(), self._dealt((product,)), Sync())
+        body: tuple[Statement, ...] = (*copies, Sync(), self._distribute((product,)), Sync())
         for chunk in reversed(self.chunks):
             body = (For(chunk, body),)
-        return [self._dealt((first,)), *body, self._dealt(self.after)]
+        return [self._distribute((first,)), *body, self._distribute(self.after)]
 
-    def _dealt(self, body: tuple[Statement, ...]) -> For:
-        """Other statements in the loops over the same threads."""
-        loops = dealt(self.loop)[0]
-        made = replace(loops[-1], body=body)
+    def _distribute(self, body: tuple[Statement, ...]) -> For:
+        """Return other statements in the loops over the same threads."""
+        loops = distributed_loops(self.loop)[0]
+        nest = replace(loops[-1], body=body)
         for loop in reversed(loops[:-1]):
-            made = replace(loop, body=(made,))
-        return made
+            nest = replace(loop, body=(nest,))
+        return nest
 
 
-def _staged(s: For, block: Block, device: Device) -> Staged | None:
-    loops, body = dealt(s)
+def _stage(s: For, block: Block, device: Device) -> Staged | None:
+    """Return a reduction with its staged operands; None if threads share none."""
+    loops, body = distributed_loops(s)
     if not body or not isinstance(body[0], Reduce) or body[0].form != UNROLLED:
         return None
     r = body[0]
-    tile = {x.axis: _of_block(x, loops) for x in r.spans}
+    tile = {x.axis: _block_span(x, loops) for x in r.spans}
     wide = {axis for axis, x in tile.items() if x.size != 1}
     read = operands(r.expr)
     shared = [o for o in read if wide - o.axes and o.axes & {*tile, *(x.axis for x in r.over)}]
@@ -143,14 +148,21 @@ def _staged(s: For, block: Block, device: Device) -> Staged | None:
         return None
     depth = _depth(r, block, device) if len(shared) == len(read) else None
     chunks, over = _chunks(r.over, dict(block.shared), depth)
-    sides = {**tile, **{x.axis: x for x in over}}
-    rooms = [_room(n, o, sides, over, r, depth, device) for n, o in enumerate(read) if o in shared]
+    block_spans = {**tile, **{x.axis: x for x in over}}
+    rooms = [
+        _allocate(n, o, block_spans, over, r, depth, device)
+        for n, o in enumerate(read)
+        if o in shared
+    ]
     threads = max(block.threads, prod(x.threads.count for x in loops if x.threads is not None))
     return Staged(s, r, body[1:], chunks, over, tuple(rooms), threads)
 
 
 def _depth(r: Reduce, block: Block, device: Device) -> Span | None:
-    """What is summed by whole pieces of matrices: what is past its end is zero in shared memory."""
+    """Return the axis that is summed in whole pieces of matrices, or None.
+
+    Elements past its end are zero in shared memory.
+    """
     if not block.matrix or not has_matrix_units(device):
         return None
     x = next((x for x in r.over if x.axis == block.matrix[2]), None)
@@ -159,17 +171,17 @@ def _depth(r: Reduce, block: Block, device: Device) -> Span | None:
     if int(x.size) % _whole_pieces(dict(block.shared).get(x.axis, int(x.size)), x) == 0:
         return x
     read = operands(r.expr)
-    every = len(read) == len(dict.fromkeys(fetches(r.expr)))  # the others have no more room
+    every = len(read) == len(dict.fromkeys(fetches(r.expr)))  # others cannot be padded
     return x if every and all(_zero_past(o, x) for o in read) else None
 
 
 def _whole_pieces(size: int, x: Span) -> int:
-    """So much of an axis, up to all of it, in whole pieces."""
+    """Return `size` elements of an axis, up to all of it, rounded up to whole pieces."""
     return -(-min(size, int(x.size)) // DEPTH) * DEPTH
 
 
 def _zero_past(o: Operand, x: Span) -> TileExpr | None:
-    """An operand that is zero past the end of an axis; None where that cannot be said."""
+    """Return an operand that is zero past the end of an axis; None if that cannot be expressed."""
     if any(x.axis in a.variables for index, _, _ in o.load.dynamic for a in affines(index)):
         return None
     step = o.load.offset.factor(x.axis)
@@ -187,8 +199,9 @@ def _zero_past(o: Operand, x: Span) -> TileExpr | None:
 def _chunks(
     over: Sequence[Span], sizes: dict[str, int], depth: Span | None
 ) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The loops over chunks of what is summed, and those inside of a chunk; along `depth` a chunk
-    is whole, however much of it is past the end.
+    """Return the loops over chunks of the reduced axes, and those inside of a chunk.
+
+    Along `depth` a chunk is whole, however much of it is past the end.
     """
     outer, inner = [], []
     for x in over:
@@ -206,34 +219,36 @@ def _chunks(
     return tuple(outer), tuple(inner)
 
 
-def _of_block(x: Span, loops: Sequence[For]) -> Span:
-    """All threads' parts of an axis, as far as whole tiles reach."""
+def _block_span(x: Span, loops: Sequence[For]) -> Span:
+    """Return all threads' parts of an axis, up to the end of whole tiles."""
     count = next((int(t.span.size) for t in loops if x.base.factor(t.span.axis)), 1)
     first = x.base.without({t.span.axis for t in loops})
     return replace(x, base=first, size=int(x.size) * count)
 
 
-def _room(
+def _allocate(
     n: int,
     o: Operand,
-    sides: dict[str, Span],
+    block_spans: dict[str, Span],
     over: Sequence[Span],
     r: Reduce,
     depth: Span | None,
     device: Device,
 ) -> Room:
-    """Rows are what is not summed, that axis last of which a thread has the most points, so that
-    it reads several at once; or along `depth`, so that it reads neighbours there.
+    """Return the place of an operand in shared memory.
+
+    Rows are the axes that are not summed. The last one has the most points of a thread, so that it
+    reads several at once; or `depth` is last, so that it reads neighbours there.
     """
     own, summed = {x.axis: int(x.size) for x in r.spans}, {x.axis for x in over}
-    mine = [x for x in sides.values() if x.axis in o.axes]
-    spans = sorted(mine, key=lambda x: (x.axis not in summed, own.get(x.axis, 0)))
+    own_spans = [x for x in block_spans.values() if x.axis in o.axes]
+    spans = sorted(own_spans, key=lambda x: (x.axis not in summed, own.get(x.axis, 0)))
     source = o.expr
     if depth is not None:
         spans.sort(key=lambda x: x.axis == depth.axis)
-        if int(depth.extent) % int(sides[depth.axis].size):
+        if int(depth.extent) % int(block_spans[depth.axis].size):
             source = _zero_past(o, depth) or source
-    size = prod(int(x.size) for x in mine)
+    size = prod(int(x.size) for x in own_spans)
     name = f"{r.target.buffer.name.replace('_sums', '')}_{o.load.buffer.name}_{n}"
     buffer = Buffer(name, "scratch", size, o.load.buffer.dtype, device.levels[0].name)
     outer, inner = ([x for x in spans if (x.axis in summed) == w] for w in (True, False))

@@ -1,4 +1,4 @@
-"""What lanes of one warp have each reduced is reduced from register to register.
+"""Reductions of warps' partial results from register to register.
 
 p[i, t] = sum[k < K / 32] x[i, 32 k + t] on 2 x 32 threads
 sync
@@ -28,40 +28,43 @@ from explorer.ir.tile_programs.statements import (
     Sync,
     Threads,
 )
-from explorer.ir.tile_programs.traversal import dealt, threads_of, without_unused
+from explorer.ir.tile_programs.traversal import distributed_loops, threads_of, without_unused
 
-SHUFFLED = ("float32", "float64", "int32", "int64")  # that a lane can read of another: CUDA's words
+SHUFFLED = ("float32", "float64", "int32", "int64")  # dtypes that CUDA can shuffle between lanes
 
 
 def within_warps(p: TileProgram, device: Device) -> TileProgram:
-    """After: a reduction that lanes of one warp share goes through no memory, and needs no Sync.
-    Not where a block is no whole warps, for all lanes come to a shuffle.
+    """Reduce partial results of one warp by shuffles, without memory and Sync.
+
+    Not if a block has a partial warp, as all lanes must reach a shuffle.
     """
     if threads_of(p.body) % device.lanes:
         return p
-    made: list[Statement] = []
-    rooms: list[Buffer] = []
+    body: list[Statement] = []
+    registers: list[Buffer] = []
     left = list(p.body)
     while left:
         s = left.pop(0)
-        found = _shuffled(s, left, device)
-        if found is None:
-            made.append(s)
+        shuffled = _shuffle_steps(s, left, device)
+        if shuffled is None:
+            body.append(s)
             continue
-        made += found
-        rooms += [x.target.buffer for x in found if isinstance(x, Shuffle)]
+        body += shuffled
+        registers += [x.target.buffer for x in shuffled if isinstance(x, Shuffle)]
         left = left[2:]
-    return without_unused(replace(p, body=tuple(made), buffers=(*p.buffers, *rooms)))
+    return without_unused(replace(p, body=tuple(body), buffers=(*p.buffers, *registers)))
 
 
-def _shuffled(s: Statement, behind: Sequence[Statement], device: Device) -> list[Statement] | None:
-    """Both steps of a reduction by registers, where they are of one warp each time."""
+def _shuffle_steps(
+    s: Statement, behind: Sequence[Statement], device: Device
+) -> list[Statement] | None:
+    """Return both steps of a reduction with registers, if each is within one warp, else None."""
     match [s, *behind[:2]]:
-        case [For(threads=Threads()) as one, Sync(), For(threads=Threads()) as then]:
-            loops, body = dealt(one)
+        case [For(threads=Threads()) as partial, Sync(), For(threads=Threads()) as then]:
+            loops, body = distributed_loops(partial)
         case _:
             return None
-    match [*body, *dealt(then)[1]]:
+    match [*body, *distributed_loops(then)[1]]:
         case [Reduce() as first, Reduce() as second]:
             lane = loops[-1].span
         case _:
@@ -69,25 +72,25 @@ def _shuffled(s: Statement, behind: Sequence[Statement], device: Device) -> list
     pair = second.over == (lane,) and second.expr == first.target
     if not pair or first.dtype != second.dtype or first.dtype not in SHUFFLED:
         return None
-    whole = all(x.threads is not None and x.threads.count == x.span.size for x in loops)
+    is_full = all(x.threads is not None and x.threads.count == x.span.size for x in loops)
     lanes = int(lane.size)
-    if not whole or lanes > device.lanes or lanes & (lanes - 1):
+    if not is_full or lanes > device.lanes or lanes & (lanes - 1):
         return None
     name = first.target.buffer.name.replace("_parts", "_lane")
-    mine = Fetch(Buffer(name, "scratch", 1, first.dtype, REGISTER), Affine())
+    lane_sum = Fetch(Buffer(name, "scratch", 1, first.dtype, REGISTER), Affine())
     # An axis with one value, in the first lane alone: results lie along it.
-    alone = Span("_first", var(lane.axis), 1, 1, clip_high=True)
-    target = replace(second.target, offset=second.target.offset + var(alone.axis))
+    first_lane = Span("_first", var(lane.axis), 1, 1, clip_high=True)
+    target = replace(second.target, offset=second.target.offset + var(first_lane.axis))
     return [
-        _in(loops, replace(first, target=mine)),
-        Shuffle(mine, lanes, first.combiner, first.dtype),
-        _in(loops, Map(target, (*second.spans, alone), mine)),
+        _in_loops(loops, replace(first, target=lane_sum)),
+        Shuffle(lane_sum, lanes, first.combiner, first.dtype),
+        _in_loops(loops, Map(target, (*second.spans, first_lane), lane_sum)),
     ]
 
 
-def _in(loops: Sequence[For], s: Statement) -> For:
-    """A statement in loops over threads."""
-    whole = replace(loops[-1], body=(s,))
+def _in_loops(loops: Sequence[For], s: Statement) -> For:
+    """Return a statement in loops over threads."""
+    nest = replace(loops[-1], body=(s,))
     for loop in reversed(loops[:-1]):
-        whole = replace(loop, body=(whole,))
-    return whole
+        nest = replace(loop, body=(nest,))
+    return nest

@@ -1,1 +1,1 @@
-"""From a kernel and a tiling to the plain tile program."""
+"""Lowering of a kernel and a tiling to the plain tile program."""

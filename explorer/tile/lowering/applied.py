@@ -1,4 +1,4 @@
-"""A scalar function of tile expressions, in those that code has forms of."""
+"""Scalar functions of tile expressions, composed of the functions that code generators have."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from explorer.ir.tile_programs.elements import Do, TileExpr, dtype_of_tile
 
 
 def applied(op: str, args: tuple[TileExpr, ...]) -> TileExpr:
-    """The function by its name, or what it is made of.
+    """Return a scalar function, or the expression that it is composed of.
 
     `isinf(x)` becomes `eq(abs(x), inf)`.
     """
     record = SCALAR_FUNCTIONS.get(op)  # conversions have none
-    if record is None or record.made_of is None:
+    if record is None or record.decompose is None:
         return Do(op, args)
     dtype = dtype_of_tile(args[-1])
 
-    def f(name: str, *given: TileExpr | float) -> TileExpr:
+    def f(name: str, *arguments: TileExpr | float) -> TileExpr:
         return applied(
-            name, tuple(Const(a, dtype) if isinstance(a, (int, float)) else a for a in given)
+            name, tuple(Const(a, dtype) if isinstance(a, (int, float)) else a for a in arguments)
         )
 
-    found: TileExpr = record.made_of(f, *args)
-    return found
+    expr: TileExpr = record.decompose(f, *args)
+    return expr

@@ -1,5 +1,6 @@
-"""Computes that iterate over the same blocks one after another: contractions and all that lies
-between them, a block at a time, so that scratch holds one block and not all of them.
+"""Blocking of computes over the same axis: contractions and what lies between, a block at a time.
+
+Scratch then holds one block instead of all.
 
 s[b, i, j] = sum q k; e[b, i, j] = exp(s[b, i, j]); o[b, i, d] = sum e v   (not b in the output)
 ->   for b: s[i, j] = sum q k; e[i, j] = exp(s[i, j]); o[b, i, d] = sum e v
@@ -25,8 +26,10 @@ REMEMBERED_KERNELS = 256  # a bound on memory, chosen
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The kernel with the blocks' axis as the number `_block0` in the computes from `first` up to,
-    not including, `last`; what only they use has one block.
+    """A kernel with some computes in blocks.
+
+    The blocks' axis is the number `_block0` in the computes from `first` up to, not including,
+    `last`. Tensors that only they use have one block.
     """
 
     kernel: Kernel
@@ -37,25 +40,24 @@ class Blocks:
 
 
 def block_by_block(kernel: Kernel, regions: Regions) -> Blocks | None:
-    """The first run of computes that can be done a block at a time, with two contractions or more
-    in it; None where there is none.
-    """
+    """Return the first run of computes with two contractions that can run in blocks, or None."""
     for run in _runs(kernel):
-        length = run.whole(regions)
+        length = run.full_length(regions)
         if run.is_worth(length):
             last = run.first + length
-            made, inner = _in_blocks(kernel, (run, length))
+            blocked, inner = _in_blocks(kernel, (run, length))
             span = Span(BLOCK, Affine(), run.extent, run.extent)
-            return Blocks(made, _regions(regions, run, length, inner), run.first, last, span)
+            return Blocks(blocked, _regions(regions, run, length, inner), run.first, last, span)
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Computes from `first` on that iterate over the same blocks, whatever the tile: of each, the
-    axis over them, the dim of it in what is written, whether it is a contraction of one block, and
-    whether the axis is one of a contraction's rows or its columns, which a register tile takes
-    together.
+    """Computes from `first` on that iterate over the same blocks, for any tile.
+
+    Each has the axis over blocks (`names`), its dim in the result (`dims`), whether it is a
+    contraction of one block, and whether the axis is one of a contraction's rows or its columns,
+    which a register tile takes together.
     """
 
     first: int
@@ -65,8 +67,8 @@ class _Run:
     contractions: tuple[bool, ...]
     rows: tuple[bool, ...]
 
-    def whole(self, regions: Regions) -> int:
-        """How many of them, from the first on, iterate over all blocks in one tile."""
+    def full_length(self, regions: Regions) -> int:
+        """Return how many of them, from the first on, iterate over all blocks in one tile."""
         every = Interval(Affine(), self.extent)
         for n, name in enumerate(self.names):
             if regions.axes[self.first + n].get(name) != every:
@@ -74,35 +76,38 @@ class _Run:
         return len(self.names)
 
     def is_worth(self, length: int) -> bool:
-        """Whether the first so many gain by it, and none loses its register tile."""
+        """Return True if blocking the first `length` pays, and none loses its register tile."""
         return sum(self.contractions[:length]) >= 2 and not any(self.rows[:length])
 
 
 @by_identity
 def _runs(kernel: Kernel) -> tuple[_Run, ...]:
-    """Every run with two contractions: kernels are asked for thousands of tiles."""
+    """Return every run with two contractions, cached as kernels have thousands of tilings."""
     if sum(_is_sum_of_products(c) for c in kernel.computes) < 2:
         return ()
-    alone = _alone(kernel)
+    single_writer = _single_writer_tensors(kernel)
     runs = (
-        _run(kernel, first, a, alone) for first, c in enumerate(kernel.computes) for a in c.axes
+        _run(kernel, first, a, single_writer)
+        for first, c in enumerate(kernel.computes)
+        for a in c.axes
     )
     return tuple(run for run in runs if run is not None)
 
 
 def _is_sum_of_products(c: Compute) -> bool:
-    """What a contraction is at least: asked of every kernel that is lowered, so it costs little."""
+    """Return True for a possible contraction: a cheap test, made of every lowered kernel."""
     match c.expr:
         case Apply("mul", (Read(), Read())):
             return c.combiner == "sum"
     return False
 
 
-def _run(kernel: Kernel, first: int, axis: Axis, alone: Collection[str]) -> _Run | None:
+def _run(kernel: Kernel, first: int, axis: Axis, single_writer: Collection[str]) -> _Run | None:
+    """Return the run of computes that starts at an axis of a compute, or None."""
     names, dims = list[str](), dict[str, int]()
     for c in kernel.computes[first:]:
         name = _axis_of(c, dims) if names else axis.name
-        if name is None or c.out not in alone or not _is_dim(c, name):
+        if name is None or c.out not in single_writer or not _is_dim(c, name):
             break
         names.append(name)
         dims[c.out] = next(d for d, i in enumerate(c.target) if i.bare == name)
@@ -117,22 +122,22 @@ def _run(kernel: Kernel, first: int, axis: Axis, alone: Collection[str]) -> _Run
 
 
 def _is_row(c: Compute, name: str) -> bool:
-    found = contraction(c)
-    return found is not None and any(a.name == name for a in (*found.rows, found.column))
+    form = contraction(c)
+    return form is not None and any(a.name == name for a in (*form.rows, form.column))
 
 
 def _axis_of(c: Compute, dims: Mapping[str, int]) -> str | None:
-    """The axis at which a compute reads the blocks that were made before it."""
-    found = {r.index[dims[r.tensor]] for r in reads(c.expr) if r.tensor in dims}
-    if len(found) != 1:
+    """Return the axis at which a compute reads the blocks that were made before it."""
+    indices = {r.index[dims[r.tensor]] for r in reads(c.expr) if r.tensor in dims}
+    if len(indices) != 1:
         return None
-    (index,) = found
+    (index,) = indices
     name = index.bare if isinstance(index, Affine) else None
     return name if any(a.name == name for a in c.axes) else None
 
 
-def _alone(kernel: Kernel) -> frozenset[str]:
-    """The tensors that one compute writes and that stay inside; none where something is padded."""
+def _single_writer_tensors(kernel: Kernel) -> frozenset[str]:
+    """Return the intermediates that one compute writes; none if something is padded."""
     if any(r.fill is not None for c in kernel.computes for r in reads(c.expr)):
         return frozenset()
     times = Counter(c.out for c in kernel.computes)
@@ -140,13 +145,13 @@ def _alone(kernel: Kernel) -> frozenset[str]:
 
 
 def _is_dim(c: Compute, name: str) -> bool:
-    """Whether the axis is one dim of what is written, and nothing of it is split."""
+    """Return True if the axis is exactly one dim of the result, and no other index has it."""
     once = [i.bare == name for i in c.target].count(True) == 1
     return once and not any(name in i.variables for i in c.target if i.bare != name)
 
 
 def _at_block(c: Compute, name: str, inner: Mapping[str, int]) -> Compute:
-    """The compute of one block; tensors that have one block only have no dim for it."""
+    """Return the compute of one block; tensors that have one block only have no dim for it."""
     values = {name: var(BLOCK)}
 
     def leaf(read: Read) -> Expr:
@@ -164,8 +169,9 @@ def _at_block(c: Compute, name: str, inner: Mapping[str, int]) -> Compute:
 
 @by_identity_at(REMEMBERED_KERNELS)
 def _in_blocks(kernel: Kernel, key: tuple[_Run, int]) -> tuple[Kernel, Mapping[str, int]]:
-    """The kernel with the first so many of a run in blocks, and the dim that each tensor of one
-    block has no more.
+    """Return the kernel with the first `length` of a run in blocks, and the dims removed.
+
+    The dims are by the name of the tensor that has one block.
     """
     run, length = key
     last = run.first + length
@@ -186,6 +192,7 @@ def _in_blocks(kernel: Kernel, key: tuple[_Run, int]) -> tuple[Kernel, Mapping[s
 
 
 def _regions(regions: Regions, run: _Run, length: int, inner: Mapping[str, int]) -> Regions:
+    """Return the regions of a kernel in blocks: the blocks' axis and dims are removed."""
     names = dict(enumerate(run.names[:length], run.first))
     axes = [
         {a: r for a, r in ranges.items() if a != names.get(n)}

@@ -1,6 +1,4 @@
-"""The left operand of a contraction of small integers: neighbours along the depth dense, in whole
-groups.
-"""
+"""The left operand of a contraction of small integers: dense along the depth, in whole groups."""
 
 from __future__ import annotations
 
@@ -18,40 +16,41 @@ from explorer.tile.lowering.places import Place, Places, row_major
 
 
 def whole_groups(extent: Dim, group: int) -> Dim:
-    """The extent up to the end of its last group."""
+    """Return the extent up to the end of its last group."""
     return extent if group == 1 else ceil_div(extent, group) * group
 
 
 def padded_extents(depth: tuple[Axis, ...], group: int) -> tuple[Dim, ...]:
-    """The extents of the summed axes as both operands have them in memory."""
+    """Return the extents of the summed axes as both operands have them in memory."""
     extents = tuple(x.extent for x in depth)
     return (*extents[:-1], whole_groups(extents[-1], group))
 
 
-def can_group(found: Contraction) -> bool:
-    """Whether neighbours along some summed axis can be made dense in the left operand."""
-    return any(_is_alone(found.a, x.name) for x in found.depth)
+def can_group(contraction: Contraction) -> bool:
+    """Return True if neighbours along some summed axis can be made dense in the left operand."""
+    return any(_is_alone(contraction.a, x.name) for x in contraction.depth)
 
 
 def in_groups(
-    p: Places, n: int, found: Contraction, halo: Mapping[Read, Place], group: int
+    p: Places, n: int, contraction: Contraction, halo: Mapping[Read, Place], group: int
 ) -> tuple[Fetch, Axis, list[Statement]] | None:
-    """The left operand, the summed axis along which its groups lie dense, and the copy that makes
-    them; no copy where they lie so already. None where no summed axis is alone in an index.
+    """Return the left operand, the summed axis of its groups, and the copies that make them dense.
+
+    There is no copy if they are dense already. None if no summed axis is alone in an index.
 
     The copy has the tile's part of the operand with that axis last, `whole_groups` of it; nothing
     is written past the axis' end, where the right operand has zeros.
     """
-    a = p.element(found.a, halo)
-    dense = next((x for x in found.depth if a.offset.factor(x.name) == 1), None)
+    a = p.element(contraction.a, halo)
+    dense = next((x for x in contraction.depth if a.offset.factor(x.name) == 1), None)
     if dense is not None and isinstance(dense.extent, int) and dense.extent % group == 0:
         return a, dense, []
-    alone = [x for x in found.depth if _is_alone(found.a, x.name)]
-    if not alone:
+    candidates = [x for x in contraction.depth if _is_alone(contraction.a, x.name)]
+    if not candidates:
         return None
-    last = dense if dense in alone else max(alone, key=_length)
+    last = dense if dense in candidates else max(candidates, key=_length)
     assert last is not None
-    return _copied(p, n, found, halo, last, group)
+    return _copy_groups(p, n, contraction, halo, last, group)
 
 
 def _length(axis: Axis) -> int:
@@ -59,15 +58,16 @@ def _length(axis: Axis) -> int:
 
 
 def _is_alone(read: Read, name: str) -> bool:
-    """Whether one index of a load is the variable, and no other has it."""
+    """Return True if one index of a load is the variable, and no other index contains it."""
     uses = [i.bare for i in read.index if isinstance(i, Affine) and name in i.variables]
     return uses == [name]
 
 
-def _copied(
-    p: Places, n: int, found: Contraction, halo: Mapping[Read, Place], last: Axis, group: int
+def _copy_groups(
+    p: Places, n: int, contraction: Contraction, halo: Mapping[Read, Place], last: Axis, group: int
 ) -> tuple[Fetch, Axis, list[Statement]]:
-    read, tensor = found.a, found.a.tensor
+    """Return the left operand in a copy with `last` dense, that axis, and the copy."""
+    read, tensor = contraction.a, contraction.a.tensor
     source, shape = halo.get(read) or p.place(tensor), p.kernel.shape(tensor)
     region = box(read.index, p.regions.axes[n], shape)
     along = [isinstance(i, Affine) and i.bare == last.name for i in read.index].index(True)
@@ -75,12 +75,12 @@ def _copied(
     sizes = (*(region[d].size for d in order[:-1]), whole_groups(last.extent, group))
     steps = dict(zip(order, row_major(sizes), strict=True))
     name, dtype = f"{tensor}_groups{len(p.buffers)}", p.kernel.dtype(tensor)
-    room = p.buffer(name, "scratch", product(sizes), dtype, "L2")
+    buffer = p.buffer(name, "scratch", product(sizes), dtype, "L2")
     strides = tuple(steps[d] for d in range(len(region)))
-    target = Place(room, tuple(r.lo for r in region), strides, shape)
+    target = Place(buffer, tuple(r.lo for r in region), strides, shape)
     names = tuple(f"_g{d}" for d in range(len(region)))
     spans = [p.span(x, r, e) for x, r, e in zip(names, region, shape, strict=True)]
-    if read in halo:  # what lies outside of the tensor is there too, as its fill
+    if read in halo:  # the halo includes the fill outside of the tensor
         spans = [replace(s, clip_low=False, clip_high=False) for s in spans]
     index = tuple(var(x) for x in names)
     copy = Load(target.at(index), source.at(index), tuple(spans[d] for d in order))

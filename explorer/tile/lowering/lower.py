@@ -1,5 +1,6 @@
-"""Kernel and tiling -> tile program. Contractions are recognised by their structure; no operator is
-known by name.
+"""Kernel and tiling -> tile program.
+
+Contractions are recognised by their structure; no operator is known by name.
 """
 
 from __future__ import annotations
@@ -39,32 +40,36 @@ KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scrat
 
 
 def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
-    """The compute as a contraction that the micro-kernels can do: of a form that they have, with
-    columns enough to fill a vector, and more than one row of what would be turned into panels.
+    """Return the compute as a contraction that the micro-kernels can do, else None.
+
+    They need a form that they have, enough columns to fill a vector, and more than one row of what
+    would be packed into panels.
     """
-    found = contraction(c)
-    form = None if found is None else form_of(kernel, c, found)
-    if found is None or form is None or (form.group > 1 and not can_group(found)):
+    product_form = contraction(c)
+    form = None if product_form is None else form_of(kernel, c, product_form)
+    if product_form is None or form is None or (form.group > 1 and not can_group(product_form)):
         return None
-    if any(a.extent == 0 for a in (*c.axes, *c.reduce)):  # the micro-kernel does a step at least
+    if any(a.extent == 0 for a in (*c.axes, *c.reduce)):  # the micro-kernel does at least one step
         return None
-    return None if few_columns(found) or is_rows_by_vector(kernel, c, found) else found
+    return (
+        None
+        if few_columns(product_form) or is_rows_by_vector(kernel, c, product_form)
+        else product_form
+    )
 
 
-def sums_of(kernel: Kernel, device: Device) -> Device:
-    """The device with as many lanes as its vectors have of the sums of the kernel's first
-    contraction.
-    """
+def with_sum_lanes(kernel: Kernel, device: Device) -> Device:
+    """Return the device with the vector lanes of the sums of the kernel's first contraction."""
     for c in kernel.computes:
-        found = tensor_contraction(kernel, c)
-        form = None if found is None else form_of(kernel, c, found)
+        product_form = tensor_contraction(kernel, c)
+        form = None if product_form is None else form_of(kernel, c, product_form)
         if form is not None:
             return replace(device, lanes=form.lanes(device.lanes))
     return device
 
 
 def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
-    """The tile variables: the axes of the output that are cut, outermost first."""
+    """Return the tile variables: the axes of the output that are tiled, outermost first."""
     last = stores(kernel)[-1]
     cut = []
     for a in last.axes:
@@ -77,11 +82,13 @@ def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
 def lower(
     kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv(), device: Device | None = None
 ) -> TileProgram:
-    """The plain program of one task of a kernel in normal form: its output tile, and all in between
-    in scratch. Without a device no tensor is too large for the caches.
+    """Return the plain program of one task of a kernel in normal form.
 
-    Raises BadOption where the tile's columns do not begin at a panel of packed weights, and where
-    what is made inside is read past its border as different values.
+    A task computes its output tile, with all intermediates in scratch. Without a device no tensor
+    is too large for the caches.
+
+    Raises BadOption if the tile's columns do not begin at a panel of packed weights, or if an
+    intermediate is read past its border as different values.
     """
     grid = grid_of(kernel, tiling)
     regions = propagate(kernel, dict(tiling.tile))
@@ -89,7 +96,7 @@ def lower(
     if blocks is not None:
         kernel, regions = blocks.kernel, blocks.regions
     places = Places(kernel, env, grid, tiling, regions, device, reduced=reduced_alone(kernel))
-    places.fills = {t: v for t, v in _filled(kernel).items() if t not in places.reduced}
+    places.fills = {t: v for t, v in _fill_values(kernel).items() if t not in places.reduced}
     _check_fills(kernel, places.fills)
     body: list[Statement] = []
     before: list[Statement] = []
@@ -101,12 +108,14 @@ def lower(
             body = [*before, For(blocks.span, tuple(body))]
         if n in done:
             continue
-        run, shared = _run(kernel, n, places, () if blocks is None else (blocks.first, blocks.last))
+        run, shared = _loop_group(
+            kernel, n, places, () if blocks is None else (blocks.first, blocks.last)
+        )
         if len(run) > 1:
-            body += _row_by_row(places, n, run, shared)
+            body += _lower_rows(places, n, run, shared)
             done |= set(range(n, n + len(run)))
         else:
-            statements, epilogue = _compute(places, n, c)
+            statements, epilogue = _lower_compute(places, n, c)
             body += statements
             if epilogue is not None:
                 done.add(kernel.computes.index(epilogue))
@@ -122,9 +131,11 @@ def lower(
     )
 
 
-def whole(kernel: Kernel) -> Callable[[int], Statement]:
-    """What makes a compute of a kernel in normal form, by its number, loops over all of its points:
-    no tile cuts it, and what lies past a border is an address like another.
+def untiled_loops(kernel: Kernel) -> Callable[[int], Statement]:
+    """Return a function from the number of a compute to its loops over all points.
+
+    The kernel is in normal form. No tile cuts the loops, and an index past a border is an address
+    like another.
     """
     places = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
 
@@ -137,45 +148,45 @@ def whole(kernel: Kernel) -> Callable[[int], Statement]:
         if part is not None:
             return patch_loops(places, n, c, part, lambda e: places.resolve(e, {}))
         along = running(kernel, c)
-        return _loop(places, n, c, {}) if along is None else _scan(places, n, c, along)
+        return _lower_loop(places, n, c, {}) if along is None else _lower_scan(places, n, c, along)
 
     return of
 
 
-def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
-    """One compute, with its epilogue where it is a contraction that has one."""
+def _lower_compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
+    """Lower one compute, with its epilogue if it is a contraction that has one."""
     along = running(p.kernel, c)
     if along is not None:
         if p.regions.axes[n][along.axis.name] != Interval(Affine(), along.axis.extent):
             raise BadOption(
-                f"a tile cuts {along.axis.name} of {c.out}, which is reduced along it: leave it "
+                f"a tile cuts {along.axis.name} of {c.out}, which is scanned along it: leave it "
                 "whole"
             )
-        return [*_fills(p, n, c.out), _scan(p, n, c, along)], None
+        return [*_fill_statements(p, n, c.out), _lower_scan(p, n, c, along)], None
     halo, body = p.halos(n, c)
     to = scatter(p.kernel, c)
     if to is not None:
         loops, after = scatter_loops(p, n, c, to, lambda e: p.resolve(e, halo))
-        return [*_fills(p, n, c.out), *body, *loops], after
+        return [*_fill_statements(p, n, c.out), *body, *loops], after
     part = patch(p.kernel, c)
     if part is not None:
         return [*body, patch_loops(p, n, c, part, lambda e: p.resolve(e, halo))], None
-    found = tensor_contraction(p.kernel, c)
-    if found is not None:
+    product_form = tensor_contraction(p.kernel, c)
+    if product_form is not None:
         epilogue = tile_epilogue(p.kernel, c)
-        column = p.regions.axes[n][found.column.name]
-        if found.b.tensor in p.kernel.constants and column.lo.terms:
-            _check_columns(p, c, column, p.tiling.micro.over(found.column.extent))
+        column = p.regions.axes[n][product_form.column.name]
+        if product_form.b.tensor in p.kernel.constants and column.lo.terms:
+            _check_columns(p, c, column, p.tiling.micro.over(product_form.column.extent))
         before = (dict(p.places), dict(p.buffers), list(p.packings), dict(p.tables))
-        made = contract(p, n, c, found, epilogue, halo)
-        if made is not None:
-            return [*_fills(p, n, (epilogue or c).out), *body, *made], epilogue
+        statements = contract(p, n, c, product_form, epilogue, halo)
+        if statements is not None:
+            return [*_fill_statements(p, n, (epilogue or c).out), *body, *statements], epilogue
         p.places, p.buffers, p.packings, p.tables = before
-    return [*_fills(p, n, c.out), *body, _loop(p, n, c, halo)], None
+    return [*_fill_statements(p, n, c.out), *body, _lower_loop(p, n, c, halo)], None
 
 
 def _check_columns(p: Places, c: Compute, column: Interval, micro: Micro) -> None:
-    """Every tile begins a whole number of panels after the first one."""
+    """Check that every tile begins a whole number of panels after the first one."""
     lanes = micro.columns
     tiles = {g.variable: g.tile for g in p.grid}
     steps = [factor * tiles.get(name, 1) for name, factor in column.lo.terms]
@@ -188,22 +199,21 @@ def _check_columns(p: Places, c: Compute, column: Interval, micro: Micro) -> Non
 
 
 def _check_fills(kernel: Kernel, fills: Mapping[str, set[float]]) -> None:
+    """Raise BadOption for an intermediate that is read past its border as different values."""
     for name, values in fills.items():
         if len(values) > 1 and name not in kernel.inputs:
-            found = " and ".join(map(str, sorted(values)))
+            fill_values = " and ".join(map(str, sorted(values)))
             raise BadOption(
-                f"{name} is read past its border as {found}: a tile holds one border; leave "
+                f"{name} is read past its border as {fill_values}: a tile holds one border; leave "
                 "one of its readers to another kernel",
                 where=name,
                 expected="one value",
-                found=found,
+                actual=fill_values,
             )
 
 
-def _fills(p: Places, n: int, tensor: str) -> list[Statement]:
-    """An intermediate that is read past its border is filled before it is written for the first
-    time.
-    """
+def _fill_statements(p: Places, n: int, tensor: str) -> list[Statement]:
+    """Return the fill of an intermediate that is read past its border, before its first write."""
     if tensor in p.kernel.inputs or tensor in p.kernel.outputs:
         return []
     if any(c.out == tensor for c in p.kernel.computes[:n]):
@@ -211,7 +221,7 @@ def _fills(p: Places, n: int, tensor: str) -> list[Statement]:
     return [Fill(p.place(tensor).buffer, f) for f in p.fills.get(tensor, ())]
 
 
-def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Map | Reduce:
+def _lower_loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Map | Reduce:
     target = p.place(c.out).at(c.target)
     spans = tuple(p.spans(n, c).values())
     expr = p.resolve(c.expr, halo)
@@ -221,7 +231,8 @@ def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Map | Re
     return Map(target, spans, expr)
 
 
-def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
+def _lower_scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
+    """Return a scan over its part of the tile."""
     spans = p.spans(n, c)
     over = spans.pop(along.axis.name)
     return Scan(
@@ -236,14 +247,15 @@ def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
     )
 
 
-def _run(
+def _loop_group(
     kernel: Kernel, start: int, p: Places, borders: tuple[int, ...]
 ) -> tuple[list[Compute], int]:
-    """The computes from here on that are no contractions and iterate over the same leading axes,
-    and how many those are. None crosses a border.
+    """Return the computes from here on that iterate over the same leading axes, and their number.
+
+    None of them is a contraction or crosses a border.
     """
     run: list[Compute] = []
-    made: set[str] = set()
+    results: set[str] = set()
     first = kernel.computes[start]
     shared = len(first.axes)
     filled = p.fills
@@ -256,58 +268,62 @@ def _run(
             break
         if c.out not in kernel.outputs and not c.is_plain:
             break
-        more = min(shared, len(c.axes) - (0 if c.reduce and not _is_across(c) else 1), _turns(c))
-        while more and _ranges(p, n, more) != _ranges(p, start, more):
+        more = min(
+            shared, len(c.axes) - (0 if c.reduce and not _is_across(c) else 1), _outer_axis_count(c)
+        )
+        while more and _axis_ranges(p, n, more) != _axis_ranges(p, start, more):
             more -= 1
         prefix = tuple(var(a.name) for a in c.axes[:more])
-        same = all(r.index[:more] == prefix for r in reads(c.expr) if r.tensor in made)
+        same = all(r.index[:more] == prefix for r in reads(c.expr) if r.tensor in results)
         if not more or not same:
             break
         run.append(c)
-        made.add(c.out)
+        results.add(c.out)
         shared = more
     if all(c.out in kernel.outputs for c in run):
-        return run[:1], shared  # one loop over vectors does them side by side
+        return run[:1], shared  # one vectorised loop computes them together
     return run, shared
 
 
-def _turns(c: Compute) -> int:
-    """How many leading axes come before the one along which a mapped result is dense: to store it
-    in vectors, all of that axis is iterated over at once, like the last one.
+def _outer_axis_count(c: Compute) -> int:
+    """Return how many leading axes come before the one along which a mapped result is dense.
+
+    All of that axis is iterated over at once, like the last one, to store it in vectors.
     """
     dense = c.target[-1].variables if c.target and not c.reduce else frozenset()
     return next((n for n, a in enumerate(c.axes) if a.name in dense), len(c.axes))
 
 
 def _is_across(c: Compute) -> bool:
-    """Every load that is dense is so along the last axis, none along what is reduced."""
+    """Return True if every dense load is dense along the last axis, none along the reduced one."""
     last = [r.index[-1] for r in reads(c.expr) if r.index]
     dense = [i for i in last if isinstance(i, Affine)]
     inner = [any(i.factor(a.name) == 1 for a in c.reduce) for i in dense]
     return bool(c.axes) and not any(inner) and any(i.factor(c.axes[-1].name) == 1 for i in dense)
 
 
-def _ranges(p: Places, n: int, count: int) -> list[object]:
+def _axis_ranges(p: Places, n: int, count: int) -> list[object]:
     c = p.kernel.computes[n]
     return [(p.regions.axes[n][a.name], a.extent) for a in c.axes[:count]]
 
 
-def _filled(kernel: Kernel) -> dict[str, set[float]]:
-    """The tensors that are read past their border, with the values that stand there."""
-    found: dict[str, set[float]] = {}
+def _fill_values(kernel: Kernel) -> dict[str, set[float]]:
+    """Return the tensors that are read past their border, with the values there."""
+    fills: dict[str, set[float]] = {}
     for c in kernel.computes:
         for r in reads(c.expr):
             if r.fill is not None:
-                found.setdefault(r.tensor, set()).add(r.fill)
-    return found
+                fills.setdefault(r.tensor, set()).add(r.fill)
+    return fills
 
 
 @by_identity
 def reduced_alone(kernel: Kernel) -> frozenset[str]:
-    """The tensors made inside that reductions alone read past their border: no contraction, whose
-    addresses are affine from one row to the next.
+    """Return the intermediates that only reductions read past their border.
+
+    Contractions do not: their addresses are affine from one row to the next.
     """
-    made = {c.out for c in kernel.computes} - {*kernel.outputs}
+    intermediates = {c.out for c in kernel.computes} - {*kernel.outputs}
     past = {r.tensor for c in kernel.computes for r in reads(c.expr) if r.fill is not None}
     other = {
         r.tensor
@@ -316,12 +332,13 @@ def reduced_alone(kernel: Kernel) -> frozenset[str]:
         for r in reads(c.expr)
         if r.fill is not None
     }
-    return frozenset((past & made) - other)
+    return frozenset((past & intermediates) - other)
 
 
-def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[Statement]:
-    """Several computes iterated over by one loop over their common leading axes: what only they use
-    is one row, in L1.
+def _lower_rows(p: Places, start: int, run: list[Compute], shared: int) -> list[Statement]:
+    """Lower several computes to one loop over their common leading axes.
+
+    Intermediates that only they use are one row, in L1.
     """
     rows = tuple(Interval(var(f"_row{d}"), 1) for d in range(shared))
     kernel = p.kernel
@@ -330,10 +347,10 @@ def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[
     outside = {r.tensor for k in others for r in reads(k.expr)}
     for n, c in enumerate(run, start):
         if c.out not in outside and c.out not in kernel.outputs:
-            rest = p.regions.tensors[c.out][shared:]
-            size = product(tuple(r.size for r in rest))
-            made = p.buffer(c.out, "scratch", size, kernel.dtype(c.out), "L1")
-            p.places[c.out] = replace(p.scratch(f"{c.out}", rows + rest), buffer=made)
+            inner_region = p.regions.tensors[c.out][shared:]
+            size = product(tuple(r.size for r in inner_region))
+            row = p.buffer(c.out, "scratch", size, kernel.dtype(c.out), "L1")
+            p.places[c.out] = replace(p.scratch(f"{c.out}", rows + inner_region), buffer=row)
         names = {a.name: r.lo for a, r in zip(c.axes, rows, strict=False)}
         target = p.place(c.out).at(tuple(i.substitute(names) for i in c.target))
         every = p.spans(n, c)

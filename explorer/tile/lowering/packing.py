@@ -1,4 +1,4 @@
-"""Constants laid out ahead for the micro-kernels that read them."""
+"""Constants packed ahead for the micro-kernels that read them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from explorer.ir.tile_programs.program import Packing
 
 
 def pack_constant(packing: Packing, array: np.ndarray) -> np.ndarray:
-    """A constant laid out for its micro-kernel: [batch..., columns / lanes, depth, lanes], zeros
-    past the last column; small integers in groups along the depth, zeros to the end of the last.
+    """Pack a constant for its micro-kernel: [batch..., columns / lanes, depth, lanes].
 
-    It begins on a 64-byte border.
+    There are zeros past the last column. Small integers are in groups along the depth, with zeros
+    to the end of the last. The result is aligned to 64 bytes.
     """
     dtype, group = numpy_dtype(packing.dtype), packing.group
     flat = np.ascontiguousarray(array, dtype).reshape(-1)[packing.offset :]
@@ -41,6 +41,6 @@ def pack_constant(packing: Packing, array: np.ndarray) -> np.ndarray:
 
 
 def packed_constant(packing: Packing, constant: Constant) -> np.ndarray:
-    """The laid out constant on a 64-byte border, made once for as long as anybody holds it."""
+    """Return the packed constant, aligned to 64 bytes, cached while it is in use."""
     layout = replace(packing, name="", source="")
     return constant.laid_out(layout, lambda array: pack_constant(packing, array))

@@ -1,4 +1,4 @@
-"""A patch as loops over the part that changes: the rest of the result is there.
+"""A patch as loops over the part that changes: all other elements stay in place.
 
 y[i, j] = where(p <= i < p + 2, u[i - p, j], x[i, j]), y over x
 ->
@@ -18,13 +18,13 @@ from explorer.tile.lowering.places import Places
 
 
 def patch_loops(
-    p: Places, n: int, c: Compute, found: Patch, value: Callable[[Expr], TileExpr]
+    p: Places, n: int, c: Compute, match: Patch, value: Callable[[Expr], TileExpr]
 ) -> Statement:
-    """The statement of the compute of number `n`; `value` has expressions on flat buffers."""
+    """Return the statement of the compute with number `n`; `value` resolves expressions."""
     spans = p.spans(n, c)
-    rows = tuple(spans[a.name] for a in found.rows)
-    inner: Statement = Map(p.place(c.out).at(c.target), rows, value(found.update))
-    for part in reversed(found.parts):
+    rows = tuple(spans[a.name] for a in match.rows)
+    inner: Statement = Map(p.place(c.out).at(c.target), rows, value(match.update))
+    for part in reversed(match.parts):
         start, span = value(part.start), spans[part.axis.name]
         if part.size == 1:
             inner = At(span, start, (inner,))
@@ -32,6 +32,6 @@ def patch_loops(
         step = f"_{part.axis.name}"
         place = Do("add", (start, IndexValue(var(step))))
         inner = For(Span(step, Affine(), part.size, part.size), (At(span, place, (inner,)),))
-    for axis in reversed(found.apart):
+    for axis in reversed(match.apart):
         inner = For(spans[axis.name], (inner,))
     return inner

@@ -1,4 +1,4 @@
-"""Where the tensors of a kernel lie while one tile is computed, and how far loops run."""
+"""The memory layout of a kernel's tensors while one tile is computed, and the loop bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from explorer.tile.lowering.streams import is_streamed
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tensor, or the region of it that the tile needs, lies."""
+    """The location of a tensor, or of the region of it that the tile needs."""
 
     buffer: Buffer
     lo: tuple[Affine, ...]
@@ -31,7 +31,7 @@ class Place:
     shape: Shape
 
     def at(self, index: tuple[Affine | TileExpr, ...]) -> Fetch:
-        """The element at an index of the tensor."""
+        """Return the element at an index of the tensor."""
         terms: dict[str, Dim] = {}
         const: Dim = 0
         dynamic = []
@@ -49,7 +49,7 @@ class Place:
 
 
 def row_major(sizes: Shape) -> Shape:
-    """The strides of a dense array, the last dim fastest."""
+    """Return the strides of a dense array, the last dim fastest."""
     return tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
 
 
@@ -67,10 +67,12 @@ class Places:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     packings: list[Packing] = field(default_factory=list)
     tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    fills: dict[str, set[float]] = field(default_factory=dict)  # what stands past tensors' borders
-    reduced: frozenset[str] = frozenset()  # made inside, read past their border by reductions alone
-    farthest: str = FARTHEST  # the level of what tasks share
-    own: str = "L2"  # and of what a task has for itself
+    fills: dict[str, set[float]] = field(default_factory=dict)  # values past tensors' borders
+    reduced: frozenset[str] = (
+        frozenset()
+    )  # intermediates that only reductions read past their border
+    farthest: str = FARTHEST  # the level of tensors that tasks share
+    own: str = "L2"  # the level of a task's own scratch
 
     def buffer(
         self,
@@ -81,11 +83,11 @@ class Places:
         level: str = FARTHEST,
         streamed: bool = False,
     ) -> Buffer:
-        """The buffer of that name, made if it is not there."""
+        """Return the buffer of that name, created if it is missing."""
         return self.buffers.setdefault(name, Buffer(name, kind, size, dtype, level, streamed))
 
     def place(self, tensor: str) -> Place:
-        """Where a tensor lies."""
+        """Return the place of a tensor."""
         if tensor not in self.places:
             kernel = self.kernel
             shape, dtype = kernel.shape(tensor), kernel.dtype(tensor)
@@ -103,30 +105,41 @@ class Places:
                     else "input"
                 )
                 size = product(shape)
-                over = any(tensor in pair for pair in kernel.updates)  # its lines are there
-                again = any(scatter(kernel, c) for c in kernel.computes)  # results are read again
-                near = over or again or kind == "constant"
+                over = any(
+                    tensor in pair for pair in kernel.updates
+                )  # its cache lines are loaded already
+                is_scattered = any(
+                    scatter(kernel, c) for c in kernel.computes
+                )  # results are read again
+                near = over or is_scattered or kind == "constant"
                 streamed = not near and is_streamed(size, dtype, self.env, self.device)
-                made = self.buffer(tensor, kind, size, dtype, self.farthest, streamed)
-                self.places[tensor] = Place(made, (Affine(),) * len(shape), row_major(shape), shape)
+                buffer = self.buffer(tensor, kind, size, dtype, self.farthest, streamed)
+                self.places[tensor] = Place(
+                    buffer, (Affine(),) * len(shape), row_major(shape), shape
+                )
         return self.places[tensor]
 
     def scratch(self, name: str, region: Region, dtype: DType = "float32") -> Place:
-        """Room for a region, one a worker."""
+        """Allocate scratch for a region, one a worker."""
         sizes = tuple(r.size for r in region)
-        made = self.buffer(name, "scratch", product(sizes), dtype, self.own)
+        buffer = self.buffer(name, "scratch", product(sizes), dtype, self.own)
         shape = self.kernel.shape(name) if name in {t.name for t in self.kernel.tensors} else sizes
-        return Place(made, tuple(r.lo for r in region), row_major(sizes), shape)
+        return Place(buffer, tuple(r.lo for r in region), row_major(sizes), shape)
 
     def fits(self, gap: Dim) -> bool:
-        """Whether a dim is provably not negative."""
+        """Return True if a dim is provably not negative."""
         gap = simplify(gap)
         return gap >= 0 if isinstance(gap, int) else self.env.bounds(gap)[0] >= 0
 
     def span(self, axis: str, r: Interval, extent: Dim) -> Span:
-        """A loop over a range; it is clipped unless no tile of the grid can leave the tensor."""
+        """Return a loop over a range.
+
+        It is clipped unless no tile of the grid can leave the tensor.
+        """
         low, top = r.lo.const, r.lo.const
-        grid = {g.variable: g for g in self.grid}  # others were clipped before: rows, blocks
+        grid = {
+            g.variable: g for g in self.grid
+        }  # other variables, of rows and blocks, were clipped before
         cuts = [(grid[name], *reach(factor)) for name, factor in r.lo.terms if name in grid]
         runs_over = not all(isinstance(g.extent, int) for g, _, _ in cuts)
         for g, up, down in cuts:
@@ -140,7 +153,7 @@ class Places:
         return Span(axis, r.lo, r.size, extent, not self.fits(low), past, least)
 
     def least(self, r: Interval, extent: Dim) -> int:
-        """How many points of a range are inside in every task, 0 where that is not known.
+        """Return how many points of a range are inside in every task, 0 if unknown.
 
         Between the first and the last tile of an axis there are never fewer than in one of them.
         """
@@ -154,23 +167,23 @@ class Places:
         return max(0, min(min(f + int(r.size), int(extent)) - max(f, 0) for f in firsts))
 
     def spans(self, n: int, c: Compute) -> dict[str, Span]:
-        """The loops over the axes of a compute within the tile."""
+        """Return the loops over the axes of a compute within the tile."""
         ranges = self.regions.axes[n]
         return {a.name: self.span(a.name, ranges[a.name], a.extent) for a in c.axes}
 
     def over(self, c: Compute) -> tuple[Span, ...]:
-        """The loops over the reduced axes: always all of them."""
+        """Return the loops over the reduced axes: always all of them."""
         return tuple(Span(a.name, Affine(), a.extent, a.extent) for a in c.reduce)
 
     def element(self, read: Read, halo: Mapping[Read, Place]) -> Fetch:
-        """Where a load lies in its flat buffer."""
+        """Return a load as an element of its flat buffer."""
         place = halo.get(read) or self.place(read.tensor)
         return place.at(
             tuple(i if isinstance(i, Affine) else self.resolve(i, halo) for i in read.index)
         )
 
     def resolve(self, expr: Expr, halo: Mapping[Read, Place]) -> TileExpr:
-        """The expression on flat buffers."""
+        """Return the expression on flat buffers."""
         match expr:
             case Apply(op, args):
                 return applied(op, tuple(self.resolve(a, halo) for a in args))
@@ -180,19 +193,20 @@ class Places:
                 return expr
 
     def is_copied(self, read: Read) -> bool:
-        """Whether a load past a border goes to a padded copy."""
+        """Return True if a load past a border goes to a padded copy."""
         return read.fill is not None and read.tensor in (*self.kernel.inputs, *self.reduced)
 
     def halo(self, n: int, read: Read) -> tuple[Region, Place]:
-        """The part of a tensor that a load needs, and room for its padded copy."""
+        """Return the part of a tensor that a load needs, and scratch for its padded copy."""
         name, spec = f"{read.tensor}_halo{len(self.buffers)}", self.kernel.spec(read.tensor)
         region = box(read.index, self.regions.axes[n], spec.shape)
         return region, replace(self.scratch(name, region, spec.dtype), shape=spec.shape)
 
     def halos(self, n: int, c: Compute) -> tuple[dict[Read, Place], list[Statement]]:
-        """Reads of an input past its border go to a padded copy in scratch, so that addresses stay
-        affine; and so do reductions of what is made inside: code that reduces windows where the
-        data lies makes no copy.
+        """Return padded copies for reads past an input's border, and the statements that fill them.
+
+        Addresses stay affine with them. Reductions of intermediates get them too; code that reduces
+        windows in place later drops the copy.
         """
         places: dict[Read, Place] = {}
         body: list[Statement] = []

@@ -1,12 +1,12 @@
-"""A scatter as loops over what it combines: each element goes to the place that data selects.
+"""A scatter as loops over its updates: each goes to the place that data selects.
 
 y[i, j] = sum[r] where(index[r] = i, u[r, j], 0)
 ->
 y[i, j] = 0; for r: at i if it is index[r]: y[i, j] = y[i, j] + u[r, j] for j
 
-Where the result is only combined with something else, that is what it begins with: `x + y` begins
-with x. A task passes over all elements, in order, and keeps those that are its own: however tasks
-are cut and shared out, each result is combined in one order.
+If the result is only combined with another value, that is the initial value: `x + y` begins with x.
+A task visits all updates, in order, and applies those of its own tile: for any tiling and schedule
+each result is combined in one order.
 """
 
 from __future__ import annotations
@@ -25,32 +25,34 @@ from explorer.tile.lowering.places import Places
 
 
 def scatter_loops(
-    p: Places, n: int, c: Compute, found: Scatter, value: Callable[[Expr], TileExpr]
+    p: Places, n: int, c: Compute, match: Scatter, value: Callable[[Expr], TileExpr]
 ) -> tuple[list[Statement], Compute | None]:
-    """The statements of the compute of number `n`, and the next compute where they do that too;
-    `value` has expressions on flat buffers.
+    """Return the statements of compute number `n`, and the next compute if they include it.
+
+    `value` resolves expressions to flat buffers.
     """
     combiner, kernel = c.combiner or "sum", p.kernel
     target, spans = p.place(c.out).at(c.target), p.spans(n, c)
     begin = value(start_value(combiner, kernel.dtype(c.out)))
-    after, first = _begins(kernel, c, COMBINERS[combiner].step) or (None, None)
+    after, first = _initial_value(kernel, c, COMBINERS[combiner].step) or (None, None)
     if after is not None and first is not None:
         names = {e.name: var(a.name) for e, a in zip(after.axes, c.axes, strict=True)}
         target = p.place(after.out).at(tuple(i.substitute(names) for i in after.target))
         begin = value(substitute(first, names))
-    more = Do(COMBINERS[combiner].step, (target, value(found.update)))
-    inner: Statement = Map(target, tuple(spans[a.name] for a in found.rows), more)
-    for axis, place in reversed(found.places):
+    more = Do(COMBINERS[combiner].step, (target, value(match.update)))
+    inner: Statement = Map(target, tuple(spans[a.name] for a in match.rows), more)
+    for axis, place in reversed(match.places):
         inner = At(spans[axis.name], value(place), (inner,))
     every = spans | {s.axis: s for s in p.over(c)}
-    for axis in reversed(found.points):
+    for axis in reversed(match.points):
         inner = For(every[axis.name], (inner,))
     return [Map(target, tuple(spans.values()), begin), inner], after
 
 
-def _begins(kernel: Kernel, c: Compute, step: str) -> tuple[Compute, Expr] | None:
-    """The next compute, if it combines each result with something else and does nothing more; and
-    that.
+def _initial_value(kernel: Kernel, c: Compute, step: str) -> tuple[Compute, Expr] | None:
+    """Return the next compute and the value that it combines each result with, else None.
+
+    It must do nothing more.
     """
     after = epilogue_of(kernel, c)
     if after is None or kernel.dtype(after.out) != kernel.dtype(c.out):

@@ -1,4 +1,4 @@
-"""Loops made longer before they are printed: axes that are one in memory become one."""
+"""Loop collapsing: axes that are contiguous in memory become one longer axis."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from explorer.ir.tile_programs.traversal import with_loads
 def collapse(
     spans: tuple[Span, ...], expr: TileExpr, *others: Fetch
 ) -> tuple[tuple[Span, ...], TileExpr, tuple[Fetch, ...]]:
-    """The same points with as few axes as the addresses allow (Roller's axis fusion, on addresses).
+    """Return the same points with as few axes as the addresses allow.
 
+    It is Roller's axis fusion, on addresses.
     `for h in 8: for w in 4: y[h*4 + w] = x[h*4 + w]` becomes `for h_w in 32: y[h_w] = x[h_w]`.
     """
     n = len(spans) - 1
@@ -26,17 +27,18 @@ def collapse(
     while n > 0:
         outer, inner = spans[n - 1], spans[n]
         all_fetches = (*fetches(expr), *others)
-        if _is_one(outer, inner, all_fetches) and not {outer.axis, inner.axis} & fixed:
+        if _is_contiguous(outer, inner, all_fetches) and not {outer.axis, inner.axis} & fixed:
             joined = _join(outer, inner)
             names = {outer.axis, inner.axis}
             spans = (*spans[: n - 1], joined, *spans[n + 1 :])
-            one = partial(_along, names, inner.axis, joined.axis)
-            expr, others = with_loads(expr, one), tuple(map(one, others))
+            rename_axes = partial(_rename, names, inner.axis, joined.axis)
+            expr, others = with_loads(expr, rename_axes), tuple(map(rename_axes, others))
         n -= 1
     return spans, expr, others
 
 
-def _is_one(outer: Span, inner: Span, every: tuple[Fetch, ...]) -> bool:
+def _is_contiguous(outer: Span, inner: Span, every: tuple[Fetch, ...]) -> bool:
+    """Return True if two axes are one in memory for all loads and stores."""
     if inner.clip_low or inner.clip_high or inner.base != Affine() or inner.size != inner.extent:
         return False
     if any(f.dynamic for f in every):
@@ -48,12 +50,13 @@ def _is_one(outer: Span, inner: Span, every: tuple[Fetch, ...]) -> bool:
 
 
 def joined_axes(joined: str, axes: Sequence[str]) -> tuple[str, ...]:
-    """The neighbours of `axes` that `collapse` made one axis of that name."""
+    """Return the neighbours of `axes` that `collapse` made one axis of that name."""
     pairs = ((i, j) for i in range(len(axes)) for j in range(i + 1, len(axes) + 1))
     return next((tuple(axes[i:j]) for i, j in pairs if "_".join(axes[i:j]) == joined), ())
 
 
 def _join(outer: Span, inner: Span) -> Span:
+    """Return the single axis that replaces two."""
     n = inner.size
     return Span(
         f"{outer.axis}_{inner.axis}",
@@ -65,12 +68,13 @@ def _join(outer: Span, inner: Span) -> Span:
     )
 
 
-def _along(names: set[str], inner: str, joined: str, f: Fetch) -> Fetch:
+def _rename(names: set[str], inner: str, joined: str, f: Fetch) -> Fetch:
     step = f.offset.factor(inner)
     return replace(f, offset=f.offset.without(names) + var(joined) * step)
 
 
 def _used_as_numbers(expr: TileExpr) -> set[str]:
+    """Return the axes whose values an expression uses, other than in affine addresses."""
     match expr:
         case Do(_, args):
             return set[str]().union(*(_used_as_numbers(a) for a in args))

@@ -1,6 +1,7 @@
-"""How the points of maps and reductions are iterated over: as loops over vectors, where every load
-is dense along an axis or the same for all of it; and maps of which some loads are dense along
-another axis than what is stored. Chosen once, and written into the statement.
+"""Loop forms of maps and reductions: vectorised loops, chosen once and written into the statement.
+
+A vectorised loop needs loads that are dense along an axis or the same for all of it. Maps may also
+have loads that are dense along another axis than what is stored.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from explorer.ir.tile_programs.statements import LoopForm, Map, OnePass, Reduce,
 from explorer.ir.tile_programs.traversal import Part
 from explorer.tile.rewriting.collapse import collapse
 
-CELLS = (*VECTOR_DTYPES, "float16", "bfloat16")  # what vectors are loaded and stored as
+CELLS = (*VECTOR_DTYPES, "float16", "bfloat16")  # element types of vector loads and stores
 POWERS = (2.0, 3.0, 0.5, -1.0, 1.0)
-LEAST_SIDE_ELEMENTS = 8  # that are worth a block in registers; chosen, no measurement kept
-FEW_ELEMENTS = 8  # reduced, LLVM takes several at once; chosen, no measurement kept
-HELD_SHARE = 0.5  # of the vector registers, for what is read and written at a point; chosen
-LEAST_ROWS = 16  # that are worth a trip of the results to memory; chosen, no measurement kept
-LEAST_STACK_ROWS = 4  # that are worth reducing together; chosen, no measurement kept
-FUNCTION_INSTRUCTIONS = 12  # of exp and its like, about; chosen
+LEAST_SIDE_ELEMENTS = 8  # for a block in registers to pay; chosen, no measurement kept
+FEW_ELEMENTS = 8  # of a reduction left to LLVM, which unrolls it; chosen, no measurement kept
+OPERAND_REGISTER_SHARE = 0.5  # for loads and stores of a point; chosen
+LEAST_ROWS = 16  # for results in memory to pay; chosen, no measurement kept
+LEAST_STACK_ROWS = 4  # for reducing rows together to pay; chosen, no measurement kept
+FUNCTION_INSTRUCTIONS = 12  # of functions like exp, about; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Pass:
     reductions: tuple[Reduce, ...]
 
     def axes(self, order: str) -> tuple[Span, ...]:
-        """The loops of which vectors are the innermost."""
+        """Return the loops of the vectorised nest."""
         if order in ("across", "rows"):
             return (*self.over, self.spans[-1])
         if order == "stacked":
@@ -48,13 +49,13 @@ class Pass:
         return self.over
 
     def around(self, order: str) -> tuple[Span, ...]:
-        """The loops outside of those."""
+        """Return the loops outside of the nest."""
         if not self.reductions:
             return self.over[: -2 if order == "turned" else -1]
         return self.spans[:-1] if order in ("across", "rows", "stacked") else self.spans
 
     def statement(self, several: bool, form: LoopForm) -> Part | OnePass:
-        """The statement that this is."""
+        """Return this loop as a statement."""
         every = (*self.spans, *self.over)
         maps = tuple(Map(target, every, expr) for target, expr in self.maps)
         reductions = tuple(replace(f, spans=self.spans, over=self.over) for f in self.reductions)
@@ -74,12 +75,12 @@ class Pass:
 
     @property
     def targets(self) -> tuple[Fetch, ...]:
-        """Where values go, those of the maps first."""
+        """Every element that is written, those of the maps first."""
         return (*(t for t, _ in self.maps), *(f.target for f in self.reductions))
 
 
-def loop_of(s: Part | OnePass) -> Pass:
-    """A statement as one loop."""
+def as_pass(s: Part | OnePass) -> Pass:
+    """Return a statement as one loop."""
     parts = s.parts if isinstance(s, OnePass) else (s,)
     maps = tuple((p.target, p.expr) for p in parts if isinstance(p, Map))
     reductions = tuple(p for p in parts if isinstance(p, Reduce))
@@ -89,80 +90,82 @@ def loop_of(s: Part | OnePass) -> Pass:
     return Pass(spans, over, maps, reductions)
 
 
-def pass_of(s: Part | OnePass) -> Pass:
-    """The same, its axes joined where they are one in memory."""
-    return _collapsed(_collapsed(loop_of(s), "over"), "spans")
+def collapsed_pass(s: Part | OnePass) -> Pass:
+    """Return a statement as one loop, its axes joined where they are contiguous in memory."""
+    return _collapsed(_collapsed(as_pass(s), "over"), "spans")
 
 
 def _collapsed(p: Pass, which: str) -> Pass:
+    """Return a pass with its `over` or `spans` axes joined where possible."""
     spans = p.over if which == "over" else p.spans
     if len(spans) < 2:
         return p
-    spans, whole, targets = collapse(spans, Do("all", p.exprs), *p.targets)
-    assert isinstance(whole, Do)
+    spans, bundle, targets = collapse(spans, Do("all", p.exprs), *p.targets)
+    assert isinstance(bundle, Do)
     count = len(p.maps)
-    maps = tuple(zip(targets[:count], whole.args[:count], strict=True))
-    rest = zip(p.reductions, targets[count:], whole.args[count:], strict=True)
-    reductions = tuple(replace(f, target=t, expr=e) for f, t, e in rest)
-    found = replace(p, maps=maps, reductions=reductions)
-    return replace(found, over=spans) if which == "over" else replace(found, spans=spans)
+    maps = tuple(zip(targets[:count], bundle.args[:count], strict=True))
+    changed = zip(p.reductions, targets[count:], bundle.args[count:], strict=True)
+    reductions = tuple(replace(f, target=t, expr=e) for f, t, e in changed)
+    collapsed = replace(p, maps=maps, reductions=reductions)
+    return replace(collapsed, over=spans) if which == "over" else replace(collapsed, spans=spans)
 
 
 def vector_form(s: Part | OnePass, device: Device) -> Part | OnePass | None:
-    """The statement as a loop over vectors, its axes joined and in the order in which they run;
-    None where it has no such form.
+    """Return the statement as a vectorised loop; None if it has no such form.
+
+    Its axes are joined and in the order in which they run.
     """
-    found = _ordered(pass_of(s), device)
-    if found is None or not all(map(_is_known, found[0].exprs)):
+    ordered = _with_order(collapsed_pass(s), device)
+    if ordered is None or not all(map(_is_vectorisable, ordered[0].exprs)):
         return None
-    p, order = found
-    if order == "along" and _is_stack(p, device):
+    p, order = ordered
+    if order == "along" and _is_row_batch(p, device):
         order = "stacked"
-    form = LoopForm(order, _lanes(p, device), _unroll(p, order, device))
+    form = LoopForm(order, _lanes(p, device), _unroll_factor(p, order, device))
     return p.statement(isinstance(s, OnePass), form)
 
 
 def scan_form(s: Scan, device: Device) -> Scan | None:
-    """A running reduction along what is dense, a prefix within each vector; else None."""
+    """Return a running reduction along a dense axis, a prefix within each vector; else None."""
     p = Pass(s.spans, (s.over,), ((s.target, s.expr),), ())
     if s.target.buffer.dtype not in CELLS or not _reduces_vectors(s):
         return None
-    if not _is_dense(p, s.over) or not _is_known(s.expr):
+    if not _is_dense(p, s.over) or not _is_vectorisable(s.expr):
         return None
     reduction = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
     p = replace(p, maps=(), reductions=(reduction,))
-    return replace(s, form=LoopForm("scan", _lanes(p, device), _unroll(p, "scan", device)))
+    return replace(s, form=LoopForm("scan", _lanes(p, device), _unroll_factor(p, "scan", device)))
 
 
-def _ordered(p: Pass, device: Device) -> tuple[Pass, str] | None:
-    """The pass with its loops in the order in which they run, and that order's name."""
+def _with_order(p: Pass, device: Device) -> tuple[Pass, str] | None:
+    """Return the pass with its loops in execution order, and that order's name."""
     if any(t.buffer.dtype not in CELLS or t.dynamic for t in p.targets):
         return None
     if any(f.dynamic or f.buffer.dtype not in CELLS for f in p.loads):
         return None
     if not p.reductions:
-        return _mapped(p)
-    order = _reduced(p, device)
+        return _map_order(p)
+    order = _reduction_order(p, device)
     return None if order is None else (p, order)
 
 
-def _mapped(p: Pass) -> tuple[Pass, str] | None:
-    """Vectors lie along what all maps store densely: the last axis if it is one."""
+def _map_order(p: Pass) -> tuple[Pass, str] | None:
+    """Choose the vector axis of maps: one that all maps store densely, the last if possible."""
     for last in reversed(p.over):
         if any(_factor(t, last.axis) != 1 for t in p.targets):
             continue
         others = tuple(s for s in p.over if s != last)
         if _is_dense(p, last):
             return replace(p, over=(*others, last)), "along"
-        across = _other_axis(p, last)
+        across = _transpose_axis(p, last)
         if across is not None:
             others = tuple(s for s in others if s != across)
             return replace(p, over=(*others, across, last)), "turned"
     return None
 
 
-def _other_axis(p: Pass, last: Span) -> Span | None:
-    """The longest axis along which all loads are dense that are not dense along the last one."""
+def _transpose_axis(p: Pass, last: Span) -> Span | None:
+    """Return the longest axis of all loads that are not dense along the last one."""
     turned = [f for f in p.loads if _factor(f, last.axis) not in (0, 1)]
     if size_of(last) < LEAST_SIDE_ELEMENTS or {f.buffer for f in p.loads} & {
         t.buffer for t in p.targets
@@ -178,8 +181,8 @@ def _other_axis(p: Pass, last: Span) -> Span | None:
     return max(good, key=size_of, default=None) if turned else None
 
 
-def _reduced(p: Pass, device: Device) -> str | None:
-    """Along what is reduced, or across: where the loads are dense."""
+def _reduction_order(p: Pass, device: Device) -> str | None:
+    """Choose whether vectors lie along the reduced axis or across it: where the loads are dense."""
     if not all(map(_reduces_vectors, p.reductions)):
         return None
     if not p.over:  # sums of one element each
@@ -189,7 +192,7 @@ def _reduced(p: Pass, device: Device) -> str | None:
     if along and across:
         return "across" if size_of(p.spans[-1]) >= size_of(p.over[-1]) else "along"
     if across:
-        return _across(p, device)
+        return _across_order(p, device)
     short = product(tuple(o.size for o in p.over))
     if not along or (isinstance(short, int) and short <= FEW_ELEMENTS and not p.maps):
         return None
@@ -197,12 +200,12 @@ def _reduced(p: Pass, device: Device) -> str | None:
 
 
 def _reduces_vectors(f: Reduce | Scan) -> bool:
-    """Whether there is a vector form of a reduction's combiner on what it is computed in."""
+    """Return True if a reduction's combiner has a vector form on its computed type."""
     return computed(f.dtype) in CELLS and COMBINERS[f.combiner].has_vectors_of(computed(f.dtype))
 
 
-def _across(p: Pass, device: Device) -> str:
-    """Results stay in registers, or, where rows are long and many, in memory."""
+def _across_order(p: Pass, device: Device) -> str:
+    """Choose whether results stay in registers, or in memory if rows are long and many."""
     narrow = any(is_stored_otherwise(f.target.buffer.dtype) for f in p.reductions)
     if narrow or size_of(p.over[-1]) < LEAST_ROWS or size_of(p.spans[-1]) <= 8 * _lanes(p, device):
         return "across"
@@ -210,12 +213,15 @@ def _across(p: Pass, device: Device) -> str:
 
 
 def size_of(s: Span) -> int:
-    """The points of an axis; of unknown many, many."""
+    """Return the points of an axis; 1 << 30 if unknown."""
     return s.size if isinstance(s.size, int) else 1 << 30
 
 
 def _is_dense(p: Pass, along: Span) -> bool:
-    """Every load is dense along an axis or does not move, stores are dense, and something moves."""
+    """Return True if an axis can be vectorised.
+
+    Every load is dense along it or does not move, stores are dense, and something moves.
+    """
     name = along.axis
     moves = [_factor(f, name) for f in p.loads]
     if any(m not in (0, 1) for m in moves) or any(_factor(t, name) != 1 for t, _ in p.maps):
@@ -226,8 +232,8 @@ def _is_dense(p: Pass, along: Span) -> bool:
     return 1 in moves
 
 
-def _is_stack(p: Pass, device: Device) -> bool:
-    """Whether the results of a few rows lie side by side and are one vector."""
+def _is_row_batch(p: Pass, device: Device) -> bool:
+    """Return True if the results of a few rows are contiguous and fit one vector."""
     if not p.reductions or not p.spans:
         return False
     row = p.spans[-1]
@@ -243,19 +249,20 @@ def _factor(f: Fetch, axis: str) -> Dim:
     return factor if isinstance(factor, int) else -1
 
 
-def _is_known(e: TileExpr) -> bool:
+def _is_vectorisable(e: TileExpr) -> bool:
+    """Return True if every function and dtype of an expression has a vector form."""
     match e:
         case Do(op, args):
             dtype = computed(dtype_of_tile(args[0]))
             source = dtype_of_tile(args[1]) if op == "where" else dtype
             if is_small_power(e):
-                return is_float(dtype) and _is_known(args[0])
+                return is_float(dtype) and _is_vectorisable(args[0])
             if op.startswith("cast_") and is_float(dtype) and not is_float(op[5:]):
-                return False  # what is too large wraps
+                return False  # overflow wraps
             if dtype == "float64" and op in ("cast_float16", "cast_bfloat16"):
-                return False  # by way of float32 it would be rounded twice
+                return False  # float32 in between would round twice
             good = _has_vectors(op, dtype) and computed(source) in CELLS
-            return good and all(map(_is_known, args))
+            return good and all(map(_is_vectorisable, args))
         case Const(value, dtype):
             return isinstance(value, (int, float)) and dtype in CELLS
         case IndexValue() | Fetch():
@@ -263,7 +270,7 @@ def _is_known(e: TileExpr) -> bool:
 
 
 def _lanes(p: Pass, device: Device) -> int:
-    """How many elements are one vector register of the widest type in the loop."""
+    """Return how many elements fit one vector register, of the widest type in the loop."""
     wide = any(_is_wide(e) for e in p.exprs)
     return max(1, device.lanes // (2 if wide else 1))
 
@@ -274,53 +281,55 @@ def _is_wide(e: TileExpr) -> bool:
 
 
 def _has_vectors(op: str, dtype: DType) -> bool:
-    """Whether there is a vector form of a function of elements of a dtype."""
+    """Return True if a function of elements of a dtype has a vector form."""
     if op.startswith("cast_"):
         return dtype in VECTOR_DTYPES and op[5:] in CELLS
     return not op.startswith("bits_") and SCALAR_FUNCTIONS[op].has_vectors_of(dtype)
 
 
-def _unroll(p: Pass, order: str, device: Device) -> int:
-    """How many vectors are computed at a time: few of what takes many instructions or registers."""
+def _unroll_factor(p: Pass, order: str, device: Device) -> int:
+    """Return how many vectors are computed at a time: fewer for more instructions or registers."""
     axes = p.axes(order)
     last = axes[-1]
-    work = sum(3 if COMBINERS[f.combiner].picks else 1 for f in p.reductions) + _work(p, last.axis)
+    work = sum(
+        3 if COMBINERS[f.combiner].picks else 1 for f in p.reductions
+    ) + _instruction_estimate(p, last.axis)
     unroll = 8 if work <= 4 else 4 if work <= FUNCTION_INSTRUCTIONS else 2
-    if len(p.loads) + len(p.maps) > device.registers * HELD_SHARE:
+    if len(p.loads) + len(p.maps) > device.registers * OPERAND_REGISTER_SHARE:
         unroll = 1
     if isinstance(last.size, int) and not (last.clip_low or last.clip_high):
         unroll = max(1, min(unroll, last.size // _lanes(p, device)))
     return unroll
 
 
-def _work(p: Pass, axis: str) -> int:
-    """About how many instructions a vector takes; equal parts are computed once."""
-    found: dict[TileExpr, tuple[int, bool]] = {}
+def _instruction_estimate(p: Pass, axis: str) -> int:
+    """Return an estimate of the instructions of a vector; equal parts count once."""
+    costs: dict[TileExpr, tuple[int, bool]] = {}
 
     def varies(e: TileExpr) -> bool:
-        if e in found:
-            return found[e][1]
+        if e in costs:
+            return costs[e][1]
         match e:
             case Fetch():
-                found[e] = 0, e.offset.factor(axis) != 0
+                costs[e] = 0, e.offset.factor(axis) != 0
             case IndexValue(index):
-                found[e] = 0, index.factor(axis) != 0
+                costs[e] = 0, index.factor(axis) != 0
             case Const():
-                found[e] = 0, False
+                costs[e] = 0, False
             case Do(op, args):
                 moving = any([varies(a) for a in (args[:1] if is_small_power(e) else args)])
                 long = op == "pow" or (op in SCALAR_FUNCTIONS and any(SCALAR_FUNCTIONS[op].ulp))
-                found[e] = (FUNCTION_INSTRUCTIONS if long else 1) if moving else 0, moving
-        return found[e][1]
+                costs[e] = (FUNCTION_INSTRUCTIONS if long else 1) if moving else 0, moving
+        return costs[e][1]
 
     for target, e in p.maps:
         varies(e)
-        found[target] = 0, found[e][1]  # what is stored is read as a value
+        costs[target] = 0, costs[e][1]  # later parts use the stored value
     for f in p.reductions:
         varies(f.expr)
-    return sum(n for n, _ in found.values())
+    return sum(n for n, _ in costs.values())
 
 
 def is_small_power(e: Do) -> bool:
-    """Whether it is a power that is a few products, or a root."""
+    """Return True for a power that is a few products, or a root."""
     return e.op == "pow" and isinstance(e.args[1], Const) and e.args[1].value in POWERS

@@ -1,4 +1,4 @@
-"""Maps over the same points that become one loop: what they share is loaded and computed once."""
+"""Grouping of maps over the same points into one loop, which computes shared parts once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from explorer.ir.tile_programs.statements import Map, OnePass, Statement
 from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.tile.rewriting.loop_form import vector_form
 
-MOST_MAPS = 8  # of one loop: what they load stays in registers; chosen, no measurement kept
+MOST_MAPS = 8  # of one loop, whose loads stay in registers; chosen, no measurement kept
 
 
 def group_maps(p: TileProgram, device: Device) -> TileProgram:
-    """After: runs of maps that one loop over vectors can do side by side are one `OnePass`."""
+    """Join runs of maps that one vectorised loop can compute into one `OnePass`."""
     body: list[Statement] = []
     for group in together(p.body, device):
         maps = tuple(m for m in group if isinstance(m, Map))
@@ -26,10 +26,10 @@ def group_maps(p: TileProgram, device: Device) -> TileProgram:
 
 
 def together(body: Sequence[Statement], device: Device) -> list[tuple[Statement, ...]]:
-    """The statements in order, with runs of maps that share a loop."""
+    """Return the statements in order, with runs of maps that share a loop."""
     groups: list[tuple[Statement, ...]] = []
     for s in body:
-        joined = _joined(groups[-1], s, device) if groups and isinstance(s, Map) else None
+        joined = _join(groups[-1], s, device) if groups and isinstance(s, Map) else None
         if joined is not None:
             groups[-1] = (*groups[-1], joined)
         else:
@@ -37,9 +37,11 @@ def together(body: Sequence[Statement], device: Device) -> list[tuple[Statement,
     return groups
 
 
-def _joined(group: tuple[Statement, ...], new: Map, device: Device) -> Map | None:
-    """The map under the axes of the maps before it; None where it has other points, or reads
-    what they write (but an output at the same point), or writes what they read.
+def _join(group: tuple[Statement, ...], new: Map, device: Device) -> Map | None:
+    """Return the map under the axes of the maps before it, or None.
+
+    None if it has other points, or reads what they write (but an output at the same point), or
+    writes what they read.
     """
     maps = tuple(m for m in group if isinstance(m, Map))
     if len(maps) < len(group) or len(maps) == MOST_MAPS:
@@ -52,8 +54,8 @@ def _joined(group: tuple[Statement, ...], new: Map, device: Device) -> Map | Non
         return None
     values = {old: var(axis) for old, axis in names.items() if old != axis}
     joined = Map(moved(new.target, values), first.spans, substitute(new.expr, values))
-    made = {m.target.buffer: m.target for m in maps}
+    targets = {m.target.buffer: m.target for m in maps}
     for f in fetches(joined.expr):
-        if f.buffer in made and (f.buffer.kind != "output" or f != made[f.buffer]):
+        if f.buffer in targets and (f.buffer.kind != "output" or f != targets[f.buffer]):
             return None
     return joined if vector_form(OnePass((*maps, joined)), device) is not None else None

@@ -1,6 +1,6 @@
-"""Maps and reductions over the same points become one loop: what one makes and the next reads stays
-in registers.
+"""Loop fusion: maps and reductions over the same points become one loop.
 
+A value that one makes and the next reads stays in registers.
 e[r] = exp(x[r] - m); s = sum[r] e[r]   ->   one pass: e[r] = exp(x[r] - m), s = sum of it
 """
 
@@ -18,53 +18,51 @@ from explorer.ir.tile_programs.traversal import Part, moved, substitute
 
 
 def one_pass(p: TileProgram, device: Device) -> TileProgram:
-    """After: neighbours over the same points are one `OnePass`, where one of them reduces."""
+    """Fuse neighbours over the same points into one `OnePass`, if one of them reduces."""
     return p if p.updates else replace(p, body=in_one_pass(p.body))
 
 
 def in_one_pass(body: Iterable[Statement]) -> tuple[Statement, ...]:
-    """After: neighbours that iterate over the same points are one `OnePass`, where one of them
-    reduces.
-    """
+    """Fuse neighbours over the same points into one `OnePass`, if one of them reduces."""
     out: list[Statement] = []
     group: list[Part] = []
     for s in body:
         match s:
             case Map() | Reduce():
-                joined = _joined(group, s)
+                joined = _join(group, s)
                 if joined is None:
-                    out += _closed(group)
+                    out += _close(group)
                     group = [s]
                 else:
                     group.append(joined)
             case _:
-                out += _closed(group)
+                out += _close(group)
                 group = []
                 out.append(replace(s, body=in_one_pass(s.body)) if isinstance(s, For) else s)
-    return (*out, *_closed(group))
+    return (*out, *_close(group))
 
 
-def _closed(group: list[Part]) -> list[Statement]:
+def _close(group: list[Part]) -> list[Statement]:
     if len(group) > 1 and any(isinstance(p, Reduce) for p in group):
         return [OnePass(tuple(group))]
     return list(group)
 
 
-def _joined(group: list[Part], new: Part) -> Part | None:
-    """The statement under the group's axes; None where it cannot be done in the same loop."""
-    names = _names(group, new)
+def _join(group: list[Part], new: Part) -> Part | None:
+    """Return the statement under the group's axes; None if it cannot run in the same loop."""
+    names = _axis_names(group, new)
     if names is None:
         return None
     own = _renamed(new, names)
     if isinstance(own, Reduce) and not own.over:
         return None
-    made = {p.target.buffer for p in group}
+    written = {p.target.buffer for p in group}
     reduced = {p.target.buffer for p in group if isinstance(p, Reduce)}
     points = {p.target for p in group if isinstance(p, Map)}
     read = fetches(own.expr)
-    if any(f.buffer in reduced or (f.buffer in made and f not in points) for f in read):
+    if any(f.buffer in reduced or (f.buffer in written and f not in points) for f in read):
         return None
-    if own.target.buffer in made or any(
+    if own.target.buffer in written or any(
         f.buffer == own.target.buffer for p in group for f in fetches(p.expr)
     ):
         return None
@@ -73,7 +71,7 @@ def _joined(group: list[Part], new: Part) -> Part | None:
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """The axes of a loop: all, and those that are reduced (None: nothing is)."""
+    """The axes of a loop: all, and the reduced ones (None: nothing is reduced)."""
 
     every: frozenset[Span]
     reduced: frozenset[Span] | None
@@ -86,18 +84,19 @@ def _axes(p: Part) -> _Axes:
 
 
 def _is_one_loop(group: list[Part], new: Part) -> bool:
-    mine = _axes(new)
+    """Return True if all parts iterate over and reduce the same axes."""
+    own = _axes(new)
     for p in group:
         other = _axes(p)
-        if other.every != mine.every:
+        if other.every != own.every:
             return False
-        if None not in (other.reduced, mine.reduced) and other.reduced != mine.reduced:
+        if None not in (other.reduced, own.reduced) and other.reduced != own.reduced:
             return False
     return True
 
 
-def _names(group: list[Part], new: Part) -> dict[str, Affine] | None:
-    """The new statement's axes in terms of the group's; None where nothing connects them."""
+def _axis_names(group: list[Part], new: Part) -> dict[str, Affine] | None:
+    """Return the new statement's axes in terms of the group's; None if nothing connects them."""
     if not group:
         return None
     for p in group:
@@ -113,23 +112,23 @@ def _names(group: list[Part], new: Part) -> dict[str, Affine] | None:
     return {a.axis: var(b.axis) for a, b in pairs}
 
 
-def _by_steps(made: Map, new: Part, read: Fetch) -> dict[str, Affine] | None:
-    """Axes that go the same steps through what is read are the same."""
+def _by_steps(writer: Map, new: Part, read: Fetch) -> dict[str, Affine] | None:
+    """Match axes that have equal strides in what is read."""
     spans = (*new.spans, *(new.over if isinstance(new, Reduce) else ()))
     names: dict[str, Affine] = {}
-    taken: set[str] = set()
+    matched: set[str] = set()
     for a in spans:
         step = read.offset.factor(a.axis)
-        found = [
+        matches = [
             b
-            for b in made.spans
-            if b.axis not in taken
-            and made.target.offset.factor(b.axis) == step
+            for b in writer.spans
+            if b.axis not in matched
+            and writer.target.offset.factor(b.axis) == step
             and replace(b, axis=a.axis) == a
         ]
-        if len(found) == 1:
-            names[a.axis] = var(found[0].axis)
-            taken.add(found[0].axis)
+        if len(matches) == 1:
+            names[a.axis] = var(matches[0].axis)
+            matched.add(matches[0].axis)
         elif a.size == 1 and a.base == Affine():
             names[a.axis] = Affine()
         else:
@@ -138,9 +137,11 @@ def _by_steps(made: Map, new: Part, read: Fetch) -> dict[str, Affine] | None:
 
 
 def _renamed(p: Part, names: Mapping[str, Affine]) -> Part:
+    """Return a part under other axis names; axes without a name are dropped."""
+
     def spans(old: tuple[Span, ...]) -> tuple[Span, ...]:
-        kept = ((s, names[s.axis].bare) for s in old)
-        return tuple(replace(s, axis=name) for s, name in kept if name is not None)
+        renamed = ((s, names[s.axis].bare) for s in old)
+        return tuple(replace(s, axis=name) for s, name in renamed if name is not None)
 
     target, expr = moved(p.target, names), substitute(p.expr, names)
     if isinstance(p, Map):

@@ -1,4 +1,4 @@
-"""Scratch that is dead is used again: intermediates that never live at once lie in one buffer."""
+"""Buffer sharing: intermediates that are never live at once share scratch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from explorer.ir.tile_programs.traversal import renamed, touched
 
 
 @dataclass(slots=True)
-class _Room:
-    """A buffer that several intermediates take in turn: until which statement it is taken."""
+class _Slot:
+    """A buffer that several intermediates use in turn; `until` is its last statement in use."""
 
     first: Buffer
     size: Dim
@@ -22,29 +22,29 @@ class _Room:
 
 
 def share_scratch(program: TileProgram, device: Device) -> TileProgram:
-    """After: intermediates of the group tile (level L2) that do not live at once share a buffer.
+    """Let intermediates of the group tile (level L2) with disjoint live ranges share a buffer.
 
-    Each is written before it is read in every task, so what lay there before is never seen. A
-    statement may name less than the whole buffer: what it names is the intermediate's own size.
+    Each is written before it is read in every task, so the old content is never seen. A statement
+    may access less than the whole buffer: it accesses the intermediate's own size.
     """
-    lives = _lives(program.body)
-    mine = [b for b in program.buffers if b.kind == "scratch" and b.level == "L2"]
-    mine = sorted((b for b in mine if b.name in lives), key=lambda b: lives[b.name])
-    if len(mine) < 3:
+    lives = _live_ranges(program.body)
+    candidates = [b for b in program.buffers if b.kind == "scratch" and b.level == "L2"]
+    candidates = sorted((b for b in candidates if b.name in lives), key=lambda b: lives[b.name])
+    if len(candidates) < 3:
         return program
-    rooms: list[_Room] = []
+    slots: list[_Slot] = []
     names: dict[str, str] = {}
-    for b in mine:
+    for b in candidates:
         first, last = lives[b.name]
-        room = _free(rooms, b, first)
-        if room is None:
-            rooms.append(_Room(b, b.size, last))
+        slot = _find_free(slots, b, first)
+        if slot is None:
+            slots.append(_Slot(b, b.size, last))
             continue
-        names[b.name], room.until = room.first.name, last
-        room.size = _larger(room.size, b.size)
+        names[b.name], slot.until = slot.first.name, last
+        slot.size = _larger(slot.size, b.size)
     if not names:
         return program
-    sizes = {r.first.name: r.size for r in rooms}
+    sizes = {r.first.name: r.size for r in slots}
     buffers = tuple(
         replace(b, size=sizes.get(b.name, b.size)) for b in program.buffers if b.name not in names
     )
@@ -52,11 +52,11 @@ def share_scratch(program: TileProgram, device: Device) -> TileProgram:
     return replace(program, body=body, buffers=buffers)
 
 
-def _free(rooms: list[_Room], b: Buffer, first: int) -> _Room | None:
-    """The buffer that is free when `b` is first written and need grow least, if there is one."""
+def _find_free(slots: list[_Slot], b: Buffer, first: int) -> _Slot | None:
+    """Return the buffer that is free when `b` is first written and need grow least, or None."""
     free = [
         r
-        for r in rooms
+        for r in slots
         if r.until < first
         and r.first.dtype == b.dtype
         and (r.size == b.size or (isinstance(r.size, int) and isinstance(b.size, int)))
@@ -64,18 +64,18 @@ def _free(rooms: list[_Room], b: Buffer, first: int) -> _Room | None:
     return min(free, key=lambda r: _growth(r.size, b.size), default=None)
 
 
-def _growth(room: Dim, size: Dim) -> int:
-    return abs(size - room) if isinstance(room, int) and isinstance(size, int) else 0
+def _growth(old_size: Dim, size: Dim) -> int:
+    return abs(size - old_size) if isinstance(old_size, int) and isinstance(size, int) else 0
 
 
 def _larger(a: Dim, b: Dim) -> Dim:
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else a
 
 
-def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
-    """The first and the last statement of a task that touches a buffer, by its name."""
-    found: dict[str, tuple[int, int]] = {}
+def _live_ranges(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
+    """Return the live range of each buffer: the first and the last statement that touches it."""
+    ranges: dict[str, tuple[int, int]] = {}
     for n, s in enumerate(body):
         for b in touched(s):
-            found[b.name] = (found.get(b.name, (n, n))[0], n)
-    return found
+            ranges[b.name] = (ranges.get(b.name, (n, n))[0], n)
+    return ranges

@@ -1,5 +1,6 @@
-"""How the points of every statement are iterated over: copies that swap axes in square blocks,
-rows that data chooses looked up once, loops over vectors; what remains is done one by one.
+"""Loop forms of every statement: square blocks for transposes, vectorised loops, or scalar loops.
+
+Rows that data selects are looked up once before the loops.
 """
 
 from __future__ import annotations
@@ -41,32 +42,33 @@ from explorer.ops.kernels.scalar import start_value
 from explorer.tile.rewriting.collapse import collapse
 from explorer.tile.rewriting.loop_form import scan_form, vector_form
 
-SIDES = {1: 16, 2: 16, 4: 16, 8: 8}  # of a square block, by the bytes of an element
-BLOCKS_BESIDE = 4  # side by side, lines follow lines; chosen, no measurement kept
-LEAST_ROW_ELEMENTS = 8  # results that are worth a vector; chosen, no measurement kept
-PLACES = ("_r", "_j")  # of a register tile, in an epilogue
-FEW_POINTS = 16  # reduced ones that LLVM unrolls; chosen, no measurement kept
+SIDES = {1: 16, 2: 16, 4: 16, 8: 8}  # side of a square block, by the bytes of an element
+BLOCKS_BESIDE = 4  # of consecutive cache lines; chosen, no measurement kept
+LEAST_ROW_ELEMENTS = 8  # for vectors to pay; chosen, no measurement kept
+PLACES = ("_r", "_j")  # variables of a register tile in an epilogue
+FEW_POINTS = 16  # of a reduction that LLVM unrolls; chosen, no measurement kept
 
 
 def vectorise(p: TileProgram, device: Device) -> TileProgram:
-    """After: every statement says how its points are iterated over."""
+    """Choose the loop form of every statement."""
     forms = _Forms(device)
     return replace(p, body=tuple(x for s in p.body for x in forms.of(s)))
 
 
-def formed(s: Statement, device: Device) -> list[Statement]:
-    """A statement alone: what is done in its place, with its form."""
+def with_loop_forms(s: Statement, device: Device) -> list[Statement]:
+    """Return the statements, with loop forms, that replace a single one."""
     return _Forms(device).of(s)
 
 
 class _Forms:
-    """The statements of a program while they get their forms; rows that are found have numbers."""
+    """The statements of a program while they get their forms; looked-up rows are numbered."""
 
     def __init__(self, device: Device) -> None:
-        self.device, self.found = device, 0
+        """Create the rewrite for a device."""
+        self.device, self.lookups = device, 0
 
     def of(self, s: Statement) -> list[Statement]:
-        """What is done in place of a statement."""
+        """Return the statements that replace one."""
         match s:
             case For(_, body) | At(_, _, body):
                 return [replace(s, body=tuple(x for inner in body for x in self.of(inner)))]
@@ -77,8 +79,12 @@ class _Forms:
             case Reduce():
                 return [self.reduce(s)]
             case OnePass(parts):
-                whole = vector_form(s, self.device)
-                return [whole] if whole is not None else [x for p in parts for x in self.of(p)]
+                vectorised = vector_form(s, self.device)
+                return (
+                    [vectorised]
+                    if vectorised is not None
+                    else [x for p in parts for x in self.of(p)]
+                )
             case Scan():
                 return self.scan(s)
             case Panels():
@@ -86,17 +92,17 @@ class _Forms:
         return [s]
 
     def map(self, m: Map) -> list[Statement]:
-        """A map, or a copy."""
+        """Return a map or a copy in its form."""
         target, spans, expr = m.target, m.spans, m.expr
-        turned = _turned(target, expr, spans)
+        turned = _transposed_axis(target, expr, spans)
         if turned is not None:
             spans, expr, (target,) = collapse(spans, expr, target)
-            turned = _turned(target, expr, spans)
+            turned = _transposed_axis(target, expr, spans)
         if turned is not None:
             others = tuple(s for s in spans[:-1] if s is not turned)
             form = LoopForm("blocks", SIDES[ITEM_BYTES[target.buffer.dtype]], BLOCKS_BESIDE)
             return [Map(target, (*others, turned, spans[-1]), expr, form)]
-        fixed = _looked_up(expr, spans)
+        fixed = _lookup_axes(expr, spans)
         if fixed < len(spans):
             finds: list[Statement] = []
             rows = self.with_rows(expr, finds)
@@ -110,9 +116,10 @@ class _Forms:
         return [vector_form(plain, self.device) or plain]
 
     def panels(self, s: Panels) -> list[Statement]:
-        """A contraction whose epilogue reads a row that is the same for all tiles, as a loop's trip
-        has one: it is looked up before them, else LLVM asks for it again with each element, and
-        makes no vectors.
+        """Return a contraction whose epilogue looks up its row before the tiles, if invariant.
+
+        A loop's trip has such a row. Otherwise LLVM loads the index again with each element, and
+        does not vectorise.
         """
         finds: list[Statement] = []
         axes = {span.axis for span in (*s.rows, s.columns, *s.epilogue.spans)}
@@ -126,9 +133,9 @@ class _Forms:
         inside: frozenset[str] = frozenset(),
         written: Collection[Buffer] = (),
     ) -> TileExpr:
-        """The expression with every address that is looked up found before the loops inside, but
-        for those that follow the axes of these, or what they have `written`.
+        """Return the expression with its indirect addresses looked up before the loops inside.
 
+        Addresses that depend on the axes `inside`, or on what the loops have `written`, stay.
         `y[i, j] = x[index[i], j]` becomes `row = index[i]; y[i, j] = x[row, j]`.
         """
         match expr:
@@ -141,42 +148,42 @@ class _Forms:
                 if used & inside or not read.isdisjoint(written):
                     return expr
                 for index, stride, extent in dynamic:
-                    name = f"_found{self.found}"
-                    self.found += 1
+                    name = f"_found{self.lookups}"
+                    self.lookups += 1
                     finds.append(Find(name, index, extent))
                     offset = offset + var(name) * stride
                 return replace(expr, offset=offset, dynamic=())
         return expr
 
     def reduce(self, s: Reduce) -> Statement:
-        """A reduction."""
-        found = vector_form(s, self.device)
-        if found is not None:
-            return found
-        if _along_last(s):
+        """Return a reduction in its form."""
+        vectorised = vector_form(s, self.device)
+        if vectorised is not None:
+            return vectorised
+        if _is_last_axis_innermost(s):
             return replace(s, form=LoopForm("sums in memory"))
         over, expr, _ = collapse(s.over, s.expr)
         return replace(s, over=over, expr=expr)
 
     def scan(self, s: Scan) -> list[Statement]:
-        """A running reduction; its axis is never cut."""
+        """Return a running reduction in its form; its axis is never split."""
         if s.over.size == 0:
             return []
         form = scan_form(s, self.device)
         if form is not None:
             return [form]
         dense = bool(s.spans) and s.target.offset.factor(s.spans[-1].axis) == 1
-        return self.rows(s) if dense and _can_rest(s) else [s]
+        return self.rows(s) if dense and _fits_memory(s) else [s]
 
     def rows(self, s: Scan) -> list[Statement]:
-        """Row after row: each is the one before it and its own elements."""
+        """Return a scan row by row: each is the one before it combined with its own elements."""
         size, name = s.over.size, s.over.axis
         last = Affine((), size) - 1
         first, turn = (last, -1) if s.backwards else (Affine(), 1)
         neutral = start_value(s.combiner, s.dtype)
         row = neutral if s.exclusive else substitute(s.expr, {name: first})
         begin = self.map(Map(moved(s.target, {name: first}), s.spans, row))
-        if not isinstance(size, int):  # there may be no row
+        if not isinstance(size, int):  # the axis may be empty
             begin = [For(Span("_once", Affine(), 1, size, clip_high=True), tuple(begin))]
         t = f"_{name}"
         here, before = first + var(t) * turn, first + var(t) * turn - turn
@@ -186,9 +193,10 @@ class _Forms:
         return [*begin, For(Span(t, Affine((), 1), size - 1, size), tuple(more))]
 
 
-def _turned(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | None:
-    """The axis along which the source is dense, where the target is dense along the last one and
-    the source is not.
+def _transposed_axis(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | None:
+    """Return the axis of a transpose along which the source is dense, else None.
+
+    The target is dense along the last axis, and the source is not.
     """
     if not isinstance(source, Fetch) or source.dynamic or not spans:
         return None
@@ -207,18 +215,16 @@ def _turned(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | 
     )
 
 
-def _looked_up(expr: TileExpr, spans: tuple[Span, ...]) -> int:
-    """How many outer axes choose which rows are read, by what lies in memory; all of the axes where
-    no address is looked up.
-    """
+def _lookup_axes(expr: TileExpr, spans: tuple[Span, ...]) -> int:
+    """Return how many outer axes select the rows to read by data; all axes if no address does."""
     used = [v for f in fetches(expr) for i, _, _ in f.dynamic for v in _variables(i)]
-    found = any(f.dynamic for f in fetches(expr))
+    is_indirect = any(f.dynamic for f in fetches(expr))
     last = max((n + 1 for n, s in enumerate(spans) if s.axis in used), default=0)
-    return last if found else len(spans)
+    return last if is_indirect else len(spans)
 
 
 def _variables(expr: TileExpr) -> frozenset[str]:
-    """The axes that an expression depends on."""
+    """Return the axes that an expression depends on."""
     match expr:
         case Do(_, args):
             return frozenset[str]().union(*map(_variables, args))
@@ -231,7 +237,7 @@ def _variables(expr: TileExpr) -> frozenset[str]:
 
 
 def _as_bits(target: Fetch, source: TileExpr) -> tuple[Fetch, TileExpr]:
-    """What is only moved is moved as bits, and what a store rounds is not rounded before."""
+    """Move unchanged values as bits, and drop a rounding that a store repeats."""
     dtype = target.buffer.dtype
     match source:
         case Do(op, (value,)) if op == f"cast_{dtype}" and dtype_of_tile(value) == "float32":
@@ -241,16 +247,18 @@ def _as_bits(target: Fetch, source: TileExpr) -> tuple[Fetch, TileExpr]:
     if source.buffer.dtype != dtype:
         return target, source
     bits = "uint8" if ITEM_BYTES[dtype] == 1 else "uint16"
-    return _as(target, bits), _as(source, bits)
+    return _with_dtype(target, bits), _with_dtype(source, bits)
 
 
-def _as(f: Fetch, dtype: DType) -> Fetch:
+def _with_dtype(f: Fetch, dtype: DType) -> Fetch:
     return replace(f, buffer=replace(f.buffer, dtype=dtype))
 
 
-def _along_last(s: Reduce) -> bool:
-    """The loads are dense along the last spatial axis, and those along the last reduced one are the
-    same for a whole row: the spatial one goes innermost.
+def _is_last_axis_innermost(s: Reduce) -> bool:
+    """Return True if the last spatial axis should go innermost.
+
+    The loads are dense along it, and those along the last reduced axis are the same for a whole
+    row.
 
     Few reduced points with a fixed number are left to LLVM, which unrolls them and keeps the sums
     in registers.
@@ -259,7 +267,7 @@ def _along_last(s: Reduce) -> bool:
     sizes = [o.size for o in s.over]
     if all(isinstance(n, int) for n in sizes) and product(tuple(sizes)) <= FEW_POINTS:
         return False
-    if is_stored_otherwise(s.target.buffer.dtype):  # sums are not rounded on the way
+    if is_stored_otherwise(s.target.buffer.dtype):  # partial sums must not be rounded
         return False
     if not s.spans:
         return False
@@ -267,13 +275,16 @@ def _along_last(s: Reduce) -> bool:
     narrow = isinstance(last.size, int) and last.size < LEAST_ROW_ELEMENTS
 
     def reduces(f: Fetch) -> bool:
-        """Dense along what is summed; one number or a window for a row of results does no harm."""
+        """Return True if a load is dense along the reduced axis.
+
+        One number or a window for a row of results does no harm.
+        """
         row = f.offset.factor(last.axis) in (0, 1) and not narrow
         return f.offset.factor(inner) == 1 and not row
 
     return any(f.offset.factor(last.axis) == 1 for f in loads) and not any(map(reduces, loads))
 
 
-def _can_rest(s: Scan) -> bool:
-    """The reduction so far may lie in memory, where it is what it is computed as."""
+def _fits_memory(s: Scan) -> bool:
+    """Return True if partial reductions may lie in memory: stored as they are computed."""
     return not is_stored_otherwise(s.target.buffer.dtype) and s.dtype != "bool"

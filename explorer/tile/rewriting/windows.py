@@ -1,11 +1,10 @@
-"""Reductions over sliding windows in tile programs: read where the data lies, border and all,
-several results at a time, and mapped before they are stored.
+"""Reductions over sliding windows without a padded copy, several results at a time, with epilogue.
 
     Fill h; Load h = x; Reduce t = reduction over r of h[s*i + r] * w[r]; Map y = f(t)
 
 becomes a `Window` that reduces the part of each window that lies inside of `x` and stores `f` of
 it: neither the padded copy `h` nor the reduction `t` goes to memory. A reduction without a copy or
-a map is done alike.
+a map is rewritten alike.
 """
 
 from __future__ import annotations
@@ -39,23 +38,23 @@ MOST_PLACES = 64  # of a window; chosen, no measurement kept
 
 
 def reduce_windows(p: TileProgram, device: Device) -> TileProgram:
-    """After: reductions over sliding windows read them where the data lies."""
-    found = windows_of(p.body, device)
-    if not found:
+    """Replace reductions over sliding windows by windows that read the unpadded data."""
+    windows = windows_of(p.body, device)
+    if not windows:
         return p
     body: list[Statement] = []
     done = 0
     for n, s in enumerate(p.body):
         if n >= done:
-            count, window = found.get(n, (1, s))
+            count, window = windows.get(n, (1, s))
             body.append(window)
             done = n + count
     return without_unused(replace(p, body=tuple(body)))
 
 
 def windows_of(body: Sequence[Statement], device: Device) -> dict[int, tuple[int, Window]]:
-    """Windows with how many statements each replaces, by the position of the first."""
-    found: dict[int, tuple[int, Window]] = {}
+    """Return windows with how many statements each replaces, by the position of the first."""
+    windows: dict[int, tuple[int, Window]] = {}
     for n, s in enumerate(body):
         if not isinstance(s, Reduce):
             continue
@@ -67,12 +66,12 @@ def windows_of(body: Sequence[Statement], device: Device) -> dict[int, tuple[int
         first = n - 2 if isinstance(group[0], Fill) else n
         window = window_of(group, device)
         if window is not None:
-            found[first] = len(group), window
-    return found
+            windows[first] = len(group), window
+    return windows
 
 
 def _is_copy(body: Sequence[Statement], n: int) -> bool:
-    """Whether the two statements before a reduction make a padded copy for it alone."""
+    """Return True if the two statements before a reduction make a padded copy for it alone."""
     match body[n - 2 : n]:
         case [Fill(buffer), Load(target, _, _)] if target.buffer == buffer:
             return not _is_read(body[n + 1 :], buffer.name)
@@ -80,7 +79,7 @@ def _is_copy(body: Sequence[Statement], n: int) -> bool:
 
 
 def _is_mapped(s: Reduce, after: Sequence[Statement]) -> bool:
-    """Whether the statement after a reduction maps its result, which nothing else reads."""
+    """Return True if the next statement maps a reduction's result, which nothing else reads."""
     if not isinstance(after[0], Map) or s.target.buffer.kind != "scratch":
         return False
     name = s.target.buffer.name
@@ -88,18 +87,18 @@ def _is_mapped(s: Reduce, after: Sequence[Statement]) -> bool:
 
 
 def _is_read(body: Sequence[Statement], name: str) -> bool:
-    """Whether a buffer is read before it is written again, as another tensor's place."""
+    """Return True if a buffer is read before it is overwritten by another tensor."""
     for s in body:
         written = any(b.name == name for b in writes(s))
         if (written and isinstance(s, For)) or any(b.name == name for b in reads(s)):
-            return True  # a loop may write a part of it alone
+            return True  # a loop may write only a part of it
         if written:
             return False
     return False
 
 
 def window_of(group: Sequence[Statement], device: Device) -> Window | None:
-    """The window that the statements are, if they are one with a vector form."""
+    """Return the window that the statements form, None if it has no vector form."""
     s = next(g for g in group if isinstance(g, Reduce))
     copy = next((g for g in group if isinstance(g, Load)), None)
     fill = next((g for g in group if isinstance(g, Fill)), None)
@@ -119,13 +118,13 @@ def window_of(group: Sequence[Statement], device: Device) -> Window | None:
     elif weights is not None and _slides(s, weights) and not _slides(s, data):
         data, weights = weights, data
     mapped = next((g for g in group if isinstance(g, Map)), None)
-    found = Window(s, data, weights, borders, s.target, s.target)
+    window = Window(s, data, weights, borders, s.target, s.target)
     if mapped is not None:
-        joined = _joined(s, mapped)
+        joined = _join_map(s, mapped)
         if joined is None:
             return None
-        found = replace(found, target=joined.target, expr=joined.expr)
-    return found if _has_form(found, device) else None
+        window = replace(window, target=joined.target, expr=joined.expr)
+    return window if _has_form(window, device) else None
 
 
 def _pair(s: Reduce) -> tuple[Fetch, Fetch | None] | None:
@@ -145,7 +144,7 @@ def _is_small(s: Reduce) -> bool:
 
 
 def _slides(s: Reduce, f: Fetch) -> bool:
-    """Whether a window reaches to where the next one begins, in memory."""
+    """Return True if neighbouring windows overlap in memory."""
     step = f.offset.factor(s.spans[-2].axis)
     steps = [(f.offset.factor(o.axis), o.size) for o in s.over]
     reach = sum(k * (n - 1) for k, n in steps if isinstance(k, int) and isinstance(n, int))
@@ -153,7 +152,7 @@ def _slides(s: Reduce, f: Fetch) -> bool:
 
 
 def _in_place(s: Reduce, data: Fetch, copy: Load) -> tuple[Fetch, tuple[Border, ...]] | None:
-    """A read of a padded copy as a read of what was copied, and where it may lie outside of it."""
+    """Return a read of a padded copy as a read of its source, with the borders it may cross."""
     indices = _indices(s, data, copy)
     if indices is None:
         return None
@@ -177,16 +176,16 @@ def _in_place(s: Reduce, data: Fetch, copy: Load) -> tuple[Fetch, tuple[Border, 
 
 
 def _is_clipped(s: Reduce, span: Span, index: Affine) -> bool:
-    """Whether the results end where the dim does, so that none lies outside."""
+    """Return True if the results end where the dim does, so that none lies outside."""
     axes = {a.axis: a for a in s.spans}
-    mine = axes.get(index.bare or "")
-    return mine is not None and mine.extent == span.extent and not span.clip_low and mine.clip_high
+    axis = axes.get(index.bare or "")
+    return axis is not None and axis.extent == span.extent and not span.clip_low and axis.clip_high
 
 
 def _indices(s: Reduce, data: Fetch, copy: Load) -> tuple[Affine, ...] | None:
-    """The index of each dim of what was copied, from the one address in the copy.
+    """Return the index of each dim of what was copied, from the single address in the copy.
 
-    The address of the copy is a number in mixed radix whose digits are the dims, each below the
+    The address in the copy is a number in mixed radix whose digits are the dims, each below the
     size of its dim: every axis moves the digit of the largest stride that its step reaches. A dim
     of one element may have no stride: nothing moves it.
     """
@@ -203,11 +202,11 @@ def _indices(s: Reduce, data: Fetch, copy: Load) -> tuple[Affine, ...] | None:
     left = (origin - first).const
     if (origin - first).terms or not isinstance(left, int) or left < 0:
         return None
-    found = [d.base for d in dims]
+    indices = [d.base for d in dims]
     reach = [0] * len(dims)
     moving = [(n, t) for n, t in enumerate(strides) if t != 0]
     for n, stride in moving:
-        found[n] = found[n] + left // stride
+        indices[n] = indices[n] + left // stride
         reach[n], left = left // stride, left % stride
     if left:
         return None
@@ -219,21 +218,21 @@ def _indices(s: Reduce, data: Fetch, copy: Load) -> tuple[Affine, ...] | None:
         if place < 0 or step % strides[place] or not isinstance(span.size, int):
             return None
         turns = step // strides[place]
-        found[place] = found[place] + (var(name) - span.base) * turns
+        indices[place] = indices[place] + (var(name) - span.base) * turns
         reach[place] += turns * (span.size - 1)
     inside = all(r < n for r, n in zip(reach, sizes, strict=True) if isinstance(n, int))
-    return tuple(found) if inside else None
+    return tuple(indices) if inside else None
 
 
-def _joined(s: Reduce, after: Map) -> Map | None:
-    """A map in the axes of the reduction that it reads point by point; None where it is none."""
+def _join_map(s: Reduce, after: Map) -> Map | None:
+    """Return a map in the axes of the reduction that it reads point by point, else None."""
     if len(after.spans) != len(s.spans):
         return None
     names = {}
-    for mine, other in zip(s.spans, after.spans, strict=True):
-        if replace(other, axis=mine.axis) != mine:
+    for own, other in zip(s.spans, after.spans, strict=True):
+        if replace(other, axis=own.axis) != own:
             return None
-        names[other.axis] = var(mine.axis)
+        names[other.axis] = var(own.axis)
     expr = substitute(after.expr, names)
     read = [f for f in fetches(expr) if f.buffer == s.target.buffer]
     if any(f != s.target for f in read):
@@ -243,13 +242,15 @@ def _joined(s: Reduce, after: Map) -> Map | None:
 
 
 def _has_form(w: Window, device: Device) -> bool:
-    """Whether there are vector instructions for all of it."""
+    """Return True if vector instructions exist for the whole window."""
     s, dense, along = w.reduction, w.dense.axis, w.along.axis
     dtype = s.dtype
     every = [w.data, w.target, *w.operands, *([w.weights] if w.weights else [])]
     if dtype not in LANES or device.lanes < LANES["float32"]:
         return False
-    if any(b.first.factor(dense) != 0 for b in w.borders):  # one vector, several parts of windows
+    if any(
+        b.first.factor(dense) != 0 for b in w.borders
+    ):  # lanes would have different parts of windows
         return False
     if any(f.dynamic or f.buffer.dtype != dtype for f in every):
         return False
@@ -269,7 +270,7 @@ def _has_form(w: Window, device: Device) -> bool:
 
 
 def _writes_what_it_reads(w: Window) -> bool:
-    """Whether results go where elements lie that later results need."""
+    """Return True if results overwrite elements that later results need."""
     place = w.target.buffer.name
     reduced = [w.data, *([w.weights] if w.weights else [])]
     if any(f.buffer.name == place for f in reduced):
@@ -278,6 +279,7 @@ def _writes_what_it_reads(w: Window) -> bool:
 
 
 def _is_vector(expr: TileExpr, dtype: str) -> bool:
+    """Return True if an expression of a dtype has a vector form."""
     match expr:
         case Do(op, args):
             plain = not op.startswith(CONVERSIONS) and op not in ("where", "pow")

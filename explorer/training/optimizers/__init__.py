@@ -1,1 +1,1 @@
-"""How parameters follow their gradients: optimizers, learning rates, the scale of a loss."""
+"""Optimizers, learning rate schedules and loss scaling."""

@@ -1,4 +1,4 @@
-"""Adam and AdamW, whose steps data may skip."""
+"""Adam and AdamW with steps that data may skip."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import numpy as np
 
 import explorer.np as enp
 from explorer.training.optimizers.checks import at_least, below, numbers, working_dtype
-from explorer.training.tree import each, several
+from explorer.training.tree import each, map_to_trees
 
 
 @dataclass(frozen=True, slots=True)
 class Adam:
-    """Steps by the mean of gradients over the root of the mean of their squares, both corrected for
-    how few there were. `weight_decay` adds to the gradient (L2); `amsgrad` divides by the largest
-    mean of squares so far.
+    """The Adam optimizer.
 
-    The numbers are data of each step (`numbers`), so that changing them compiles nothing; whether
-    `weight_decay` is 0 at first decides what is computed. Moments and arithmetic are in float32 for
-    parameters of fewer bits, in which a decay of 0.999 is 1. Sources: Kingma and Ba 2015; Reddi et
-    al. 2018; PyTorch's torch.optim.Adam.
+    Steps are the mean of gradients over the root of the mean of their squares, both bias-corrected.
+    `weight_decay` is added to the gradient (L2); `amsgrad` divides by the largest mean of squares
+    so far.
+
+    The hyperparameters are data of each step (`numbers`), so changing them recompiles nothing;
+    whether `weight_decay` is initially 0 decides what is computed. Moments and arithmetic are in
+    float32 for narrower parameters, in which a decay of 0.999 is 1. Sources: Kingma and Ba 2015;
+    Reddi et al. 2018; PyTorch's torch.optim.Adam.
     """
 
     learning_rate: float = 1e-3
@@ -33,17 +35,18 @@ class Adam:
     maximize: bool = False
 
     def __post_init__(self) -> None:
+        """Raise BadOption if a field is invalid."""
         at_least(0.0, learning_rate=self.learning_rate, weight_decay=self.weight_decay)
         at_least(0.0, beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon)
         below(1.0, beta1=self.beta1, beta2=self.beta2)
 
     @property
     def numbers(self) -> dict[str, np.ndarray]:
-        """What enters each step as data."""
+        """The hyperparameters that enter each step as data."""
         return numbers(self, "learning_rate", "beta1", "beta2", "epsilon", "weight_decay")
 
     def init(self, params: Any) -> dict[str, Any]:
-        """The state before the first step."""
+        """Return the state before the first step."""
         kinds = ("mean", "square", *(("largest",) if self.amsgrad else ()))
 
         def zeros() -> Any:
@@ -51,11 +54,11 @@ class Adam:
 
         return {"step": np.zeros((), np.int64), **{kind: zeros() for kind in kinds}}
 
-    def update(self, params: Any, gradients: Any, state: Any, numbers: Any, found: Any) -> Any:
-        """Parameters and state after a step; as they were where `found` holds."""
-        step = state["step"] + enp.where(found, 0, 1)
+    def update(self, params: Any, gradients: Any, state: Any, numbers: Any, overflowed: Any) -> Any:
+        """Return parameters and state after a step, unchanged where `overflowed` is True."""
+        step = state["step"] + enp.where(overflowed, 0, 1)
 
-        def one(p: Any, g: Any, m: Any, v: Any, *rest: Any) -> tuple[Any, ...]:
+        def update_parameter(p: Any, g: Any, m: Any, v: Any, *largest: Any) -> tuple[Any, ...]:
             dtype = working_dtype(p.dtype)
             rate, beta1, beta2, epsilon, decay = (numbers[n].astype(dtype) for n in _NUMBERS)
             count = step.astype(dtype)
@@ -64,18 +67,20 @@ class Adam:
             p_new, g = self.decayed(p.astype(dtype), g, rate, decay)
             mean = beta1 * m + (1 - beta1) * g
             square = beta2 * v + (1 - beta2) * g * g
-            top = [enp.maximum(rest[0], square)] if rest else []
-            size = enp.sqrt(top[0] if rest else square) / enp.sqrt(1 - beta2**count) + epsilon
+            top = [enp.maximum(largest[0], square)] if largest else []
+            size = enp.sqrt(top[0] if largest else square) / enp.sqrt(1 - beta2**count) + epsilon
             p_new = (p_new - rate / (1 - beta1**count) * mean / size).astype(p.dtype)
-            pairs = zip((p, m, v, *rest), (p_new, mean, square, *top), strict=True)
-            return tuple(enp.where(found, old, new) for old, new in pairs)
+            pairs = zip((p, m, v, *largest), (p_new, mean, square, *top), strict=True)
+            return tuple(enp.where(overflowed, old, new) for old, new in pairs)
 
         kinds = [k for k in state if k != "step"]
-        made = several(one, 1 + len(kinds), params, gradients, *(state[k] for k in kinds))
-        return made[0], {"step": step, **dict(zip(kinds, made[1:], strict=True))}
+        updated = map_to_trees(
+            update_parameter, 1 + len(kinds), params, gradients, *(state[k] for k in kinds)
+        )
+        return updated[0], {"step": step, **dict(zip(kinds, updated[1:], strict=True))}
 
     def decayed(self, p: Any, g: Any, rate: Any, decay: Any) -> tuple[Any, Any]:
-        """Parameter and gradient with the weight decay in one of them."""
+        """Return parameter and gradient, with the weight decay applied to one of them."""
         return p, g + decay * p if self.weight_decay else g
 
 
@@ -86,6 +91,7 @@ class AdamW(Adam):
     weight_decay: float = 1e-2
 
     def decayed(self, p: Any, g: Any, rate: Any, decay: Any) -> tuple[Any, Any]:
+        """Return the shrunken parameter and the gradient."""
         return p * (1 - rate * decay) if self.weight_decay else p, g
 
 

@@ -1,4 +1,4 @@
-"""Learning rates by the number of the step: data of each step, which compile nothing."""
+"""Learning rate schedules by step number: data of each step, without recompilation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Schedule: TypeAlias = Callable[[int], float]  # the factor of the learning rate 
 
 @dataclass(frozen=True, slots=True)
 class Cosine:
-    """From 1 down to `last` along half a cosine over `steps`, after `warmup` steps up to 1.
+    """A cosine schedule from 1 down to `last` over `steps`, after `warmup` linear steps up to 1.
 
     Source: Loshchilov and Hutter 2017, SGDR, equation 5.
     """
@@ -24,12 +24,13 @@ class Cosine:
     last: float = 0.0
 
     def __post_init__(self) -> None:
+        """Raise BadOption if a field is invalid."""
         counts(1, steps=self.steps)
         counts(0, warmup=self.warmup)
         at_least(0, last=self.last)
 
     def __call__(self, step: int) -> float:
-        """The factor at a step."""
+        """Return the factor at a step."""
         if step < self.warmup:
             return (step + 1) / self.warmup
         share = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
@@ -38,15 +39,16 @@ class Cosine:
 
 @dataclass(frozen=True, slots=True)
 class Stairs:
-    """`factor` times less after every `steps` steps: PyTorch's StepLR."""
+    """A step schedule: multiplied by `factor` after every `steps` steps, as PyTorch's StepLR."""
 
     steps: int
     factor: float = 0.1
 
     def __post_init__(self) -> None:
+        """Raise BadOption if a field is invalid."""
         counts(1, steps=self.steps)
         at_least(0, factor=self.factor)
 
     def __call__(self, step: int) -> float:
-        """The factor at a step."""
+        """Return the factor at a step."""
         return float(self.factor ** (step // self.steps))

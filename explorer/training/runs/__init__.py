@@ -1,1 +1,1 @@
-"""A training run: batches made ahead, steps compiled beside it, checkpoints, what was seen."""
+"""Training runs: prefetched batches, background compilation, checkpoints, timelines."""

@@ -1,8 +1,7 @@
-"""A training run in a file, from which it goes on as if it had not stopped: arrays alone, in the
-format of safetensors.
+"""Checkpoints of training runs, which resume as if uninterrupted: arrays in safetensors format.
 
-The file is written beside its place and then moved there, so that it is the old one or the new one
-whenever the process ends.
+A file is written beside its destination and then renamed: the destination holds the old or the new
+checkpoint whenever the process ends.
 """
 
 from __future__ import annotations
@@ -27,15 +26,17 @@ from explorer.training.runs.names import names_of
 
 FORMAT = "ironworks training 1"
 OTHER = {"params": "another model", "state": "another optimizer or loss scale"}
-STALE = 600  # seconds after which nobody is writing a part any more
+STALE = 600  # seconds after which a part file is abandoned
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], optimizer: str) -> None:
-    """Write them and the name of the optimizer, at once or not at all. OSError where the folder
-    cannot be written.
+    """Write arrays and the name of the optimizer to a file atomically.
+
+    Raises:
+        OSError: the folder is not writable.
     """
-    made = {n: np.asarray(a, order="C") for n, a in arrays.items()}
-    data = save(made, {"format": FORMAT, "optimizer": optimizer})
+    contiguous = {n: np.asarray(a, order="C") for n, a in arrays.items()}
+    data = save(contiguous, {"format": FORMAT, "optimizer": optimizer})
     for old in path.parent.glob(f".{escape(path.name)}.*.part"):  # of a process that was killed
         with suppress(OSError):
             if time() - old.stat().st_mtime > STALE:
@@ -52,14 +53,16 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], optimizer: str) ->
 
 
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], str]:
-    """What a file holds, and the name of the optimizer; "" where an old file does not say it.
-    BadCheckpoint where it is no such file.
+    """Return the arrays of a checkpoint and the optimizer's name, "" if an old file lacks it.
+
+    Raises:
+        BadCheckpoint: the file is no checkpoint.
     """
     try:
         data = path.read_bytes()
-        found = dict(load(data))
+        arrays = dict(load(data))
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        return found, str(header.get("__metadata__", {}).get("optimizer", ""))
+        return arrays, str(header.get("__metadata__", {}).get("optimizer", ""))
     except (SafetensorError, ValueError, KeyError, TypeError) as problem:
         raise BadCheckpoint(
             f"{path} is no checkpoint: {problem}", where=str(path), expected="safetensors"
@@ -67,20 +70,22 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], str]:
 
 
 def nested_like(tree: Any, arrays: Mapping[str, np.ndarray], prefix: str, path: Path) -> Any:
-    """The arrays under a prefix, nested as the tree is; BadCheckpoint where one is missing, of
-    another shape or dtype, or has no place in the tree.
+    """Return the arrays under a prefix, nested like a tree.
+
+    Raises:
+        BadCheckpoint: an array is missing, has another shape or dtype, or has no place in the tree.
     """
     leaves, nesting = flatten(tree)
     names = names_of(tree, prefix)
     more = sorted(n for n in arrays if n.startswith(f"{prefix}.") and n not in names)
     if more:
         raise BadCheckpoint(
-            f"{path} holds {more[0]}, which this run has not: it is the checkpoint of "
+            f"{path} holds {more[0]}, which this run does not have: it is the checkpoint of "
             f"{OTHER[prefix]}",
             where=more[0],
             try_="another path, or `resume=False`",
         )
-    found = []
+    ordered = []
     for name, leaf in zip(names, leaves, strict=True):
         array = arrays.get(name)
         if array is None:
@@ -97,5 +102,5 @@ def nested_like(tree: Any, arrays: Mapping[str, np.ndarray], prefix: str, path: 
                 expected=f"{like.dtype}{list(like.shape)}",
                 try_="another path, or `resume=False`",
             )
-        found.append(array)
-    return rebuild(nesting, found)
+        ordered.append(array)
+    return rebuild(nesting, ordered)

@@ -1,6 +1,4 @@
-"""A training run: batches are made ahead by a thread, steps compiled by another, and none of them
-waits for a value that the host reads.
-"""
+"""The training loop: threads prefetch batches and compile steps, and no step waits for the host."""
 
 from __future__ import annotations
 
@@ -48,28 +46,34 @@ def fit(
     progress: Callable[[Fitted], object] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Fitted:
-    """Parameters after so many passes over the data, and all that was seen on the way.
+    """Train parameters for several passes over the data and return them with the run's history.
 
-    `loss(params, *batch)` is a scalar; parameters are nested arrays, which stay as they are. `data`
-    are the batches of a pass, or a function of the number of the pass that gives them; a batch is
-    an array or a tuple of them. `optimizer` is Adam() where none is given; `schedule` gives the
-    factor of its learning rate at a step; with a `seed` the loss is given a `key` for `dropout`.
-    `scale`, `clip_norm`, `parts` and `precision` are those of `explorer.training.step.Recipe`: a
-    batch in `parts` takes the memory of one of them.
+    `loss(params, *batch)` is a scalar; parameters are nested arrays, which are not modified. `data`
+    are the batches of a pass, or a function of the number of the pass that returns them; a batch is
+    an array or a tuple of arrays. `optimizer` defaults to Adam(); `schedule` returns the factor of
+    its learning rate at a step; with a `seed` the loss gets a `key` for `dropout`. `scale`,
+    `clip_norm`, `parts` and `precision` are those of `explorer.training.step.Recipe`: a batch in
+    `parts` takes the memory of one of them.
 
-    After each pass `loss` and `metrics` are taken as means over `validate`; where the loss has not
-    become less for `patience` passes (0: never), the run ends. A `checkpoint` is a file that is
-    written every so many steps and at the end; where it exists, and `resume`, the run goes on from
-    there, with the same losses to the bit. `ahead` batches at most are made ahead. With `sync_free`
-    off, the host reads in each step whether gradients are finite, as ordinary optimizers do. With
-    `ranks` this is one of several replicas (`explorer.training.Mpi()`, or one of `on_threads(n)`
-    in each of n threads), all with the same arguments: each takes its rows of every batch, and the
-    loss is a mean over them; the first one writes the checkpoint. Gradients of late layers are
-    summed while those of early ones are computed; with `sync_free` off, all of them after that.
+    After each pass `loss` and `metrics` are averaged over `validate`; if the loss has not decreased
+    for `patience` passes (0: no limit), the run ends. A `checkpoint` is a file that is written
+    every `every` steps and at the end; if it exists, and `resume`, the run continues from it with
+    bit-identical losses. At most `ahead` batches are prefetched. With `sync_free` off, the host
+    reads in each step whether gradients are finite, as ordinary optimizers do.
 
-    `progress(fitted)` is called after every step. `cancelled()` ends the run after a step; what it
-    came to is kept. Raises what making a batch raised, BadOption, BadCheckpoint, and what `trace`
-    and `compile` raise.
+    With `ranks` this is one of several replicas (`explorer.training.Mpi()`, or one of
+    `on_threads(n)` in each of n threads), all with the same arguments: each takes its rows of every
+    batch, and the loss is a mean over them; the first one writes the checkpoint. Gradients of late
+    layers are summed while those of early ones are computed; with `sync_free` off, all of them
+    after that.
+
+    `progress(fitted)` is called after every step. If `cancelled()` returns True after a step, the
+    run ends and returns its results so far.
+
+    Raises:
+        BadOption: an argument is invalid.
+        BadCheckpoint: the checkpoint does not belong to such a run.
+        Exception: whatever making a batch, `trace` or `compile` raise.
     """
     counts(1, epochs=epochs, ahead=ahead, every=every)
     counts(0, patience=patience)
@@ -77,14 +81,16 @@ def fit(
     recipe = Recipe(loss, scale, clip_norm, parts, precision)
     if validate is None and (patience or metrics):
         raise BadOption("`patience` and `metrics` need batches to `validate` with")
-    asked = {} if validate is None else {"loss": loss, **(metrics or {})}
-    validation = None if validate is None else Validation(asked, validate, options)
+    scalars = {} if validate is None else {"loss": loss, **(metrics or {})}
+    validation = None if validate is None else Validation(scalars, validate, options)
     path = None if checkpoint is None else Path(checkpoint)
-    plan = Plan(epochs, ahead, patience, path, every, progress or _nobody, cancelled or _never)
+    plan = Plan(
+        epochs, ahead, patience, path, every, progress or _ignore_progress, cancelled or _never
+    )
     run = Run(Setting(recipe, chosen, options), params, seed, schedule, sync_free, ranks)
     try:
         if path is not None and resume and path.exists():
-            run.restore(path, tuple(asked))
+            run.restore(path, tuple(scalars))
         run.passes(data, plan, validation)
     except BaseException:
         if ranks is not None:
@@ -95,8 +101,8 @@ def fit(
     return run.fitted
 
 
-def _nobody(fitted: Fitted) -> None:
-    """Nobody is told."""
+def _ignore_progress(fitted: Fitted) -> None:
+    """Ignore progress."""
 
 
 def _never() -> bool:

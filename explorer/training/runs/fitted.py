@@ -1,4 +1,4 @@
-"""What a training run has come to."""
+"""Results of a training run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from explorer.training.runs.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One pass over the data: the mean loss of its steps, and what validation found after it."""
+    """One pass over the data: the mean loss of its steps, and the validation results after it."""
 
     number: int
     loss: float
@@ -23,12 +23,13 @@ class Epoch:
 
 @dataclass(slots=True, repr=False)
 class Fitted(Printed):
-    """Parameters and state after `step` steps, of which the last were in epoch `epoch` and `batch`
-    batches into it; the loss of every step; what validation found; which thread did what when.
+    """Parameters and state after `step` steps, with the run's history.
 
-    `stopped` is why it ended: "done", "cancelled" or "no better". `program` is the compiled step of
-    the last batch, None before there was one; that of its gradients where the update is another,
-    and the first of these where a replica's are several.
+    The last step was in epoch `epoch`, `batch` batches into it. `losses` has one entry a step;
+    `epochs` holds validation results; `timeline` shows which thread did what when. `stopped` is why
+    the run ended: "done", "cancelled" or "no better". `program` is the compiled step of the last
+    batch, None before the first; it is the gradient program if the update is another one, and the
+    first of these if a replica has several.
     """
 
     params: Any
@@ -44,7 +45,7 @@ class Fitted(Printed):
 
     @property
     def skipped(self) -> int:
-        """Steps whose gradients were not finite, so that nothing moved."""
+        """The number of steps that were skipped because a gradient was not finite."""
         return self.step - int(np.asarray(self.state["optimizer"]["step"]))
 
     @property
@@ -53,5 +54,6 @@ class Fitted(Printed):
         return self.losses[-1] if self.losses else float("nan")
 
     def __str__(self) -> str:
+        """Return steps, epochs and the last loss in a line."""
         after = f"{self.step} steps, {self.epoch} epochs"
         return f"{after}: loss {self.loss:.6g}{f', {self.skipped} skipped' if self.skipped else ''}"

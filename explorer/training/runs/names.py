@@ -1,4 +1,4 @@
-"""Names of the arrays of a tree: the keys on the way to each."""
+"""Names of the arrays of a tree: the path of keys to each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def names_of(tree: Any, prefix: str) -> list[str]:
-    """One name for each array, in the order of `flatten`."""
+    """Return one name for each array, in the order of `flatten`."""
     return list(_names(tree, prefix))
 
 

@@ -1,6 +1,4 @@
-"""A step compiled for the batches that come: as one program, or as the two between which an
-ordinary optimizer reads a value.
-"""
+"""Compiled steps for each kind of batch: sync-free as one program, ordinary as two."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ Signature = tuple[tuple[tuple[int, ...], str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a step does, and how it is compiled."""
+    """The computation of a step and its compile options."""
 
     recipe: Recipe
     optimizer: Optimizer
@@ -38,8 +36,8 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """What a step is compiled from: a setting, the arrays as they are, and a batch of its kind."""
+class StepInputs:
+    """The inputs of a step's compilation: a setting, the current arrays, and a sample batch."""
 
     setting: Setting
     params: Any
@@ -50,12 +48,12 @@ class Beginning:
 
 
 def signature(batch: Batch) -> Signature:
-    """The shapes and dtypes of a batch."""
+    """Return the shapes and dtypes of a batch."""
     return tuple((np.shape(a), str(np.asarray(a).dtype)) for a in leaves(batch))
 
 
 def declared(tree: Any) -> Any:
-    """The types of nested arrays; DtypeError for complex ones."""
+    """Return the types of nested arrays; DtypeError for complex ones."""
     if holds_complex(flatten(tree)[1]):
         raise DtypeError(
             "a parameter or a batch is complex, and training takes real arrays",
@@ -66,25 +64,25 @@ def declared(tree: Any) -> Any:
 
 
 class Step(Protocol):
-    """A step for one kind of batch: moves parameters and state on, in place, and gives the loss.
+    """A step for one kind of batch: updates parameters and state in place, returns the loss.
 
-    `program` is the whole step, or that of the gradients where the update is another, the first of
-    several.
+    `program` is the whole step; if the update is separate, the program of the gradients, or the
+    first of several.
     """
 
     program: Compilation
 
     def __call__(
         self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
-    ) -> np.ndarray: ...
+    ) -> np.ndarray:
+        """Run the step and return the loss."""
 
 
 class SyncFree:
-    """One program, which nothing of the host decides. Parameters and state are donated: the arrays
-    stay where they are.
-    """
+    """A step as one program without decisions of the host; parameters and state are donated."""
 
-    def __init__(self, at: Beginning) -> None:
+    def __init__(self, at: StepInputs) -> None:
+        """Trace and compile the step."""
         step = step_of(at.setting.recipe, at.setting.optimizer)
 
         def train(params: Any, state: Any, numbers: Any, batch: Any) -> Any:
@@ -92,26 +90,29 @@ class SyncFree:
 
         model = trace(train)(*map(declared, (at.params, at.state, at.numbers, at.batch)))
         names = [p.name for p in model.program.main.params]
-        kept = names[: len(leaves((at.params, at.state)))]
+        donated = names[: len(leaves((at.params, at.state)))]
         self.program: Compilation = compiled(
-            model, options=at.setting.options, donate=kept, cancelled=at.cancelled
+            model, options=at.setting.options, donate=donated, cancelled=at.cancelled
         )
 
     def __call__(
         self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
     ) -> np.ndarray:
-        """The loss; the arrays are written over."""
+        """Run the step in place and return the loss."""
         *after, value = self.program.run(*arrays, *numbers.values(), *leaves(batch)).values()
         arrays[:] = after
         return value
 
 
 class Ordinary:
-    """The form without sync-free optimizers, to compare with: gradients are one program and the
-    update another, and in between the host reads whether the gradients are finite.
+    """The step without sync-free optimizers, for comparison.
+
+    Gradients and update are two programs; between them the host reads whether the gradients are
+    finite.
     """
 
-    def __init__(self, at: Beginning, timeline: Timeline) -> None:
+    def __init__(self, at: StepInputs, timeline: Timeline) -> None:
+        """Trace and compile both programs."""
         recipe, optimizer = at.setting.recipe, at.setting.optimizer
         self.scale, self.timeline = recipe.scale, timeline
         self.count, self.nesting = len(leaves(at.params)), flatten((at.params, at.state))[1]
@@ -120,8 +121,8 @@ class Ordinary:
         def gradients(params: Any, factor: Any, numbers: Any, batch: Any) -> Any:
             return gradients_of(recipe, params, factor, numbers, batch)
 
-        def update(params: Any, made: Any, state: Any, numbers: Any) -> Any:
-            return optimizer.update(params, made, state, numbers, np.bool_(False))
+        def update(params: Any, grads: Any, state: Any, numbers: Any) -> Any:
+            return optimizer.update(params, grads, state, numbers, np.bool_(False))
 
         first = trace(gradients)(*map(declared, (at.params, factor, at.numbers, at.batch)))
         own, options = at.state["optimizer"], at.setting.options
@@ -134,47 +135,50 @@ class Ordinary:
     def __call__(
         self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
     ) -> np.ndarray:
-        """The loss; the arrays are written over, or left where a gradient is not finite."""
+        """Run the step and return the loss; skip the update if a gradient is not finite."""
         _, state = rebuild(self.nesting, arrays)
         factor = state["scale"]["scale"] if self.scale else np.ones((), np.float32)
-        given, data = arrays[: self.count], (*numbers.values(),)
-        value, *made, found = self.program.run(*given, factor, *data, *leaves(batch)).values()
+        params, data = arrays[: self.count], (*numbers.values(),)
+        value, *grads, overflowed = self.program.run(
+            *params, factor, *data, *leaves(batch)
+        ).values()
         with self.timeline.span("main", "read", number):
             counters.add("host_reads")
-            skipped = bool(found)
+            skipped = bool(overflowed)
         own = leaves(state["optimizer"])
         if not skipped:
-            after = list(self.update.run(*given, *made, *own, *data).values())
+            after = list(self.update.run(*params, *grads, *own, *data).values())
             arrays[: self.count + len(own)] = after
         if self.scale:
-            told = self.scale.update(state["scale"], np.bool_(skipped))
-            arrays[self.count + len(own) :] = [np.asarray(a) for a in leaves(told)]
+            scale_state = self.scale.update(state["scale"], np.bool_(skipped))
+            arrays[self.count + len(own) :] = [np.asarray(a) for a in leaves(scale_state)]
         return value
 
 
 class Programs:
-    """The step of each kind of batch, compiled by a thread of its own before it is needed."""
+    """The steps of each kind of batch, compiled ahead by a background thread."""
 
     def __init__(
         self, make: Callable[[Batch, Callable[[], bool]], Step], timeline: Timeline
     ) -> None:
+        """Create an empty cache of steps built by `make`."""
         self._make, self._timeline = make, timeline
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="training-compile")
-        self._known: dict[Signature, Future[Step]] = {}
+        self._steps: dict[Signature, Future[Step]] = {}
         self._lock, self._stopped = Lock(), False
 
     def prepare(self, batch: Batch) -> None:
-        """See to it that there will be a step for such batches."""
+        """Start compiling the step for such batches, unless it exists."""
         kind = signature(batch)
         with self._lock:
-            if kind not in self._known:
-                number = len(self._known)
-                self._known[kind] = self._pool.submit(self._compile, batch, number)
+            if kind not in self._steps:
+                number = len(self._steps)
+                self._steps[kind] = self._pool.submit(self._compile, batch, number)
 
     def of(self, batch: Batch) -> Step:
-        """The step for such batches; waits for it, and raises what went wrong with it."""
+        """Wait for the step for such batches and return it; raise the error of its compilation."""
         self.prepare(batch)
-        return self._known[signature(batch)].result()
+        return self._steps[signature(batch)].result()
 
     def close(self) -> None:
         """Stop compiling."""

@@ -1,4 +1,4 @@
-"""One run of training: the arrays that it moves, and where it is."""
+"""One training run: its arrays and its position."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 from explorer.errors import BadCheckpoint, BadOption
 from explorer.frontends.tracing.structure import flatten, rebuild
 from explorer.training.optimizers.schedules import Schedule
-from explorer.training.runs.ahead import Ahead
 from explorer.training.runs.checkpoint import load_arrays, nested_like, save_arrays
 from explorer.training.runs.fitted import Epoch, Fitted
 from explorer.training.runs.names import names_of
+from explorer.training.runs.prefetcher import Prefetcher
 from explorer.training.runs.programs import (
     Batch,
-    Beginning,
     Ordinary,
     Programs,
     Setting,
     Step,
+    StepInputs,
     SyncFree,
 )
 from explorer.training.runs.replicas.all_reduce import AllReduce
@@ -37,7 +37,7 @@ from explorer.training.tree import each, leaves
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long to go on, what is written where, who is told, and who says when to stop."""
+    """The limits, outputs and callbacks of a run."""
 
     epochs: int
     ahead: int
@@ -49,7 +49,7 @@ class Plan:
 
 
 class Run:
-    """The arrays that a run moves, and the programs that move them."""
+    """The arrays of a run and the programs that update them."""
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class Run:
         sync_free: bool,
         ranks: Ranks | None = None,
     ) -> None:
+        """Copy the parameters and create the first state."""
         if not leaves(params):
             raise BadOption("there is no parameter to train", expected="nested arrays")
         own = each(lambda a: np.array(a), params)
@@ -75,29 +76,30 @@ class Run:
         self.programs = Programs(self._make, self.timeline)
 
     def close(self) -> None:
+        """Stop the compiler and the all-reduce."""
         self.programs.close()
         if self.sums is not None:
             self.sums.close()
 
     def _make(self, batch: Batch, cancelled: Callable[[], bool]) -> Step:
         at = self.fitted
-        begin = Beginning(self.setting, at.params, at.state, self.numbers(), batch, cancelled)
+        begin = StepInputs(self.setting, at.params, at.state, self.numbers(), batch, cancelled)
         if self.sums is not None:
             return Replicated(begin, self.sums, self.timeline, self.sync_free)
         return SyncFree(begin) if self.sync_free else Ordinary(begin, self.timeline)
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """What the next step is given besides its batch."""
-        found = dict(self.setting.optimizer.numbers)
+        """Return the hyperparameters of the next step."""
+        values = dict(self.setting.optimizer.numbers)
         if self.schedule is not None:
             factor = np.float64(self.schedule(self.fitted.step))
-            found["learning_rate"] = np.asarray(found["learning_rate"] * factor)
+            values["learning_rate"] = np.asarray(values["learning_rate"] * factor)
         if self.seed is not None:
-            found["key"] = np.array([self.seed, self.fitted.step], np.int64)
-        return found
+            values["key"] = np.array([self.seed, self.fitted.step], np.int64)
+        return values
 
     def passes(self, data: Data, plan: Plan, validation: Validation | None) -> None:
-        """What is left of the passes over the data."""
+        """Run the remaining passes over the data."""
         at, first = self.fitted, len(self.fitted.losses) - self.fitted.batch
         while at.epoch < plan.epochs and not at.stopped:
             self._pass(data, plan)
@@ -108,10 +110,10 @@ class Run:
                     f"there is no batch in epoch {at.epoch}",
                     expected="what can be iterated over again, or a function of the epoch",
                 )
-            found = {} if validation is None else self._validated(validation)
-            at.epochs.append(Epoch(at.epoch, float(np.mean(at.losses[first:])), found))
+            validated = {} if validation is None else self._validated(validation)
+            at.epochs.append(Epoch(at.epoch, float(np.mean(at.losses[first:])), validated))
             at.epoch, at.batch, first = at.epoch + 1, 0, len(at.losses)
-            if plan.patience and _no_better(at.epochs, plan.patience):
+            if plan.patience and _has_stalled(at.epochs, plan.patience):
                 at.stopped = "no better"
         at.stopped = at.stopped or "done"
         if plan.path is not None:
@@ -120,11 +122,13 @@ class Run:
     def _pass(self, data: Data, plan: Plan) -> None:
         at = self.fitted
 
-        def rest() -> Iterable[Batch]:
-            whole = data(at.epoch) if callable(data) else data
-            return map(as_batch, islice(iter(whole), at.batch, None))
+        def remaining_batches() -> Iterable[Batch]:
+            batches = data(at.epoch) if callable(data) else data
+            return map(as_batch, islice(iter(batches), at.batch, None))
 
-        with Ahead(rest, plan.ahead, self.timeline, self.programs.prepare) as source:
+        with Prefetcher(
+            remaining_batches, plan.ahead, self.timeline, self.programs.prepare
+        ) as source:
             for batch in source:
                 self._step(batch)
                 plan.progress(at)
@@ -149,37 +153,37 @@ class Run:
             return validation.means(self.fitted.params, self.fitted.epoch)
 
     def save(self, path: Path) -> None:
-        """Write where the run is; of several replicas the first one does."""
+        """Write a checkpoint; of several replicas only the first does."""
         at = self.fitted
         if self.sums is not None and self.sums.ranks.rank:
             return
         names = names_of(at.params, "params") + names_of(at.state, "state")
-        found = dict(zip(names, self.arrays, strict=True))
-        found["losses"] = np.array(at.losses, np.float64)
-        found["at"] = np.array([at.step, at.epoch, at.batch], np.int64)
+        arrays = dict(zip(names, self.arrays, strict=True))
+        arrays["losses"] = np.array(at.losses, np.float64)
+        arrays["at"] = np.array([at.step, at.epoch, at.batch], np.int64)
         rows = [[e.loss, *e.validated.values()] for e in at.epochs]
-        found["epochs"] = np.array(rows or np.zeros((0, 1)), np.float64)
+        arrays["epochs"] = np.array(rows or np.zeros((0, 1)), np.float64)
         with self.timeline.span("main", "save", at.step):
-            save_arrays(path, found, _name_of(self.setting.optimizer))
+            save_arrays(path, arrays, _name_of(self.setting.optimizer))
 
     def restore(self, path: Path, validated: Sequence[str]) -> None:
-        """Go on from where a file says; `validated` names what each epoch's row holds besides."""
+        """Resume from a checkpoint; `validated` names the further columns of the epochs' rows."""
         at = self.fitted
-        found, optimizer = load_arrays(path)
+        arrays, optimizer = load_arrays(path)
         if optimizer not in ("", own := _name_of(self.setting.optimizer)):
             raise BadCheckpoint(
                 f"{path} is the checkpoint of a run by {optimizer}, and this one is by {own}",
                 where=str(path),
                 expected=own,
-                found=optimizer,
+                actual=optimizer,
                 try_=f"{optimizer}, another path, or `resume=False`",
             )
-        params = nested_like(at.params, found, "params", path)
-        state = nested_like(at.state, found, "state", path)
-        place, losses, rows = (found.get(n, np.zeros(())) for n in ("at", "losses", "epochs"))
-        known = place.shape == (3,) and place.dtype == np.int64 and losses.dtype == np.float64
-        if not known or rows.ndim != 2 or losses.shape != (place[0],) or len(rows) != place[1]:
-            raise BadCheckpoint(f"{path} does not say how far the run was", where=str(path))
+        params = nested_like(at.params, arrays, "params", path)
+        state = nested_like(at.state, arrays, "state", path)
+        place, losses, rows = (arrays.get(n, np.zeros(())) for n in ("at", "losses", "epochs"))
+        is_valid = place.shape == (3,) and place.dtype == np.int64 and losses.dtype == np.float64
+        if not is_valid or rows.ndim != 2 or losses.shape != (place[0],) or len(rows) != place[1]:
+            raise BadCheckpoint(f"{path} does not contain the position of the run", where=str(path))
         if len(rows) and rows.shape[1] != 1 + len(validated):
             raise BadCheckpoint(
                 f"{path} holds {rows.shape[1]} numbers for each epoch",
@@ -201,7 +205,7 @@ def _name_of(optimizer: Optimizer) -> str:
     return type(optimizer).__name__
 
 
-def _no_better(epochs: Sequence[Epoch], patience: int) -> bool:
-    """Whether the last so many epochs brought no less loss than there had been before."""
-    found = [e.validated["loss"] for e in epochs]
-    return len(found) > patience and min(found[-patience:]) >= min(found[:-patience])
+def _has_stalled(epochs: Sequence[Epoch], patience: int) -> bool:
+    """Return True if the last `patience` epochs did not decrease the loss."""
+    losses = [e.validated["loss"] for e in epochs]
+    return len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])

@@ -1,4 +1,4 @@
-"""What each thread of a training run did when."""
+"""Timeline of a training run's threads."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ What = Literal[
     "load", "wait", "compile", "run", "read", "save", "validate",
     "gradients", "forward", "backward", "reduce", "update",
 ]  # fmt: skip
-PASSES: tuple[What, ...] = ("gradients", "forward", "backward")  # of a step of replicas
-MOST = 20_000  # spans that are kept, the latest
+PASSES: tuple[What, ...] = ("gradients", "forward", "backward")  # passes of a replica's step
+MOST = 20_000  # latest spans that are stored
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One thread did one thing for step `step`, from `begin` to `end`, in seconds since the start.
+    """An activity of one thread for step `step`, from `begin` to `end`, in seconds since the start.
 
-    "load": the next batch was made; "wait": for a batch that was not ready; "read": the host waited
-    for a value that decides, while it ran the step. Of replicas also what a step did: "forward",
-    "backward" ("gradients" where both are one program), "reduce" and "update"; `part` counts the
-    parts of each, `bytes` are those that were summed, and `about` names the parameters.
+    "load": making the next batch; "wait": for a batch that was not ready; "read": the host waits
+    for a value that decides the step. Replicas also have "forward", "backward" ("gradients" if both
+    are one program), "reduce" and "update"; `part` numbers the parts of each, `bytes` were summed,
+    `about` names the parameters.
     """
 
     lane: str
@@ -39,13 +39,13 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The duration."""
         return self.end - self.begin
 
 
 @dataclass(slots=True)
 class Timeline:
-    """The spans of a run as they end, from any thread."""
+    """The spans of a run in the order of their ends, from any thread."""
 
     start: float = field(default_factory=perf_counter)
     spans: deque[Span] = field(default_factory=lambda: deque(maxlen=MOST))
@@ -54,9 +54,7 @@ class Timeline:
     def span(
         self, lane: str, what: What, step: int, part: int = 0, count: int = 0, about: str = ""
     ) -> Iterator[None]:
-        """Notes how long the block takes, and that it is about `count` bytes; also where it
-        raises.
-        """
+        """Record the duration of the block, also if it raises; it processes `count` bytes."""
         begin = perf_counter() - self.start
         try:
             yield
@@ -65,13 +63,14 @@ class Timeline:
             self.spans.append(Span(lane, what, step, begin, end, part, count, about))
 
     def busy(self, *what: What) -> float:
-        """Seconds that were spent on these."""
+        """Return the seconds spent on these activities."""
         return sum(s.seconds for s in tuple(self.spans) if s.what in what)
 
     @property
     def overlap(self) -> float:
-        """The share of the shorter of both, making batches and running steps, that lies within the
-        other; 0 where either took none.
+        """The overlap of making batches and running steps, as a share of the shorter of both.
+
+        It is 0 if either took no time.
         """
         spans = tuple(self.spans)
         loads, runs = ([s for s in spans if s.what == what] for what in ("load", "run"))
@@ -80,8 +79,9 @@ class Timeline:
 
     @property
     def hidden(self) -> float:
-        """Of a replica: the share of its all-reduce that lies within its forward and backward
-        passes; 0 where it took none.
+        """The share of a replica's all-reduce within its forward and backward passes.
+
+        It is 0 without an all-reduce.
         """
         spans = sorted(tuple(self.spans), key=lambda s: s.begin)
         sums = [s for s in spans if s.what == "reduce"]
@@ -90,7 +90,7 @@ class Timeline:
 
 
 def common(first: Sequence[Span], second: Sequence[Span]) -> float:
-    """Seconds that lie in a span of both; spans of one kind follow each other."""
+    """Return the seconds of overlap between two sequences of disjoint, sorted spans."""
     total, n = 0.0, 0
     for span in first:
         while n < len(second) and second[n].end <= span.begin:

@@ -1,4 +1,4 @@
-"""What a model is worth on batches that it does not learn from."""
+"""Validation of a model on held-out batches."""
 
 from __future__ import annotations
 
@@ -19,38 +19,39 @@ Data: TypeAlias = Iterable[Any] | Callable[[int], Iterable[Any]]  # batches, or 
 
 
 def as_batch(item: Any) -> Batch:
-    """A batch as a tuple of arrays, nested as they were."""
-    made = each(np.asarray, item)
-    return made if isinstance(made, tuple) else (made,)
+    """Return a batch as a tuple of arrays, with its nesting."""
+    arrays = each(np.asarray, item)
+    return arrays if isinstance(arrays, tuple) else (arrays,)
 
 
 class Validation:
-    """Scalars of parameters and a batch, as means over all batches; one program for all of them."""
+    """Means over all batches of scalars of parameters and a batch, by one program."""
 
     def __init__(
         self, scalars: Mapping[str, Callable[..., Any]], data: Data, options: Options | None
     ) -> None:
+        """Prepare the validation of these scalars."""
         self.scalars, self.data, self.options = scalars, data, options
-        self._known: dict[Signature, Compilation] = {}
+        self._programs: dict[Signature, Compilation] = {}
 
     def means(self, params: Any, epoch: int) -> dict[str, float]:
-        """The mean of each; BadOption where there is no batch."""
-        found: list[list[float]] = []
+        """Return the mean of each scalar; BadOption if there is no batch."""
+        rows: list[list[float]] = []
         for item in self.data(epoch) if callable(self.data) else self.data:
             batch = as_batch(item)
             values = self._program(params, batch).run(*leaves(params), *leaves(batch)).values()
-            found.append([float(v) for v in values])
-        if not found:
+            rows.append([float(v) for v in values])
+        if not rows:
             raise BadOption(f"there is no batch to validate with after epoch {epoch}")
-        return dict(zip(self.scalars, np.mean(found, axis=0).tolist(), strict=True))
+        return dict(zip(self.scalars, np.mean(rows, axis=0).tolist(), strict=True))
 
     def _program(self, params: Any, batch: Batch) -> Compilation:
         kind = signature(batch)
-        if kind not in self._known:
+        if kind not in self._programs:
 
             def every(params: Any, batch: Any) -> Any:
                 return tuple(f(params, *batch) for f in self.scalars.values())
 
             model = trace(every)(declared(params), declared(batch))
-            self._known[kind] = compiled(model, options=self.options)
-        return self._known[kind]
+            self._programs[kind] = compiled(model, options=self.options)
+        return self._programs[kind]

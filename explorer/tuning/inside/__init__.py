@@ -1,1 +1,1 @@
-"""Where the time of a kernel goes: a copy of it with stamps around its parts, run beside it."""
+"""Time within a kernel: an instrumented copy with time stamps around its parts."""

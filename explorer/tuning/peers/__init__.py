@@ -1,1 +1,1 @@
-"""Other runtimes that are raced here, each given the model in the form that suits it."""
+"""Other runtimes for races, each with the model in its fastest form."""

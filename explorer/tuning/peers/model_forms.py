@@ -1,4 +1,4 @@
-"""In which forms another runtime may be given a model, so that a race is against its best one."""
+"""Alternative forms of a model, so that a race is against another runtime's fastest one."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from typing import Protocol, TypeVar
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
 
-ROUNDS, SECONDS = 15, 2.0  # of trials, in turns: the least time of each form counts
-LONG_SECONDS = 0.1  # of a run that is timed without another one before it
-SEED = re.compile(rb"seed (\d+)\Z")  # how the zoo ends the head of its models
+ROUNDS, SECONDS = 15, 2.0  # of trials in turns; the least time of each form counts
+LONG_SECONDS = 0.1  # runs from this length on are timed without a warm-up
+SEED = re.compile(rb"seed (\d+)\Z")  # end of a zoo model's head
 LAYERED = "LSTM operators"
 
 
 class Form(Protocol):
-    """A model made ready in one way."""
+    """A model that is ready to run in one form."""
 
     @property
-    def run(self) -> Callable[[], object]: ...
+    def run(self) -> Callable[[], object]:
+        """The function that runs it."""
 
 
 F = TypeVar("F", bound=Form)
 
 
 def forms(model: Model) -> Iterator[tuple[str, Model]]:
-    """The model itself, named "", and where it is a recurrent one of the zoo, the one with an
-    operator for each layer: the same weights, inputs and outputs.
+    """Yield the model itself, named "", and its layered form if it has one.
+
+    A recurrent model of the zoo has a form with one operator for each layer: the same weights,
+    inputs and outputs.
     """
     yield "", model
     name = f"{zoo.LAYERED}{model.path.removeprefix(zoo.PREFIX)}"
@@ -37,14 +40,14 @@ def forms(model: Model) -> Iterator[tuple[str, Model]]:
 
 
 def seed_of(model: Model) -> int:
-    """From which a model of the zoo was drawn."""
-    found = SEED.search(model.head)
-    return int(found[1]) if found else 0
+    """Return the seed of a zoo model's weights."""
+    match = SEED.search(model.head)
+    return int(match[1]) if match else 0
 
 
-def in_order(made: Iterable[F]) -> list[F]:
-    """The forms by the least time of a run, the fastest first, timed in turns."""
-    times: list[tuple[F, list[float]]] = [(form, []) for form in made]
+def fastest_first(candidates: Iterable[F]) -> list[F]:
+    """Sort forms by the least time of a run, fastest first, timed in turns."""
+    times: list[tuple[F, list[float]]] = [(form, []) for form in candidates]
     if len(times) < 2:
         return [form for form, _ in times]
     for form, _ in times:
@@ -53,10 +56,10 @@ def in_order(made: Iterable[F]) -> list[F]:
     for n in range(ROUNDS):
         if n and perf_counter() > end:
             break
-        for form, found in times:
-            if found and min(found) < LONG_SECONDS:
+        for form, samples in times:
+            if samples and min(samples) < LONG_SECONDS:
                 form.run()  # after another form, the first is slower
             begin = perf_counter()
             form.run()
-            found.append(perf_counter() - begin)
-    return [form for form, found in sorted(times, key=lambda t: min(t[1]))]
+            samples.append(perf_counter() - begin)
+    return [form for form, samples in sorted(times, key=lambda t: min(t[1]))]

@@ -1,4 +1,4 @@
-"""Other runtimes that can run a model here, each with the threads that it is told."""
+"""Other runtimes that can run a model on this machine, with a given number of threads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import numpy as np
 from explorer.errors import BadOption, InternalFault, IronworksError, did_you_mean
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
-from explorer.tuning.peers.model_forms import forms, in_order, seed_of
+from explorer.tuning.peers.model_forms import fastest_first, forms, seed_of
 
-SPIN_VARIABLE, LEAST_SPIN = "OPENBLAS_THREAD_TIMEOUT", "4"  # two to this power, in cycles
+SPIN_VARIABLE, LEAST_SPIN = "OPENBLAS_THREAD_TIMEOUT", "4"  # log2 of cycles
 
 Inputs = Mapping[str, np.ndarray]
 Outputs = Mapping[str, np.ndarray]
@@ -30,9 +30,7 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A runtime that holds the model: `run` gives the outputs by name, `close` undoes its
-    settings.
-    """
+    """A runtime with a loaded model: `run` returns outputs by name, `close` restores settings."""
 
     name: str
     version: str
@@ -44,22 +42,22 @@ Prepare = Callable[[Model, Inputs, int], Peer]
 Prepared = Callable[[str, Model, Inputs, int], Peer]
 
 
-def known_peers(names: Iterable[str], where: str = "") -> None:
-    """Raises BadOption for the first name that no runtime has; `where` it was given."""
+def check_peer_names(names: Iterable[str], where: str = "") -> None:
+    """Raise BadOption for the first unknown runtime; `where` names the option."""
     for name in names:
         if name not in PEERS:
-            known = ", ".join(PEERS)
-            near = did_you_mean(name, PEERS) or f"; there are {known}"
+            names_text = ", ".join(PEERS)
+            near = did_you_mean(name, PEERS) or f"; there are {names_text}"
             raise BadOption(
                 f"no runtime is known as {name!r}{near}",
                 where=where or name,
-                expected=known,
-                found=name,
+                expected=names_text,
+                actual=name,
             )
 
 
 def prepare(name: str, model: Model, inputs: Inputs, threads: int) -> Peer:
-    """The runtime of that name with the model loaded; Skipped where it is missing or refuses it."""
+    """Load a model into a runtime; Skipped if the runtime is missing or refuses it."""
     ready = installed(name)
     try:
         return ready(model, inputs, threads)
@@ -67,20 +65,20 @@ def prepare(name: str, model: Model, inputs: Inputs, threads: int) -> Peer:
         raise
     except (Skipped, IronworksError) as problem:
         raise Skipped(str(problem)) from problem
-    except Exception as problem:  # whatever a foreign runtime says of a model is a reason
+    except Exception as problem:  # another runtime may raise anything: it is the reason
         first = next(iter(str(problem).splitlines()), "")
         raise Skipped(f"{name} cannot run it: {first or type(problem).__name__}") from problem
 
 
 def installed(name: str) -> Prepare:
-    """Return the function that loads a model into a runtime; Skipped where it is not installed."""
+    """Return the function that loads a model into a runtime; Skipped if it is not installed."""
     package, ready = PEERS[name]
     if find_spec(package) is None:
         raise Skipped(f"{package} is not installed")
     return ready
 
 
-def entered(
+def prepare_peers(
     names: Iterable[str],
     model: Model,
     inputs: Inputs,
@@ -88,10 +86,12 @@ def entered(
     stack: ExitStack,
     ready: Prepared = prepare,
 ) -> tuple[list[Peer], dict[str, str]]:
-    """The runtimes of these names that can run the model, and of the others the reason; the stack
-    closes them. `ready` loads one of them.
+    """Load a model into the runtimes that can run it.
+
+    Returns these runtimes and the reasons for the others. The stack closes them. `ready` loads one
+    of them.
     """
-    found: list[Peer] = []
+    peers: list[Peer] = []
     skipped: dict[str, str] = {}
     for name in names:
         try:
@@ -100,25 +100,26 @@ def entered(
             skipped[name] = str(reason)
             continue
         stack.callback(peer.close)
-        found.append(peer)
-    return found, skipped
+        peers.append(peer)
+    return peers, skipped
 
 
 def onnx_source(model: Model) -> str | bytes:
-    """What another runtime loads: the model's own file, or the bytes of one of the zoo's models.
+    """Return the model's file, or the bytes of a zoo model.
 
-    Raises Skipped where the model comes from Python.
+    Raises:
+        Skipped: the model comes from Python.
     """
     if not model.path.startswith(zoo.PREFIX):
         if not Path(model.path).is_file():
             raise Skipped("the model was not read from an ONNX file")
         return model.path
-    found: bytes = zoo.proto(model.path, seed_of(model)).SerializeToString()
-    return found
+    proto: bytes = zoo.proto(model.path, seed_of(model)).SerializeToString()
+    return proto
 
 
 def _onnxruntime(model: Model, inputs: Inputs, threads: int) -> Peer:
-    """Its threads spin while a run lasts, as ours do, but not into another runtime's turn."""
+    """Load into ONNX Runtime; threads spin during a run, as ours do, but not in other turns."""
     ort: Any = import_module("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
@@ -134,7 +135,7 @@ def _onnxruntime(model: Model, inputs: Inputs, threads: int) -> Peer:
         how = f"{ort.__version__} ({name})" if name else str(ort.__version__)
         return Peer("onnxruntime", how, lambda: dict(zip(names, session.run(names, feed))))
 
-    return _warm(in_order([ready(*form) for form in forms(model)])[0])
+    return _warm(fastest_first([ready(*form) for form in forms(model)])[0])
 
 
 def _warm(peer: Peer) -> Peer:
@@ -143,14 +144,14 @@ def _warm(peer: Peer) -> Peer:
 
 
 def _torch(model: Model, inputs: Inputs, threads: int) -> Peer:
-    """Eager PyTorch, one call an operator, in the form that is fastest here."""
+    """Load into eager PyTorch, one call an operator, in its fastest form here."""
     from explorer.tuning.peers.torch import forms as torch_forms
 
     return _torch_peer("torch", torch_forms.eager, model, inputs, threads)
 
 
 def _torch_compile(model: Model, inputs: Inputs, threads: int) -> Peer:
-    """The same calls, given to PyTorch's compiler; it needs a C++ compiler here."""
+    """Compile the same calls by PyTorch's compiler, which needs a C++ compiler."""
     from explorer.tuning.peers.torch import forms as torch_forms
 
     return _torch_peer("torch.compile", torch_forms.compiled, model, inputs, threads)
@@ -174,16 +175,16 @@ def _torch_peer(
             return {n: t.numpy() for n, t in zip(model.outputs, form.run())}
 
         return _warm(Peer(name, f"{torch.__version__} ({form.name})", run, close))
-    except BaseException:  # a Ctrl-C too: what was set is set back
+    except BaseException:  # Ctrl-C included: restore the settings
         close()
         raise
 
 
 def _jax(model: Model, inputs: Inputs, threads: int) -> Peer:
-    """The model as one jitted function, on as many threads as JAX was started with here."""
+    """Load as one jitted JAX function, on as many threads as JAX was started with."""
     from explorer.tuning.peers.jax import peer as jax_peer
 
-    if not jax_peer.started(threads):
+    if not jax_peer.is_started(threads):
         raise Skipped(f"JAX runs in this process with another number of threads than {threads}")
     form = jax_peer.fastest(model, inputs)
 
@@ -194,7 +195,7 @@ def _jax(model: Model, inputs: Inputs, threads: int) -> Peer:
 
 
 def _openvino(model: Model, inputs: Inputs, threads: int) -> Peer:
-    """The model with the shapes of these inputs, in float32, tuned for the latency of one run."""
+    """Load into OpenVINO with these input shapes, in float32, tuned for latency."""
     ov: Any = import_module("openvino")
     settings = {
         "PERFORMANCE_HINT": "LATENCY",
@@ -209,16 +210,16 @@ def _openvino(model: Model, inputs: Inputs, threads: int) -> Peer:
         feed, names = dict(inputs), list(model.outputs)
 
         def run() -> Outputs:
-            found = request.infer(feed, share_inputs=True, share_outputs=True)
-            return {n: found[i] for i, n in enumerate(names)}
+            results = request.infer(feed, share_inputs=True, share_outputs=True)
+            return {n: results[i] for i, n in enumerate(names)}
 
         how = str(ov.__version__).partition("-")[0]
         return Peer("openvino", f"{how} ({name})" if name else how, run)
 
-    return _warm(in_order([ready(*form) for form in forms(model)])[0])
+    return _warm(fastest_first([ready(*form) for form in forms(model)])[0])
 
 
-PEERS: Mapping[str, tuple[str, Prepare]] = {  # name -> the package it needs, and how it is loaded
+PEERS: Mapping[str, tuple[str, Prepare]] = {  # name -> its package and its loader
     "onnxruntime": ("onnxruntime", _onnxruntime),
     "openvino": ("openvino", _openvino),
     "torch": ("torch", _torch),
@@ -228,7 +229,7 @@ PEERS: Mapping[str, tuple[str, Prepare]] = {  # name -> the package it needs, an
 
 
 def own_version() -> str:
-    """The version of this distribution, empty where it is not installed."""
+    """Return the version of this distribution, "" if it is not installed."""
     try:
         return version("ironworks")
     except PackageNotFoundError:

@@ -1,5 +1,6 @@
-"""One model under every combination of some settings: rows with a machine's card, here or on many
-machines, kept as they arrive.
+"""Sweeps of one model over all combinations of settings, with local or remote workers.
+
+Rows carry the card of their machine and are stored as they arrive.
 """
 
 from explorer.tuning.sweep.run import Sweep, sweep

@@ -1,4 +1,4 @@
-"""What is varied, as the points of a grid: each a target, settings as texts, and sizes."""
+"""Points of a sweep's grid: each a target, settings as texts, and sizes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Point:
     varied: tuple[tuple[str, str], ...]
 
     def key(self, model: str) -> str:
-        """256 bits of the model's digest, the compiler's code and everything that is set."""
+        """Return 256 bits of digest over the model, the compiler's code and all settings."""
         sheet = "" if self.target in HERE else text_of_device(device_of(self.target))
         sizes = (f"{name}={size}" for name, size in sorted(self.sizes))
         parts = (self.target, sheet, *sorted(self.settings), "", *sizes)
@@ -43,16 +43,20 @@ class Point:
 def points(
     model: Model, vary: Mapping[str, Sequence[Any]], target: str, sizes: Mapping[str, int]
 ) -> tuple[Point, ...]:
-    """Every combination. What changes the least of a compilation varies fastest: sizes, then the
-    options of late systems; `sizes` are of what does not vary.
+    """Return every combination.
 
-    Raises BadOption for a name that is no option, symbol or "target", and for a value that it does
-    not take, before anything runs.
+    Axes that change least of a compilation vary fastest: sizes, then the options of late systems.
+    `sizes` are those of symbols that do not vary.
+
+    Raises:
+        BadOption: a name is no option, symbol or "target", or does not take a value.
     """
     axes = [_axis(model, name, values) for name, values in vary.items()]
     axes.sort(key=lambda axis: axis.order)
     if not axes:
-        raise BadOption("a sweep varies something", where="vary", try_='{"roller.top_k": [1, 10]}')
+        raise BadOption(
+            "a sweep needs something to vary", where="vary", try_='{"roller.top_k": [1, 10]}'
+        )
     count = 1
     for axis in axes:
         count *= len(axis.texts)
@@ -65,10 +69,10 @@ def points(
     return tuple(_point(axes, texts, target, sizes) for texts in product(*(a.texts for a in axes)))
 
 
-def axes_of(found: Sequence[Point]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What was varied, the slowest first, each with its values."""
+def axes_of(grid: Sequence[Point]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the varied names, slowest first, each with its values."""
     axes: dict[str, dict[str, None]] = {}
-    for point in found:
+    for point in grid:
         for name, text in point.varied:
             axes.setdefault(name, {})[text] = None
     return tuple((name, tuple(texts)) for name, texts in axes.items())
@@ -83,12 +87,12 @@ class _Axis:
 
 def _axis(model: Model, name: str, values: Sequence[Any]) -> _Axis:
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-        raise BadOption(f"{name} is varied over a list of values", where=name, found=repr(values))
-    texts = tuple(dict.fromkeys(map(_text, values)))
+        raise BadOption(f"{name} is varied over a list of values", where=name, actual=repr(values))
+    texts = tuple(dict.fromkeys(map(_setting_text, values)))
     symbols = model.program.env.hints
     bare = name.removeprefix(BIND)
     if bare in symbols:
-        _within(model, bare, texts)
+        _check_bounds(model, bare, texts)
         return _Axis(f"{BIND}{bare}", texts, (len(fields(Options)), bare))
     if name == TARGET:
         for text in texts:
@@ -107,14 +111,14 @@ def _axis(model: Model, name: str, values: Sequence[Any]) -> _Axis:
     return _Axis(name, texts, (groups.index(group) if group in groups else 0, name))
 
 
-def _text(value: Any) -> str:
-    """As `--set` takes it."""
+def _setting_text(value: Any) -> str:
+    """Return a value in the form of `--set`."""
     if isinstance(value, tuple | list):
-        return ",".join(map(_text, value))
+        return ",".join(map(_setting_text, value))
     return str(value)
 
 
-def _within(model: Model, name: str, texts: Sequence[str]) -> None:
+def _check_bounds(model: Model, name: str, texts: Sequence[str]) -> None:
     limits = model.program.env.of(name)
     for text in texts:
         most = int(text) if limits.high is None and text.isdecimal() else limits.high
@@ -124,7 +128,7 @@ def _within(model: Model, name: str, texts: Sequence[str]) -> None:
                 f"{name} is {allowed}, and cannot be {text!r}",
                 where=f"{BIND}{name}",
                 expected=allowed,
-                found=text,
+                actual=text,
             )
 
 

@@ -1,4 +1,4 @@
-"""What is known of one point: a row with the card of the machine that it is of."""
+"""Rows of a sweep: the results of one point with the card of its machine."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from explorer.cache import content_key
 from explorer.measure.machine import machine
 
 MEASURED, SIMULATED, FAILED = "measured", "simulated", "failed"
-BIND = "bind."  # starts the names of symbolic dims
+BIND = "bind."  # prefix of the names of symbolic dims
 KINDS = (MEASURED, SIMULATED, FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`kind`: a clock said `median_us` and its 99 % interval ("measured"), a data sheet predicts
-    `predicted_us` ("simulated"), or there is nothing for the `reason` ("failed").
+    """The result of one point.
 
-    `machine` is the digest of `card`, the machine that the row was made on: rows of different
-    machines are never compared. `predicted_us` is the planned wall's, `arena_bytes` the memory
-    between kernels, `compile_seconds` what the compilation took there, from its caches or not.
+    `kind`: "measured" (`median_us` with its 99 % interval), "simulated" (`predicted_us` of a data
+    sheet), or "failed" for the `reason`. `machine` is the digest of `card`, the machine that the
+    row was made on: rows of different machines are never compared. `predicted_us` is the planned
+    wall's, `arena_bytes` the memory between kernels, `compile_seconds` the compilation's time
+    there, from caches or not.
     """
 
     key: str
@@ -42,18 +43,18 @@ class Row:
 
     @property
     def us(self) -> float | None:
-        """What the row says a run takes: as measured, else as predicted."""
+        """The time of a run: measured, else predicted."""
         return self.predicted_us if self.median_us is None else self.median_us
 
     @property
     def sizes(self) -> str:
-        """What was varied of the sizes: "seq=64, batch=1 on ", or nothing."""
-        found = [f"{n.removeprefix(BIND)}={t}" for n, t in self.varied if n.startswith(BIND)]
-        return f"{', '.join(found)} on " if found else ""
+        """The varied sizes: "seq=64, batch=1 on ", or ""."""
+        bindings = [f"{n.removeprefix(BIND)}={t}" for n, t in self.varied if n.startswith(BIND)]
+        return f"{', '.join(bindings)} on " if bindings else ""
 
     @property
     def words(self) -> str:
-        """What the row says, in a few words."""
+        """The result in a few words."""
         if self.kind == FAILED:
             return self.reason
         if self.median_us is None:
@@ -61,30 +62,30 @@ class Row:
         return f"{self.median_us:,.1f} us ({self.low_us:,.1f} to {self.high_us:,.1f})"
 
     def to_json(self) -> dict[str, Any]:
-        """The row in JSON's own types."""
+        """Return the row in JSON types."""
         return {**asdict(self), "varied": [list(pair) for pair in self.varied]}
 
 
-def row_of(told: object) -> Row:
-    """A row as `to_json` gave it. ValueError where it is none."""
-    if not isinstance(told, Mapping) or told.keys() != {f.name for f in fields(Row)}:
+def row_of(data: object) -> Row:
+    """Return the row that `to_json` serialised; ValueError for other data."""
+    if not isinstance(data, Mapping) or data.keys() != {f.name for f in fields(Row)}:
         raise ValueError("a row has other fields")
-    varied = told["varied"]
+    varied = data["varied"]
     pairs = isinstance(varied, list) and all(
         isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in varied
     )
-    texts = all(isinstance(told[n], str) for n in ("key", "model", "machine", "card", "reason"))
+    texts = all(isinstance(data[n], str) for n in ("key", "model", "machine", "card", "reason"))
     numbers = all(
-        told[f.name] is None or (isinstance(told[f.name], int | float))
+        data[f.name] is None or (isinstance(data[f.name], int | float))
         for f in fields(Row)
         if f.name.endswith(("_us", "_bytes", "_seconds")) or f.name in ("runs", "kernels")
     )
-    if not (pairs and texts and numbers and told["kind"] in KINDS):
+    if not (pairs and texts and numbers and data["kind"] in KINDS):
         raise ValueError("a row has other values")
-    return Row(**{**told, "varied": tuple((a, b) for a, b in varied)})
+    return Row(**{**data, "varied": tuple((a, b) for a, b in varied)})
 
 
 def here() -> tuple[str, str]:
-    """The digest and the words of this machine's card."""
+    """Return the digest and the text of this machine's card."""
     card = str(machine())
     return content_key("machine", card)[:16], card

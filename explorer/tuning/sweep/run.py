@@ -1,4 +1,4 @@
-"""The sweep: points to workers, rows to a store, as they come."""
+"""The sweep: distributes points to workers and stores rows as they arrive."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from explorer.errors import BadOption, Cancelled
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.options import Options
-from explorer.passes.pipeline import own_passes
+from explorer.passes.pipeline import user_passes
 from explorer.plain_text import counted, duration, size, table
 from explorer.printed import Printed
 from explorer.tuning.sweep.points import points
 from explorer.tuning.sweep.rows import FAILED, MEASURED, Row, here
 from explorer.tuning.sweep.store import Store
 from explorer.tuning.sweep.work import Job, runs_here, work
-from explorer.tuning.sweep.workers import Given, Processes, Workers
+from explorer.tuning.sweep.workers import Processes, UserExecutor, Workers
 
-LOOK_SECONDS = 0.2  # between two looks at whether it was cancelled; chosen
-TRIES = 1  # alone, of a job that lost its worker: that one is to blame then; chosen
+LOOK_SECONDS = 0.2  # between two checks for cancellation; chosen
+TRIES = 1  # repeats of a job that lost its worker, run alone; then it is to blame; chosen
 Progress = Callable[[str, int, int], None]
 MOST_SECONDS = 3600.0  # of one point; chosen
 
 
-MOST_ROWS = 20  # of those that may be compared, in a table; `rows` has all
+MOST_ROWS = 20  # rows of a table; `rows` has all
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,11 +40,12 @@ class Sweep(Printed):
     rows: tuple[Row, ...]
 
     def __str__(self) -> str:
+        """Return the rows as tables."""
         return "\n".join(self._lines()).rstrip()
 
     @property
     def first_line(self) -> str:
-        """The model, and what was varied."""
+        """The model and the varied names."""
         varied = ", ".join(name for name, _ in self.vary)
         return f"{self.model}: {counted(len(self.rows), 'row')} over {varied}"
 
@@ -63,24 +64,26 @@ class Sweep(Printed):
 
     @property
     def comparable(self) -> Mapping[str, tuple[Row, ...]]:
-        """The rows that may be compared, fastest first: of the same sizes, those that the clock of
-        one machine said, by its card, or those that data sheets predict.
+        """The comparable rows, fastest first.
+
+        Rows are comparable if they have the same sizes and were measured on the same machine, by
+        its card, or if all are predicted from data sheets.
         """
-        found: dict[str, list[Row]] = {}
+        groups: dict[str, list[Row]] = {}
         for row in self.rows:
             if row.kind != FAILED:
                 on = row.card if row.kind == MEASURED else "data sheets, predicted"
-                found.setdefault(f"{row.sizes}{on}", []).append(row)
-        return {of: tuple(sorted(rows, key=lambda r: r.us or 0.0)) for of, rows in found.items()}
+                groups.setdefault(f"{row.sizes}{on}", []).append(row)
+        return {of: tuple(sorted(rows, key=lambda r: r.us or 0.0)) for of, rows in groups.items()}
 
     @property
     def front(self) -> Mapping[str, tuple[Row, ...]]:
-        """Of these the rows than which none is faster with as little memory: Pareto's front."""
-        return {of: tuple(_front(rows)) for of, rows in self.comparable.items()}
+        """The Pareto front of the comparable rows: none is faster with as little memory."""
+        return {of: tuple(_pareto_front(rows)) for of, rows in self.comparable.items()}
 
     @property
     def failures(self) -> tuple[Row, ...]:
-        """The rows that have a reason instead."""
+        """The failed rows."""
         return tuple(row for row in self.rows if row.kind == FAILED)
 
 
@@ -104,50 +107,59 @@ def sweep(
     arrived: Callable[[Sweep], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Sweep:
-    """A model under every combination of what is varied, each a row: measured for so many `seconds`
-    where the target is the machine of a worker, simulated on a data sheet.
+    """Run a model under every combination of settings, each a row.
 
-    `model`: a path or a name of the zoo, which every worker can read. `vary`: values by
-    "group.option", as `--set` takes them, by "bind.symbol" or the symbol alone, or by "target".
-    `executor`: local processes, or any of `concurrent.futures`' kind, such as Dask's. `store`: a
-    SQLite file that keeps rows as they come; what it holds of these points is not done again, nor,
-    without an executor, what it holds of this machine. `progress(what, done, points)` is told, and
-    `arrived(sweep)` given the rows until then, whenever one more is there:
-    `widgets.live_sweep()` draws them.
+    A row is measured for `seconds` if the target is the machine of a worker, else simulated on a
+    data sheet. Failures are rows.
 
-    Failures are rows. Raises BadOption before anything runs where a name or a value is wrong, and
-    Cancelled, as where all workers are gone: the rows until then are in the store.
+    Args:
+        model: a path or a name of the zoo, which every worker can read.
+        vary: values by "group.option", as `--set` takes them, by "bind.symbol" or the symbol alone,
+            or by "target".
+        target: the target if it does not vary.
+        sizes: the sizes of symbols that do not vary.
+        executor: any executor of `concurrent.futures`' kind, such as Dask's; by default local
+            processes.
+        store: a SQLite file that keeps rows as they arrive. Its rows of these points are not
+            repeated; without an executor only its rows of this machine count.
+        seconds: the duration of each measurement.
+        progress: called as `progress(what, done, points)` for each row.
+        arrived: called with the sweep so far for each row; `widgets.live_sweep()` draws it.
+        cancelled: called regularly; Cancelled is raised if it returns True.
+
+    Raises:
+        BadOption: a name or a value is wrong; nothing ran then.
+        Cancelled: cancelled, or all workers are gone; the rows so far are in the store.
     """
-    given = _model(model)
+    loaded = _model(model)
     if not 0 < seconds <= MOST_SECONDS:
         raise BadOption(
             f"a sweep measures each point for more than 0 s, not {seconds}", where="seconds"
         )
-    found = points(given, vary, target, dict(sizes or {}))
-    jobs = [Job(p.key(given.digest), str(model), given.digest, p, seconds) for p in found]
+    grid = points(loaded, vary, target, dict(sizes or {}))
+    jobs = [Job(p.key(loaded.digest), str(model), loaded.digest, p, seconds) for p in grid]
     axes = {
-        name: tuple(dict.fromkeys(dict(p.varied)[name] for p in found))
-        for name, _ in found[0].varied
+        name: tuple(dict.fromkeys(dict(p.varied)[name] for p in grid)) for name, _ in grid[0].varied
     }
 
     def until_now(rows: Mapping[str, Row]) -> Sweep:
-        there = tuple(rows[job.key] for job in jobs if job.key in rows)
-        return Sweep(given.name, tuple(axes.items()), there)
+        arrived_rows = tuple(rows[job.key] for job in jobs if job.key in rows)
+        return Sweep(loaded.name, tuple(axes.items()), arrived_rows)
 
     def came(rows: Mapping[str, Row]) -> None:
         if arrived is not None:
             arrived(until_now(rows))
 
-    with Store(store) as kept:
-        run = _Run(kept, jobs, progress, came, cancelled or (lambda: False))
+    with Store(store) as row_store:
+        run = _Run(row_store, jobs, progress, came, cancelled or (lambda: False))
         machine = here()[0] if executor is None else None
-        run.all(lambda: Processes() if executor is None else Given(executor), machine)
+        run.all(lambda: Processes() if executor is None else UserExecutor(executor), machine)
         return until_now(run.rows)
 
 
 def _model(model: object) -> Model:
-    """Workers read the model themselves, and know no pass that was registered here."""
-    if own := [run.name for _, run in own_passes.of(Options().entered.passes)]:
+    """Load the model; refuse registered passes, which workers do not know."""
+    if own := [run.name for _, run in user_passes.typed_passes(Options().entered.passes)]:
         raise BadOption(
             f"the workers of a sweep do not know the pass {own[0]!r}",
             where="passes",
@@ -172,12 +184,13 @@ class _Run:
         came: Callable[[Mapping[str, Row]], None],
         cancelled: Callable[[], bool],
     ) -> None:
+        """Prepare the jobs of a sweep."""
         self.store, self.jobs, self.progress, self.cancelled = store, jobs, progress, cancelled
         self.came = came
         self.rows: dict[str, Row] = {}
 
     def all(self, workers: Callable[[], Workers], machine: str | None) -> None:
-        """After: every job has a row. `machine`: rows of others do not count as done."""
+        """Run jobs until each has a row; rows of machines other than `machine` are not done."""
         todo = []
         for job in self.jobs:
             row = self.store.of(job.key, machine)
@@ -193,17 +206,17 @@ class _Run:
             if len(timed) > 1 and (pool.width > 1 or not pool.local):
                 self._compile(pool, timed)
             sheets = [job for job in todo if not runs_here(job.point)]
-            self._arrive(_done(pool, sheets, pool.width, self.cancelled))
+            self._arrive(_run_jobs(pool, sheets, pool.width, self.cancelled))
             timed = [job for job in timed if job.key not in self.rows]
-            self._arrive(_done(pool, timed, 1 if pool.local else pool.width, self.cancelled))
+            self._arrive(_run_jobs(pool, timed, 1 if pool.local else pool.width, self.cancelled))
         finally:
             pool.close()
 
     def _compile(self, pool: Workers, timed: Sequence[Job]) -> None:
-        """All kernels first, side by side, so that nothing is compiled while a clock runs."""
+        """Compile all kernels in parallel first, so that nothing compiles during measurements."""
         once = {(job.point.target, job.point.settings): job for job in timed}
         ahead = [replace(job, seconds=0.0) for job in once.values()]
-        for n, (job, row) in enumerate(_done(pool, ahead, pool.width, self.cancelled)):
+        for n, (job, row) in enumerate(_run_jobs(pool, ahead, pool.width, self.cancelled)):
             if row.kind == FAILED:
                 self._arrive([(job, row)])
             elif self.progress is not None:
@@ -219,11 +232,13 @@ class _Run:
             self.came(self.rows)
 
 
-def _done(
+def _run_jobs(
     pool: Workers, jobs: Sequence[Job], width: int, cancelled: Callable[[], bool]
 ) -> Iterator[tuple[Job, Row]]:
-    """Each job with its row, as they come. Jobs whose worker was lost are tried again, one at a
-    time, which tells the one that is to blame from those beside it.
+    """Yield each job with its row, as they arrive.
+
+    Jobs whose worker was lost are repeated one at a time, which identifies the one that kills
+    workers.
     """
     waiting, suspects = deque(jobs), deque[tuple[Job, int]]()
     flying: dict[Future[Row], tuple[Job, int]] = {}
@@ -234,7 +249,7 @@ def _done(
         alone = bool(suspects) or any(tries for _, tries in flying.values())
         while (suspects or waiting) and len(flying) < (1 if alone else width):
             job, tries = suspects.popleft() if suspects else (waiting.popleft(), 0)
-            future = _submitted(pool, job, last=not flying)
+            future = _submit(pool, job, last=not flying)
             if future is None:
                 suspects.append((job, tries))
                 break
@@ -250,45 +265,47 @@ def _done(
                 lost.append((job, tries, problem))
         if not lost:
             continue
-        if pool.local:  # all of its processes are gone with the one
+        if pool.local:  # the pool loses all processes with one
             lost += [(job, tries, None) for job, tries in flying.values()]
             flying.clear()
         if not pool.renew():
-            raise Cancelled("the sweep's workers are gone; the same call goes on from its store")
+            raise Cancelled("the sweep's workers are gone; the same call resumes from its store")
         for job, tries, problem in lost:
             if tries < TRIES:
                 suspects.append((job, tries + 1))
             else:
-                yield job, _failed(job, problem)
+                yield job, _failed_row(job, problem)
 
 
-def _submitted(pool: Workers, job: Job, last: bool) -> Future[Row] | None:
-    """The job's future; None where nobody takes it now, but other jobs are under way, which will
-    tell of a lost worker. `last`: there are none.
+def _submit(pool: Workers, job: Job, last: bool) -> Future[Row] | None:
+    """Submit a job and return its future.
+
+    Returns None if no worker accepts it but other jobs are running (`last` is False), which will
+    report the lost worker.
     """
     try:
         return pool.submit(work, job)
-    except Exception as problem:  # what an executor raises is its own
+    except Exception as problem:  # an executor may raise anything
         if not last:
             return None
         if pool.local and pool.renew():
             return pool.submit(work, job)
         raise Cancelled(
-            f"the sweep's workers take no more ({type(problem).__name__}); the same call goes on "
+            f"the sweep's workers accept no jobs ({type(problem).__name__}); the same call resumes "
             "from its store"
         ) from problem
 
 
-def _failed(job: Job, problem: BaseException | None) -> Row:
+def _failed_row(job: Job, problem: BaseException | None) -> Row:
     named, card = here()
     why = "" if problem is None else f" ({type(problem).__name__})"
     return Row(
         job.key, job.model, job.point.varied, FAILED, named, card,
-        reason=f"its worker died with it, the last time with nothing beside it{why}",
+        reason=f"its worker died, the last time without other jobs{why}",
     )  # fmt: skip
 
 
-def _front(rows: Iterable[Row]) -> Iterator[Row]:
+def _pareto_front(rows: Iterable[Row]) -> Iterator[Row]:
     least = None
     for row in rows:
         if least is None or row.arena_bytes < least:

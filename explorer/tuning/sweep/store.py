@@ -1,6 +1,4 @@
-"""Rows in a SQLite file, each added in a transaction of its own: a sweep that was stopped goes on
-from what has arrived.
-"""
+"""Rows in a SQLite file, one transaction each: a stopped sweep resumes from them."""
 
 from __future__ import annotations
 
@@ -24,9 +22,10 @@ WAIT_SECONDS = 30.0  # for another sweep that writes to the same file; chosen
 
 
 class Store:
-    """Rows by the key of their point and the machine; None: in memory, for this sweep alone."""
+    """Rows by the key of their point and the machine; path None: in memory, for this sweep only."""
 
     def __init__(self, path: str | PathLike[str] | None) -> None:
+        """Open or create the file."""
         self.path = path
         with self._problems():
             name = ":memory:" if path is None else str(Path(path))
@@ -34,6 +33,7 @@ class Store:
             self._file.execute(MAKE)
 
     def __enter__(self) -> Store:
+        """Return the store."""
         return self
 
     def __exit__(
@@ -42,10 +42,11 @@ class Store:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Close the file."""
         self._file.close()
 
     def add(self, row: Row) -> None:
-        """After: the row is kept; one that failed before is replaced, any other stays."""
+        """Store a row; it replaces a failed one, but no other."""
         old = self.of(row.key, row.machine)
         if old is not None and old.kind != FAILED:
             return
@@ -56,14 +57,14 @@ class Store:
             )
 
     def of(self, key: str, machine: str | None) -> Row | None:
-        """The row of a point on a machine; on any where that is None."""
+        """Return the row of a point on a machine; `machine` None: on any."""
         where = "key = ?" if machine is None else "key = ? AND machine = ?"
-        given = (key,) if machine is None else (key, machine)
-        return next(self._rows(f"WHERE {where} ORDER BY machine", given), None)
+        values = (key,) if machine is None else (key, machine)
+        return next(self._rows(f"WHERE {where} ORDER BY machine", values), None)
 
-    def _rows(self, rest: str, given: tuple[str, ...]) -> Iterator[Row]:
+    def _rows(self, clause: str, values: tuple[str, ...]) -> Iterator[Row]:
         with self._problems():
-            with closing(self._file.execute(f"SELECT row FROM {TABLE} {rest}", given)) as cursor:
+            with closing(self._file.execute(f"SELECT row FROM {TABLE} {clause}", values)) as cursor:
                 texts = [text for (text,) in cursor]
             yield from [row_of(json.loads(text)) for text in texts]
 

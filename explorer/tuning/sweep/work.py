@@ -1,6 +1,4 @@
-"""What a worker does with a point, in a process of its own: compile, plan, and measure where this
-machine runs it. Nothing but a row comes back.
-"""
+"""Work of a sweep's worker process: compile, plan, and measure a point, and return a row."""
 
 from __future__ import annotations
 
@@ -29,8 +27,9 @@ CLOCK = "sweep-clock.lock"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A point of a model: its path or name, and what its content must be; `seconds` to measure for,
-    0: only compile.
+    """A point of a model: its path or name, the expected digest of its content.
+
+    `seconds` is the duration of the measurement, 0: only compile.
     """
 
     key: str
@@ -41,25 +40,25 @@ class Job:
 
 
 def work(job: Job) -> Row:
-    """The row of a job; what goes wrong is a row that failed."""
+    """Return the row of a job; an error becomes a failed row."""
     named, card = here()
     row = Row(job.key, job.model, job.point.varied, SIMULATED, named, card)
     try:
-        return _done(job, row)
-    except Exception as problem:  # every reason is one, and none ends the worker
-        said = fault(problem, f"the sweep's point {dict(job.point.varied)}").sentence
-        return replace(row, kind=FAILED, reason=said)
+        return _run_job(job, row)
+    except Exception as problem:  # every error becomes a row, and none ends the worker
+        sentence = fault(problem, f"the sweep's point {dict(job.point.varied)}").sentence
+        return replace(row, kind=FAILED, reason=sentence)
 
 
 def runs_here(point: Point) -> bool:
-    """Whether a point is measured, not simulated."""
+    """Return True if a point is measured, False if it is simulated."""
     return point.target in (*HERE, *CPUS)
 
 
-def _done(job: Job, row: Row) -> Row:
+def _run_job(job: Job, row: Row) -> Row:
     point, sizes = job.point, dict(job.point.sizes)
     start = perf_counter()
-    c = _compiled(job.model, job.digest, point.target, point.settings)
+    c = _compile(job.model, job.digest, point.target, point.settings)
     took = perf_counter() - start
     wall, memory = c.planned_wall(sizes), c.memory(sizes)
     row = replace(
@@ -72,7 +71,7 @@ def _done(job: Job, row: Row) -> Row:
     if not job.seconds or not runs_here(point):
         return row
     inputs = c.random_inputs(sizes)
-    with _alone():
+    with _measurement_lock():
         time = c.time(inputs, job.seconds)
     return replace(
         row,
@@ -85,16 +84,16 @@ def _done(job: Job, row: Row) -> Row:
 
 
 @lru_cache(maxsize=2)
-def _compiled(model: str, digest: str, target: str, settings: tuple[str, ...]) -> Compilation:
-    """Sizes vary fastest, and change nothing of it."""
-    found = load(model)
-    if found.digest != digest:
+def _compile(model: str, digest: str, target: str, settings: tuple[str, ...]) -> Compilation:
+    """Compile a point; sizes vary fastest and do not change the compilation."""
+    loaded = load(model)
+    if loaded.digest != digest:
         raise BadModelFile(f"{model} holds another model on this worker", where=model)
-    return compile(found, target, apply(Options().entered, settings))
+    return compile(loaded, target, apply(Options().entered, settings))
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """One clock a machine: no two points of it are measured at the same time."""
+def _measurement_lock() -> Iterator[None]:
+    """Hold the machine's measurement lock: no two points are measured at the same time."""
     with FileLock(cache.disk().folder / CLOCK, mode=0o600):
         yield

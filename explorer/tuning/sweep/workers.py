@@ -1,4 +1,4 @@
-"""Who does the work: processes of this machine, or whatever executor is given."""
+"""Workers of a sweep: processes of this machine, or a given executor."""
 
 from __future__ import annotations
 
@@ -8,85 +8,85 @@ from multiprocessing import get_context
 from typing import Any, Protocol
 
 from explorer.allowance import cores, free_bytes
-from explorer.tuning.sweep.guarded import check_guarded
+from explorer.tuning.sweep.main_guard import check_guarded
 
-WORKER_BYTES = 400 << 20  # of a process that compiles a model of the zoo's middle; assumed
-FLYING = 2  # jobs under way for each worker of somebody's executor: one runs, one waits; chosen
+WORKER_BYTES = 400 << 20  # memory of a process that compiles a medium zoo model; assumed
+FLYING = 2  # jobs for each worker of a user's executor: one runs, one waits; chosen
 
 
 class Workers(Protocol):
-    """Where jobs are submitted to. `width`: how many are under way at once."""
+    """A pool that jobs are submitted to; `width`: how many run at once."""
 
     width: int
     local: bool
 
-    def submit(self, do: Callable[..., Any], *given: Any) -> Future[Any]:
-        """The job's future; raises where nobody takes any."""
+    def submit(self, do: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Submit a job and return its future; raise if no worker accepts it."""
         ...
 
     def renew(self) -> bool:
-        """After a worker was lost: whether there are others."""
+        """Replace lost workers; return True if there are others."""
         ...
 
     def close(self) -> None:
-        """After: what was made for the sweep is gone, jobs that run included."""
+        """Release what was created for the sweep, including running jobs."""
         ...
 
 
 class Processes:
-    """Processes of this machine, as many as cores and memory allow. Raises BadOption where each of
-    them would begin what begins them.
-    """
+    """Processes of this machine, as many as cores and memory allow."""
 
     local = True
 
     def __init__(self) -> None:
+        """Start the pool; BadOption if the main script lacks a main guard."""
         check_guarded()
         self.width = max(1, min(cores(), free_bytes() // WORKER_BYTES))
-        self._pool = self._made()
+        self._pool = self._new_pool()
 
-    def submit(self, do: Callable[..., Any], *given: Any) -> Future[Any]:
-        """The job's future."""
-        return self._pool.submit(do, *given)
+    def submit(self, do: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Submit a job and return its future."""
+        return self._pool.submit(do, *args)
 
     def renew(self) -> bool:
-        """A pool that lost a process takes nothing more."""
+        """Create a new pool: one that lost a process accepts no job."""
         self.close()
-        self._pool = self._made()
+        self._pool = self._new_pool()
         return True
 
     def close(self) -> None:
-        """After: no process of it runs."""
+        """Terminate all processes."""
         processes = tuple((self._pool._processes or {}).values())
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
             process.join()
 
-    def _made(self) -> ProcessPoolExecutor:
+    def _new_pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(self.width, mp_context=get_context("spawn"))
 
 
-class Given:
-    """An executor of somebody's: `concurrent.futures`, Dask's, MPI's."""
+class UserExecutor:
+    """An executor given by the user: `concurrent.futures`, Dask's, MPI's."""
 
     local = False
 
     def __init__(self, executor: Executor) -> None:
+        """Wrap an executor."""
         self._executor = executor
         self.width = FLYING * _workers(executor)
 
-    def submit(self, do: Callable[..., Any], *given: Any) -> Future[Any]:
-        """The job's future."""
-        return self._executor.submit(do, *given)
+    def submit(self, do: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Submit a job and return its future."""
+        return self._executor.submit(do, *args)
 
     def renew(self) -> bool:
-        """Dask's own workers come back by themselves, and one of a pool never does."""
+        """Return True if lost workers come back: Dask's restart, those of a pool do not."""
         client = getattr(self._executor, "_client", None)
         return client is not None and bool(client.status == "running")
 
     def close(self) -> None:
-        """It is not ours to close."""
+        """Do nothing: the executor belongs to the user."""
 
 
 def _workers(executor: Executor) -> int:

@@ -1,1 +1,1 @@
-"""Kernels that become one: groups, why two cannot, and what a merge costs."""
+"""Groups of fused kernels: merging, refusals, and the cost of a merge."""

@@ -1,4 +1,4 @@
-"""Kernels that have become one so far, and two such groups as one."""
+"""Groups of fused kernels, and the merge of two groups."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from explorer.ir.types import Tensor
 from explorer.passes.copies.split_axes import open_inner_dims
 from explorer.welder.model import Price, form_of
 from explorer.welder.tiles.levels import memories
-from explorer.welder.tiles.sized import Sized
+from explorer.welder.tiles.sized_tile import SizedTile
 from explorer.welder.tiles.tile_costs import holder
 
-REMEMBERED_KERNELS = 4096  # alone and merged, cells are equal: a bound on memory, chosen
+CACHED_KERNELS = 4096  # cached single and merged kernels: a bound on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Kernels that have become one so far; the last of them is the one that stores.
+    """Kernels fused so far; the last of them stores.
 
-    `number` is the last one's place in the program; `uses` counts the reads of each value that are
-    inside. In `kernel` an origin is numbers, as text, of entries of `origins`: kernels that are
-    equal but for where they come from are one object.
+    `number` is the last one's position in the program; `uses` counts the reads of each value that
+    are inside. In `kernel` an origin is numbers, as text, of entries of `origins`: kernels that
+    differ in origins only are one object.
     """
 
     number: int
@@ -47,30 +47,32 @@ class Group:
     origin: frozenset[str] = frozenset()
     inner: tuple[TileEdge, ...] = ()
     steps: tuple[Candidate[bool], ...] = ()
-    tile: Sized | None = None  # that the policy has chosen; None: it leaves that to Roller
+    tile: SizedTile | None = None  # the policy's choice; None: Roller chooses
     origins: tuple[frozenset[str], ...] = ()
 
     @property
     def with_origins(self) -> Kernel:
-        """The kernel whose computes say which source operators they come from."""
+        """The kernel whose computes have their source operators."""
         return _with_origins(self.kernel, lambda n: self.origins[n])
 
     @property
     def binding(self) -> Binding:
-        """What the group is as it stands: a call of its kernel."""
+        """The call of the group's kernel."""
         kernel = self.with_origins
         specs = [kernel.spec(name) for name in kernel.outputs]
         names = (self.name, *kernel.outputs[1:])
-        made = (Var(n, Tensor(s.shape, s.dtype)) for n, s in zip(names, specs, strict=True))
-        return Binding(tuple(made), KernelCall(kernel, self.args), self.origin)
+        results = (Var(n, Tensor(s.shape, s.dtype)) for n, s in zip(names, specs, strict=True))
+        return Binding(tuple(results), KernelCall(kernel, self.args), self.origin)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a policy may know beside the groups: the machine, the symbols, Roller's modelled time of
-    a kernel, how often and by which bindings each value is read in the whole function, its results,
-    edges that are put at a level by hand, where values are written over as a whole, and values that
-    are rows which a loop reads where they lie.
+    """Facts for a policy beside the groups.
+
+    They are the device, the symbols, Roller's modelled time of a kernel, how often and by which
+    bindings each value is read in the function, and its results. `connect` has edges that are put
+    at a level by hand, `over` the positions where values are overwritten completely, and `rows` the
+    values that are rows which a loop reads in place.
     """
 
     device: Device
@@ -86,7 +88,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Two groups as one: the kernel, what it is given, and what the consumer read as `tensor`."""
+    """Two groups as one: the kernel, its arguments, and the tensor that the consumer reads."""
 
     kernel: Kernel
     args: tuple[Var, ...]
@@ -95,8 +97,9 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge under consideration: `consumer` reads what `producer` writes as `tensor`; `welded`
-    does both.
+    """A merge under consideration: `consumer` reads the result of `producer` as `tensor`.
+
+    `welded` is the fused kernel.
     """
 
     producer: Kernel
@@ -105,13 +108,14 @@ class Merge:
     welded: Kernel
 
 
-def alone(number: int, binding: Binding, call: KernelCall, env: ShapeEnv) -> Group:
-    """A kernel as a group of its own, which is given each value once: what lies in the memory that
-    it writes has one name, whether it reads it or not.
+def single_group(number: int, binding: Binding, call: KernelCall, env: ShapeEnv) -> Group:
+    """Return a kernel as a group of its own, which takes each value once.
+
+    Values in memory that it writes have one name, whether it reads them or not.
     """
     computes = call.kernel.computes
     numbered = tuple(replace(c, origin=frozenset([str(n)])) for n, c in enumerate(computes))
-    given = {a.name: a for a in call.args}
+    args_by_name = {a.name: a for a in call.args}
     own = replace(call.kernel, computes=numbered)
     shared, names = share_inputs(own, tuple(a.name for a in call.args))
     kernel = _normal(shared, env)
@@ -120,7 +124,7 @@ def alone(number: int, binding: Binding, call: KernelCall, env: ShapeEnv) -> Gro
         number,
         name,
         kernel,
-        tuple(given[n] for n in names),
+        tuple(args_by_name[n] for n in names),
         (name,),
         (form_of(kernel).word,),
         Counter(a.name for a in call.args),
@@ -130,45 +134,47 @@ def alone(number: int, binding: Binding, call: KernelCall, env: ShapeEnv) -> Gro
     )
 
 
-def merged(group: Group, producer: Group, arg: Var, env: ShapeEnv) -> Merged:
-    """Both groups as one kernel, in normal form."""
+def merge_kernels(group: Group, producer: Group, arg: Var, env: ShapeEnv) -> Merged:
+    """Return both groups as one kernel, in normal form."""
     args = (*group.args, *producer.args)
     numbers: dict[str, int] = {}
-    given = tuple(numbers.setdefault(a.name, len(numbers)) for a in args)
+    value_numbers = tuple(numbers.setdefault(a.name, len(numbers)) for a in args)
     parts = (group.kernel, producer.kernel, len(producer.origins))
-    kernel, kept, tensor = _merged(*parts, given, numbers[arg.name], env)
-    by_number = dict(zip(given, args, strict=True))
-    return Merged(kernel, tuple(by_number[n] for n in kept), tensor)
+    kernel, inputs, tensor = _merge_kernels(*parts, value_numbers, numbers[arg.name], env)
+    by_number = dict(zip(value_numbers, args, strict=True))
+    return Merged(kernel, tuple(by_number[n] for n in inputs), tensor)
 
 
-@lru_cache(maxsize=REMEMBERED_KERNELS)
+@lru_cache(maxsize=CACHED_KERNELS)
 def _normal(kernel: Kernel, env: ShapeEnv) -> Kernel:
     return normalise(open_inner_dims(kernel, env))
 
 
-@lru_cache(maxsize=REMEMBERED_KERNELS)
-def _merged(
+@lru_cache(maxsize=CACHED_KERNELS)
+def _merge_kernels(
     group: Kernel,
     producer: Kernel,
     origins: int,
-    given: tuple[int, ...],
+    value_numbers: tuple[int, ...],
     arg: int,
     env: ShapeEnv,
 ) -> tuple[Kernel, tuple[int, ...], str]:
-    """The merged kernel, which values it is given, and what the consumer calls `arg`. `given`: the
-    values that both are given, by number, the group's first; `origins`: how many the producer has.
+    """Return the merged kernel, the values that it takes, and the consumer's tensor for `arg`.
+
+    `value_numbers` are those of the values that both take, the group's first; `origins` is the
+    number of the producer's.
     """
-    own = tuple(map(str, given[: len(group.inputs)]))
+    own = tuple(map(str, value_numbers[: len(group.inputs)]))
     consumer, names = share_inputs(_with_origins(group, lambda n: {str(n + origins)}), own)
     tensor = consumer.inputs[names.index(str(arg))]
     both = concatenate(producer, consumer, tensor)
-    others = (*map(str, given[len(group.inputs) :]), *(n for n in names if n != str(arg)))
-    welded, kept = share_inputs(both, others)
-    return normalise(open_inner_dims(welded, env)), tuple(map(int, kept)), tensor
+    others = (*map(str, value_numbers[len(group.inputs) :]), *(n for n in names if n != str(arg)))
+    welded, inputs = share_inputs(both, others)
+    return normalise(open_inner_dims(welded, env)), tuple(map(int, inputs)), tensor
 
 
 def _with_origins(kernel: Kernel, of: Callable[[int], Iterable[str]]) -> Kernel:
-    """The kernel with what stands for each number of an origin."""
+    """Return the kernel with each number of an origin replaced."""
     computes = tuple(
         replace(c, origin=frozenset[str]().union(*(of(int(n)) for n in c.origin)))
         for c in kernel.computes
@@ -177,19 +183,22 @@ def _with_origins(kernel: Kernel, of: Callable[[int], Iterable[str]]) -> Kernel:
 
 
 def _near(producer: Kernel, both: Kernel, device: Device) -> str:
-    """Where a value is handed over: with a task's tile where several reductions share one, else in
-    registers what is only mapped, and in the next memory what is summed.
+    """Return the memory through which a value passes.
+
+    It is that of a task's tile if several reductions share one. Otherwise a map's result stays in
+    registers, and a sum passes through the next memory.
     """
     if len([c for c in both.computes if c.reduce]) > 1:
         return holder(device).name
     return memories(device)[0 if form_of(producer).is_map else 1].name
 
 
-def taken(
+def absorb(
     group: Group, producer: Group, arg: Var, both: Merged, device: Device, level: str = ""
 ) -> Group:
-    """The group when it has taken a producer in; `level` is the device's memory where the value is
-    handed over, "" where nobody has chosen one.
+    """Return the group after it absorbed a producer.
+
+    `level` is the device's memory through which the value passes, "" to choose one.
     """
     level = level or _near(producer.kernel, both.kernel, device)
     size = arg.type.bytes if isinstance(arg.type, Tensor) and arg.type.is_known else 0

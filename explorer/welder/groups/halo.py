@@ -1,4 +1,4 @@
-"""Values that neighbouring tiles both need, and the work of computing them in both."""
+"""Halos: values that neighbouring tiles both need and both compute."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ FLOPS = 2.0  # of a product and its sum
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """A reader's windows overlap. `share`: the part of the producer's work that is done again, at
-    least, where each unit has one tile: `rows` of overlap at each border between two of them.
+    """The overlap of a reader's windows.
+
+    `share`: the least part of the producer's work that is repeated if each unit has one tile:
+    `rows` of overlap at each border between two of them.
     """
 
     rows: int
@@ -27,10 +29,9 @@ class Halo:
 
 
 def halo(merge: Merge, facts: Facts) -> Halo | None:
-    """What tiles of the reader compute again of what is merged into it; None where no window of it
-    overlaps with its neighbour's.
+    """Return the work that the reader's tiles repeat, None if no windows overlap.
 
-    A bound from below: one cut for each unit, along the dim in which the fewest values overlap.
+    It is a lower bound: one cut for each unit, along the dim in which the fewest values overlap.
     """
     overlaps = [
         overlap
@@ -46,26 +47,27 @@ def halo(merge: Merge, facts: Facts) -> Halo | None:
 
 
 def _overlap(c: Compute, read: Read, kernel: Kernel, env: ShapeEnv) -> tuple[int, int] | None:
-    """The values that two neighbouring windows share, and the extent, in the dim of a load where
-    these are the least part of it.
+    """Return the values that two neighbouring windows share, and the extent.
+
+    It is the dim of a load in which these are the least part of it.
     """
     spatial = {a.name for a in c.axes}
     reduced = {a.name: env.hint(a.extent) for a in c.reduce}
-    found = []
+    overlaps = []
     for index, extent in zip(read.index, kernel.shape(read.tensor), strict=True):
         if not isinstance(index, Affine) or not index.variables & spatial:
             continue
         steps = [abs(env.hint(k)) for n, k in index.terms if n in spatial]
         reach = 1 + sum(abs(env.hint(k)) * (reduced[n] - 1) for n, k in index.terms if n in reduced)
-        found.append((max(0, reach - min(steps)), max(1, env.hint(extent))))
-    overlapping = [o for o in found if o[0] > 0]
+        overlaps.append((max(0, reach - min(steps)), max(1, env.hint(extent))))
+    overlapping = [o for o in overlaps if o[0] > 0]
     if not overlapping:
         return None
-    return min(found, key=lambda o: o[0] / o[1]) if len(found) > 1 else found[0]
+    return min(overlaps, key=lambda o: o[0] / o[1]) if len(overlaps) > 1 else overlaps[0]
 
 
 def work_us(kernel: Kernel, facts: Facts) -> float:
-    """The least time of a kernel on all units: its arithmetic at the peak rate."""
+    """Return the least time of a kernel on all units: its arithmetic at the peak rate."""
     env, device = facts.env, facts.device
     flops = 0.0
     for c in kernel.computes:

@@ -1,4 +1,4 @@
-"""Rows that a loop reads where they lie: `x_t = x[t]` is a pointer that moves, and no copy."""
+"""Rows that a loop reads in place: `x_t = x[t]` is a pointer that moves, and no copy."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from explorer.ir.program import Binding, Function, Program
 
 @dataclass(frozen=True, slots=True)
 class _Trip:
-    """The values of a loop's body that count its trips, or come from outside and never change."""
+    """The values of a loop's body that depend on the iteration only, or are loop-invariant."""
 
     counts: frozenset[str]
     outside: frozenset[str]
 
 
 def loop_rows(function: Function, program: Program) -> frozenset[str]:
-    """The values of a function that are rows, of what the loops it is a body of do not change, by
-    the number of the trip.
+    """Return the values of a function that are rows of loop-invariant values.
+
+    The function is a loop's body, and the row's index depends on the iteration only.
     """
     loops = [
         b.expr
@@ -38,15 +39,15 @@ def loop_rows(function: Function, program: Program) -> frozenset[str]:
 
 
 def _counts(function: Function, program: Program) -> frozenset[str]:
-    """Scalars that are made of the number of the trip, and of constants."""
-    known = {function.params[0].name} | program.constants.keys()
+    """Return scalars that are computed from the iteration and constants only."""
+    iteration_scalars = {function.params[0].name} | program.constants.keys()
     for binding in function.body:
         call = binding.expr
         if not isinstance(call, KernelCall) or not _is_scalar(call.kernel):
             continue
-        if all(a.name in known for a in call.args):
-            known.update(v.name for v in binding.vars)
-    return frozenset(known)
+        if all(a.name in iteration_scalars for a in call.args):
+            iteration_scalars.update(v.name for v in binding.vars)
+    return frozenset(iteration_scalars)
 
 
 def _is_scalar(kernel: Kernel) -> bool:
@@ -54,10 +55,14 @@ def _is_scalar(kernel: Kernel) -> bool:
 
 
 def _is_row(binding: Binding, call: KernelCall, trip: _Trip) -> bool:
-    found = row_copy(call.kernel)
-    if found is None:
+    copy = row_copy(call.kernel)
+    if copy is None:
         return False
-    given = dict(zip(call.kernel.inputs, (a.name for a in call.args), strict=True))
+    arg_names = dict(zip(call.kernel.inputs, (a.name for a in call.args), strict=True))
     (compute,) = call.kernel.computes
-    within: Collection[str] = {given[r.tensor] for r in reads(compute.expr)} - {given[found.tensor]}
-    return given[found.tensor] in trip.outside and bool(within) and trip.counts.issuperset(within)
+    within: Collection[str] = {arg_names[r.tensor] for r in reads(compute.expr)} - {
+        arg_names[copy.tensor]
+    }
+    return (
+        arg_names[copy.tensor] in trip.outside and bool(within) and trip.counts.issuperset(within)
+    )

@@ -1,5 +1,6 @@
-"""Why two kernels cannot become one, or would be too large: the failing condition with its number,
-and the smallest change that would flip it.
+"""Refusals of merges: illegal or too large.
+
+Each has the failing condition with its number, and the smallest change that would satisfy it.
 """
 
 from __future__ import annotations
@@ -17,34 +18,34 @@ MOST_INPUTS = 24  # of a kernel; chosen
 MOST_COMPUTES = 24  # of a kernel; chosen
 MOST_OPERATIONS = 128  # scalar functions of a kernel; chosen: the zoo's largest group holds 40
 MOST_NESTED_OPERATIONS = 32  # scalar functions within each other; chosen: the zoo's deepest has 8
-NAMED_READERS = 3  # in a refusal; chosen
+NAMED_READERS = 3  # readers that a refusal names; chosen
 
 
-def before_merging(group: Group, producer: Group, value: str, facts: Facts) -> Refusal | None:
-    """Why two groups stay apart, told before they are made one."""
+def early_refusal(group: Group, producer: Group, value: str, facts: Facts) -> Refusal | None:
+    """Return why two groups are not merged, as far as it is known before the merge."""
     last = facts.device.levels[-1].name
     if facts.connect.get(value) == last:
         change = f"connect {value} at a nearer level"
         return Refusal("connect", 1, 0, f"it is kept apart by hand, in {last}", change)
     if value in facts.rows:
-        return Refusal("row", 1, 0, "the loop reads this row where it lies, and copies nothing")
+        return Refusal("row", 1, 0, "the loop reads this row in place, without a copy")
     several = len(producer.kernel.outputs)
     if several > 1:
         return Refusal("outputs", several, 1, f"its kernel stores {several} tensors for others")
     gone = (a.name for a in producer.args if producer.number < facts.over.get(a.name, -1))
     late = next((n for n in gone if facts.over[n] < group.number), None)
     if late is not None:
-        return Refusal("in place", 1, 0, f"{late} is written over before it would be read")
-    found = other_readers(group, value, facts)
-    if found is not None:
-        return found
+        return Refusal("in place", 1, 0, f"{late} is overwritten before it would be read")
+    readers_refusal = other_readers(group, value, facts)
+    if readers_refusal is not None:
+        return readers_refusal
     tensor = next(t for t, a in zip(group.kernel.inputs, group.args) if a.name == value)
     times = len(loads_of(group.kernel, tensor)) if form_of(producer.kernel).is_map else 0
-    return too_large(producer.size, group.size, times)
+    return size_refusal(producer.size, group.size, times)
 
 
 def other_readers(group: Group, value: str, facts: Facts) -> Refusal | None:
-    """A value that is read outside of the group too is stored, and gains nothing inside."""
+    """Return why a value that is read outside of the group, too, gains nothing inside."""
     others = facts.uses[value] - group.uses[value]
     if others <= 0:
         return None
@@ -59,11 +60,11 @@ def other_readers(group: Group, value: str, facts: Facts) -> Refusal | None:
     return Refusal("readers", others, 0, text, change)
 
 
-def too_large(producer: Size, consumer: Size, times: int) -> Refusal | None:
-    """Why two kernels are too large to become one, whatever would be gained; told before they do.
+def size_refusal(producer: Size, consumer: Size, times: int) -> Refusal | None:
+    """Return why two kernels are too large to be merged, as far as it is known before the merge.
 
-    What is mapped element by element stands in the reader's expressions as often as it is read:
-    `times`, or 0 where it is not mapped and stays a compute of its own.
+    An element-wise producer is inlined into the reader's expressions as often as it is read:
+    `times`. It is 0 for other producers, which stay computes of their own.
     """
     operations = consumer.operations + max(1, times) * producer.operations
     if operations > MOST_OPERATIONS:
@@ -76,13 +77,13 @@ def too_large(producer: Size, consumer: Size, times: int) -> Refusal | None:
     return None
 
 
-def _bound(condition: str, found: int, limit: int, text: str) -> Refusal:
-    fewer = f"with {found - limit} fewer it would fit"
-    return Refusal(condition, found, limit, text, fewer)
+def _bound(condition: str, value: int, limit: int, text: str) -> Refusal:
+    fewer = f"with {value - limit} fewer it would fit"
+    return Refusal(condition, value, limit, text, fewer)
 
 
-def impossible(merge: Merge) -> Refusal | None:
-    """Why a merge cannot be made, whatever it would gain."""
+def illegal_merge(merge: Merge) -> Refusal | None:
+    """Return why a merge is illegal, whatever it would gain."""
     inputs, computes = len(merge.welded.inputs), len(merge.welded.computes)
     if inputs > MOST_INPUTS:
         text = f"the group would read {inputs} tensors, at most {MOST_INPUTS}"
@@ -92,13 +93,13 @@ def impossible(merge: Merge) -> Refusal | None:
         return _bound("computes", computes, MOST_COMPUTES, text)
     taken = {name for _, name in merge.consumer.updates}
     if merge.producer.updates or merge.tensor in taken:
-        return Refusal("in place", 1, 0, "it lies in the memory of a larger tensor")
+        return Refusal("in place", 1, 0, "it is written into the memory of a larger tensor")
     why = wrong_update(merge.welded)
     if why:
         return Refusal("in place", 1, 0, why)
     parts = form_of(merge.producer).parts
     if parts > 1:
-        text = f"it is written in {parts} parts, by several computes, and stored whole"
+        text = f"it is written in {parts} parts, by several computes, and must be stored"
         return Refusal("parts", parts, 1, text, "one compute that writes all of it")
     loads = loads_of(merge.consumer, merge.tensor)
     by_data = sum(not isinstance(i, Affine) for _, r in loads for i in r.index)
@@ -109,8 +110,11 @@ def impossible(merge: Merge) -> Refusal | None:
 
 
 def no_gain(us: float, apart_us: float) -> Refusal:
-    """A merge that would cost time by the model. `apart_us`: what both kernels take now."""
+    """Return the refusal of a merge that would cost time by the model.
+
+    `apart_us`: the time of both kernels now.
+    """
     text = f"it would take {us:.1f} us longer by the model"
     share = us / max(1e-9, apart_us + us)
-    change = f"a welded kernel {share:.0%} quicker would pay" if 0 < us < float("inf") else ""
+    change = f"a fused kernel {share:.0%} faster would pay" if 0 < us < float("inf") else ""
     return Refusal("gain", us, 0.0, text, change)

@@ -1,4 +1,4 @@
-"""Kernels grouped by hand: the groups that a set of values inside makes, and why they cannot be.
+"""Grouping by hand: the groups that follow from a set of internal values, or the refusal.
 
 A group's tensors are named after the program's values, so that a value can be found in the kernel
 of any group that holds it.
@@ -20,14 +20,22 @@ from explorer.ir.kernel import Kernel, rename_tensors
 from explorer.ir.kernels.in_place import overwritten
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.welder.groups.groups import Facts, Group, Merge, Merged, alone, merged, taken
-from explorer.welder.groups.refusals import before_merging, impossible
+from explorer.welder.groups.groups import (
+    Facts,
+    Group,
+    Merge,
+    Merged,
+    absorb,
+    merge_kernels,
+    single_group,
+)
+from explorer.welder.groups.refusals import early_refusal, illegal_merge
 from explorer.welder.model import Cut
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels of one function before welding, by the value that each makes."""
+    """The kernels of one function before fusion, by the value that each makes."""
 
     function: Function
     env: ShapeEnv
@@ -35,7 +43,7 @@ class Kernels:
 
     @staticmethod
     def around(program: Program, value: str, device: Device) -> Kernels | None:
-        """Those of the function in which a kernel makes the value."""
+        """Return those of the function in which a kernel makes the value."""
         for f in program.functions:
             if any(isinstance(b.expr, KernelCall) and b.name == value for b in f.body):
                 return Kernels(f, program.env, device)
@@ -43,58 +51,64 @@ class Kernels:
 
     @cached_property
     def bindings(self) -> Mapping[str, tuple[int, Binding]]:
-        """Every kernel call, with its place."""
+        """Every kernel call, with its position."""
         return _kernel_calls(self.function)
 
     @cached_property
     def facts(self) -> Facts:
-        """What refusals are told from; nothing is priced, and nothing put apart by hand."""
+        """Return the facts for refusals, without prices and without edges connected by hand."""
         uses, readers, results, over = _uses(self.function)
         return Facts(self.device, self.env, _Unpriced(), uses, readers, results, {}, over)
 
     def readers(self, value: str) -> tuple[str, ...]:
-        """The kernels that read a value."""
+        """Return the kernels that read a value."""
         return tuple(r for r in self.facts.readers.get(value, ()) if r in self.bindings)
 
     def grouped(self, members: Collection[str], inside: Collection[str]) -> tuple[Group, ...]:
-        """The groups of some kernels in which the values `inside` are not stored: each kernel in
-        program order takes in what makes them, the latest first.
+        """Return the groups of some kernels in which the values `inside` are not stored.
 
-        Raises Apart where one of the values must be stored.
+        Each kernel in program order absorbs the producers of these values, the latest first.
+
+        Raises:
+            Apart: one of the values must be stored.
         """
         groups: dict[str, Group] = {}
         barred: dict[str, Refusal] = {}
         for name in sorted(members, key=lambda m: self.bindings[m][0]):
-            groups[name] = self._absorbed(self._alone(name), groups, inside, barred)
+            groups[name] = self._absorb(self._single(name), groups, inside, barred)
         stored = [name for name in groups if name in inside]
         if stored:
-            raise Apart(stored[0], barred.get(stored[0], _unread()))
+            raise NotFusible(stored[0], barred.get(stored[0], _unread()))
         return tuple(groups.values())
 
     def grouped_as_far_as(
         self, members: Collection[str], inside: Collection[str], value: str = ""
     ) -> tuple[Group, ...]:
-        """The groups; of the values that were inside, those that now cannot be are stored as well.
+        """Return the groups; values that can no longer be internal are stored as well.
 
-        Raises Apart where `value` is one of them.
+        Raises:
+            Apart: `value` is one of them.
         """
-        kept = frozenset(inside)
+        internal = frozenset(inside)
         while True:
             try:
-                return self.grouped(members, kept)
-            except Apart as reason:
+                return self.grouped(members, internal)
+            except NotFusible as reason:
                 if reason.value == value:
                     raise
-                kept = kept - {reason.value}
+                internal = internal - {reason.value}
 
-    def _absorbed(
+    def _absorb(
         self,
         group: Group,
         groups: dict[str, Group],
         inside: Collection[str],
         barred: dict[str, Refusal],
     ) -> Group:
-        """The group with all that makes its inner values; what it cannot take yet another may."""
+        """Return the group after it absorbed the producers of its internal values.
+
+        A producer that it cannot absorb may be absorbed by another group.
+        """
         refused: set[str] = set()
         while True:
             names = (a.name for a in group.args if a.name in inside and a.name not in refused)
@@ -102,39 +116,40 @@ class Kernels:
             if not ready:
                 return group
             value = max(ready, key=lambda n: groups[n].number)
-            found = self._joined(group, groups[value], value)
-            if isinstance(found, Refusal):
+            merged = self._merge(group, groups[value], value)
+            if isinstance(merged, Refusal):
                 refused.add(value)
-                barred[value] = found
+                barred[value] = merged
                 continue
             del groups[value]
-            group = found
+            group = merged
             refused.clear()
 
-    def _alone(self, name: str) -> Group:
+    def _single(self, name: str) -> Group:
         number, binding = self.bindings[name]
-        group = alone(number, binding, binding.kernel_call, self.env)
-        made = tuple(v.name for v in binding.vars)
-        named = _after_values(group.kernel, tuple(a.name for a in group.args), made)
+        group = single_group(number, binding, binding.kernel_call, self.env)
+        results = tuple(v.name for v in binding.vars)
+        named = _after_values(group.kernel, tuple(a.name for a in group.args), results)
         return replace(group, kernel=named)
 
-    def _joined(self, group: Group, producer: Group, value: str) -> Group | Refusal:
-        why = before_merging(group, producer, value, self.facts)
+    def _merge(self, group: Group, producer: Group, value: str) -> Group | Refusal:
+        why = early_refusal(group, producer, value, self.facts)
         if why is not None:
             return why
         arg = next(a for a in group.args if a.name == value)
-        both = merged(group, producer, arg, self.env)
-        why = impossible(Merge(producer.kernel, group.kernel, both.tensor, both.kernel))
+        both = merge_kernels(group, producer, arg, self.env)
+        why = illegal_merge(Merge(producer.kernel, group.kernel, both.tensor, both.kernel))
         if why is not None:
             return why
         both = replace(both, kernel=_named(both, value))
-        return taken(group, producer, arg, both, self.facts.device)
+        return absorb(group, producer, arg, both, self.facts.device)
 
 
-class Apart(Exception):
-    """A value that cannot be inside of a group, and why."""
+class NotFusible(Exception):
+    """The error that a value cannot be inside of a group, with the refusal."""
 
     def __init__(self, value: str, why: Refusal) -> None:
+        """Create the error of a value."""
         self.value, self.why = value, why
         super().__init__(f"{value}: {why.words}")
 
@@ -156,23 +171,29 @@ def _find_uses(
     return uses, readers, frozenset(v.name for v in f.outputs), overwritten(f.body)
 
 
-# Pictures regroup the kernels of one function again and again.
+# Pictures regroup the kernels of one function repeatedly.
 _kernel_calls = by_identity(_find_kernel_calls, most=64)
 _uses = by_identity(_find_uses, most=64)
 
 
 def tensor_of(value: str) -> str:
-    """How a value is called in the kernel of a group."""
+    """Return the name of a value in the kernel of a group."""
     return f"value {value}"
 
 
 def _after_values(kernel: Kernel, inputs: Sequence[str], outputs: Sequence[str]) -> Kernel:
-    given, made = zip(kernel.inputs, inputs, strict=True), zip(kernel.outputs, outputs, strict=True)
-    return rename_tensors(kernel, {t: tensor_of(v) for t, v in (*given, *made)})
+    input_pairs, output_pairs = (
+        zip(kernel.inputs, inputs, strict=True),
+        zip(kernel.outputs, outputs, strict=True),
+    )
+    return rename_tensors(kernel, {t: tensor_of(v) for t, v in (*input_pairs, *output_pairs)})
 
 
 def _named(both: Merged, value: str) -> Kernel:
-    """The kernel after merging, which gives names of its own to what both parts read."""
+    """Return the merged kernel with inputs named after values.
+
+    The merge renames what both parts read.
+    """
     names = {t: tensor_of(a.name) for t, a in zip(both.kernel.inputs, both.args, strict=True)}
     return rename_tensors(both.kernel, names | {both.tensor: tensor_of(value)})
 
@@ -182,7 +203,7 @@ def _unread() -> Refusal:
 
 
 class _Unpriced:
-    """Roller's time of no kernel: grouping by hand asks for none."""
+    """A price function for grouping by hand, which needs no prices."""
 
     def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
         return inf

@@ -1,1 +1,1 @@
-"""The ways to group kernels: the paper's two steps, and those of its artifact."""
+"""Grouping policies: the paper's two steps, and that of its artifact."""

@@ -1,3 +1,1 @@
-"""The tiles of a group at every memory level: tile graphs, what they hold and move, and the search
-for them.
-"""
+"""Tiles of a group at every memory level: tile graphs, footprint and traffic, and the search."""

@@ -1,6 +1,4 @@
-"""The tile of a group that hands a value over in a given memory: the quickest by the model whose
-reuse tile has room there.
-"""
+"""The fastest tile of a group, by the model, whose reuse tile of a value fits a given memory."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from explorer.cost.bound import bind_kernel, extents, sizes_of
+from explorer.cost.bind_kernel import bind_kernel, extents, sizes_of
 from explorer.cost.estimate import kernel_terms
 from explorer.cost.footprint import inner_box
 from explorer.devices.model import Device
@@ -23,16 +21,14 @@ from explorer.welder.tiles.plan import plan_group
 from explorer.welder.tiles.tile_costs import best_tile
 from explorer.welder.tiles.tile_graph import links
 
-MOST_TILES = 16  # that are looked at, a millisecond or less each: a bound on search time, chosen
+MOST_TILES = 16  # evaluated, up to a millisecond each: a bound on search time, chosen
 
-Wanted = Mapping[str, str]  # tensors of a kernel, and the memory in which each is handed over
+Wanted = Mapping[str, str]  # tensors of a kernel, and the memory through which each passes
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A tiling and its modelled time; `why` says what has no room, where that is so for every
-    tiling.
-    """
+    """A tiling and its modelled time; `why` is the refusal if every tiling lacks room."""
 
     tiling: Tiling
     predicted_us: float
@@ -40,33 +36,39 @@ class Choice:
 
 
 def tile_at(
-    kernel: Kernel, device: Device, env: ShapeEnv, wanted: Wanted, known: Sequence[Tiling] = ()
+    kernel: Kernel,
+    device: Device,
+    env: ShapeEnv,
+    wanted: Wanted,
+    start_tilings: Sequence[Tiling] = (),
 ) -> Choice:
-    """The quickest tiling under which each wanted tensor has room in its memory.
+    """Return the fastest tiling under which each wanted tensor fits its memory.
 
-    `known` are tilings to begin at. A tensor that is not in the kernel, or is used at its own point
-    alone, is handed over in registers, whatever memory it may use.
+    `start_tilings` are tilings to begin at. A tensor that is not in the kernel, or is used at its
+    own point alone, passes through registers, whatever memory it may use.
     """
     bound = bind_kernel(kernel, sizes_of(kernel, env))
     near = {link.tensor: link.near for link in links(bound)}
-    kept = {t: level for t, level in wanted.items() if t in near}
-    for tensor, level in kept.items():
+    internal = {t: level for t, level in wanted.items() if t in near}
+    for tensor, level in internal.items():
         if level == REGISTER and near[tensor] > 0:
             return Choice(Tiling(), float("inf"), _not_at_its_point(device))
-    rooms = {t: _room(device, level) for t, level in kept.items() if near[t] > 0}
-    starts = [_with_axes_of(bound, t) for t in known] or [_best(bound, device)]
-    found = _descended(bound, device, rooms, starts)
-    if found is not None:
-        return found
+    rooms = {t: _room(device, level) for t, level in internal.items() if near[t] > 0}
+    starts = [_with_axes_of(bound, t) for t in start_tilings] or [_best(bound, device)]
+    choice = _descend(bound, device, rooms, starts)
+    if choice is not None:
+        return choice
     least = replace(starts[0], tile=tuple((a, 1) for a in extents(bound)))
     if _too_large(bound, least, rooms) is None:
         return _choice(bound, device, least)
     tensor, found_bytes = _too_large(bound, least, rooms) or ("", 0)
-    return Choice(least, float("inf"), _no_room(found_bytes, kept[tensor], rooms[tensor], device))
+    return Choice(
+        least, float("inf"), _no_room(found_bytes, internal[tensor], rooms[tensor], device)
+    )
 
 
 def fits(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, wanted: Wanted) -> bool:
-    """Whether each wanted tensor of a kernel has room in its memory under a tiling."""
+    """Return True if each wanted tensor of a kernel fits its memory under a tiling."""
     bound = bind_kernel(kernel, sizes_of(kernel, env))
     near = {link.tensor: link.near for link in links(bound)}
     if any(near.get(t, 0) > 0 for t, level in wanted.items() if level == REGISTER):
@@ -76,15 +78,15 @@ def fits(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, wanted: 
 
 
 def reuse_bytes(kernel: Kernel, tiling: Tiling, tensor: str) -> int:
-    """Bytes of the part of a tensor made inside that one task hands over."""
+    """Return the bytes of the part of an internal tensor that one task passes on."""
     regions = propagate(kernel, dict(tiling.tile))
     return prod(inner_box(kernel, regions, tensor)) * ITEM_BYTES[kernel.dtype(tensor)]
 
 
-def _descended(
+def _descend(
     kernel: Kernel, device: Device, rooms: Mapping[str, int], starts: Sequence[Tiling]
 ) -> Choice | None:
-    """The best of the starting points and of their neighbours, for as long as one is better."""
+    """Return the best of the starting points and of their neighbours, while one is better."""
     seen: dict[tuple[tuple[str, int], ...], Choice] = {}
     todo = [s for start in starts for s in _shrunk(kernel, start, rooms)]
     best: Choice | None = None
@@ -106,7 +108,7 @@ def _choice(kernel: Kernel, device: Device, tiling: Tiling) -> Choice:
 
 
 def _shrunk(kernel: Kernel, tiling: Tiling, rooms: Mapping[str, int]) -> Iterator[Tiling]:
-    """The tiling, cut in half along the axis that lowers what is too large most, until it fits."""
+    """Yield the tiling, halved along the axis that helps most, until it fits."""
     while (large := _too_large(kernel, tiling, rooms)) is not None:
         sizes = {**extents(kernel), **dict(tiling.tile)}
         cuts = [_with(tiling, a, -(-n // 2)) for a, n in sizes.items() if n > 1]
@@ -129,9 +131,9 @@ def _with(tiling: Tiling, axis: str, size: int) -> Tiling:
 
 
 def _with_axes_of(kernel: Kernel, tiling: Tiling) -> Tiling:
-    """The tiling with the axes that the kernel's output has."""
-    known = extents(kernel)
-    tile = tuple((a, min(n, known[a])) for a, n in tiling.tile if a in known)
+    """Return the tiling with the axes that the kernel's output has."""
+    extents_by_axis = extents(kernel)
+    tile = tuple((a, min(n, extents_by_axis[a])) for a, n in tiling.tile if a in extents_by_axis)
     return replace(tiling, tile=tuple(sorted(tile)))
 
 
@@ -140,14 +142,14 @@ def _best(kernel: Kernel, device: Device) -> Tiling:
 
 
 def _too_large(kernel: Kernel, tiling: Tiling, rooms: Mapping[str, int]) -> tuple[str, int] | None:
-    """The first tensor that has no room, with the bytes that it takes."""
+    """Return the first tensor that does not fit, with its bytes."""
     if not rooms:
         return None
     regions = propagate(kernel, dict(tiling.tile))
     for tensor, room in rooms.items():
-        held = prod(inner_box(kernel, regions, tensor)) * ITEM_BYTES[kernel.dtype(tensor)]
-        if held > room:
-            return tensor, held
+        tile_bytes = prod(inner_box(kernel, regions, tensor)) * ITEM_BYTES[kernel.dtype(tensor)]
+        if tile_bytes > room:
+            return tensor, tile_bytes
     return None
 
 
@@ -156,7 +158,7 @@ def _memory(device: Device, level: str) -> Memory:
 
 
 def _room(device: Device, level: str) -> int:
-    """Bytes that one unit has of a memory."""
+    """Return the bytes of a memory that one unit has."""
     memory = _memory(device, level)
     if memory.capacity is None:
         return 1 << 62
@@ -165,13 +167,18 @@ def _room(device: Device, level: str) -> int:
 
 def _not_at_its_point(device: Device) -> Refusal:
     nearest = memories(device)[1].name
-    text = "its reader takes more of it than the element at its own point"
+    text = "its reader loads other elements than the one at its own index"
     return Refusal("register", 1, 0, text, f"connect it at {nearest}")
 
 
-def _no_room(found: int, level: str, room: int, device: Device) -> Refusal:
-    """A reuse tile that no tiling makes small enough, and the nearest memory that would hold it."""
-    text = f"its least reuse tile takes {found:,} bytes, {level} has {room:,} for a unit"
-    larger = (m.name for m in memories(device) if found <= _room(device, m.name))
+def _no_room(tile_bytes: int, level: str, room: int, device: Device) -> Refusal:
+    """Return the refusal of a reuse tile that no tiling makes small enough.
+
+    It names the nearest memory that would hold it.
+    """
+    text = f"its least reuse tile takes {tile_bytes:,} bytes, {level} has {room:,} for a unit"
+    larger = (m.name for m in memories(device) if tile_bytes <= _room(device, m.name))
     fitting = next((n for n in larger if n != REGISTER), "")
-    return Refusal("capacity", found, room, text, f"connect it at {fitting}" if fitting else "")
+    return Refusal(
+        "capacity", tile_bytes, room, text, f"connect it at {fitting}" if fitting else ""
+    )

@@ -1,4 +1,4 @@
-"""The memories that Welder places tiles in, nearest first, and how much each moves at once."""
+"""The memories that Welder places tiles in, nearest first, and the size of their transfers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ GPU_BLOCKS = 4  # resident blocks of a unit at most (Welder artifact)
 class Memory:
     """One memory level as a tile sees it.
 
-    `capacity`: bytes that a task has (None: all). `read_bytes`, `write_bytes`: what moves at once
-    between this memory and the next farther one; a cache moves whole lines, and keeps what
+    `capacity`: bytes that a task has (None: all). `read_bytes`, `write_bytes`: the size of one
+    transfer between this memory and the next farther one. A cache moves whole lines, and keeps what
     consecutive tasks share for as long as it has room.
     """
 
@@ -31,7 +31,7 @@ class Memory:
 
 
 def memories(device: Device) -> tuple[Memory, ...]:
-    """Registers, caches or shared memory, and DRAM, nearest first.
+    """Return registers, caches or shared memory, and DRAM, nearest first.
 
     On a GPU the cache between shared memory and DRAM is left out: no tile is placed in it (Welder,
     section 3.2; transactions of the artifact: what DRAM reads at once, what the L2 writes at once).
@@ -42,11 +42,11 @@ def memories(device: Device) -> tuple[Memory, ...]:
 def _cpu(device: Device) -> tuple[Memory, ...]:
     levels = device.levels
     room = device.registers * device.lanes * REGISTER_BYTES
-    found = [Memory(REGISTER, room, 1, 1, device.all_gb_per_s(levels[0]))]
+    levels_so_far = [Memory(REGISTER, room, 1, 1, device.all_gb_per_s(levels[0]))]
     for near, far in pairwise(levels):
-        line, held, speed = near.line_bytes, near.capacity_bytes, device.all_gb_per_s(far)
-        found.append(Memory(near.name, held, line, line, speed, near.shared, True))
-    return (*found, Memory(levels[-1].name, None, 1, 1, 0.0, True))
+        line, capacity, speed = near.line_bytes, near.capacity_bytes, device.all_gb_per_s(far)
+        levels_so_far.append(Memory(near.name, capacity, line, line, speed, near.shared, True))
+    return (*levels_so_far, Memory(levels[-1].name, None, 1, 1, 0.0, True))
 
 
 def _gpu(device: Device) -> tuple[Memory, ...]:
@@ -62,27 +62,28 @@ def _gpu(device: Device) -> tuple[Memory, ...]:
 
 
 def most_elements(device: Device) -> int | None:
-    """How many elements of a tensor a task may compute at most (None: as many as its memory holds).
+    """Return the number of elements of a tensor that a task may compute at most (None: no limit).
 
     The threads of a GPU's warps keep what their block computes in registers, all of it at once, and
     as many again beside it (Welder artifact). Threads that share no instruction (one lane: those of
-    an IPU's tile) loop over the memory of their unit, piece by piece of `thread_registers` at most:
-    what they compute lies there, where its footprint is counted, and no register limits it.
+    an IPU's tile) loop over the memory of their unit, in pieces of `thread_registers` at most.
+    Their results are there, where the footprint is counted, and no register limits it.
     """
     warps = device.kind == "gpu" and device.lanes > 1
     return device.block_registers // 2 if warps else None
 
 
 def has_registers(device: Device, elements: int) -> bool:
-    """Whether a task may compute a tensor's tile of so many elements."""
+    """Return True if a task may compute a tensor's tile of so many elements."""
     most = most_elements(device)
     return most is None or elements <= most
 
 
 def resident(device: Device, shared_bytes: int, elements: int) -> int:
-    """How many tasks a unit holds at the same time: one on a CPU; on a GPU as many blocks as it may
-    have and as have room in shared memory and registers, `elements` being those of the largest tile
-    of a block.
+    """Return the number of tasks that a unit holds at the same time.
+
+    It is one on a CPU. On a GPU it is as many blocks as are allowed and fit shared memory and
+    registers; `elements` are those of the largest tile of a block.
     """
     if device.kind != "gpu":
         return 1
@@ -95,5 +96,5 @@ def resident(device: Device, shared_bytes: int, elements: int) -> int:
 
 
 def waves(device: Device, grid: int, together: int) -> int:
-    """How often all units take as many tasks as they hold until all are done."""
+    """Return the number of times that all units take as many tasks as they hold."""
     return max(1, -(-grid // max(1, together * device.units)))

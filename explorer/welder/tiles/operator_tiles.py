@@ -1,5 +1,6 @@
-"""The tiles of one group in one place: which memory holds each intermediate, and the tile that
-every virtual node has in a memory (Welder, section 3.1: propagation from the output's tile).
+"""The tiles of one group: the memory of each intermediate, and the tile of every virtual node.
+
+From Welder, section 3.1: propagation from the output's tile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from types import MappingProxyType
 
 from explorer.cached_property import cached_property
 from explorer.cost.footprint import inner_box
-from explorer.cost.touched import number, touched
+from explorer.cost.touched_parts import number, touched
 from explorer.cost.traffic import Tile
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine
@@ -28,9 +29,10 @@ THREADS = 128  # of a block (Welder artifact: as close to it as the tile's sizes
 
 @dataclass(frozen=True)
 class NodeTile:
-    """A virtual node as a kernel that computes its share of a task, the tile that it is iterated
-    over in, the order of its axes, outermost first, and what other nodes read of it beside its
-    output.
+    """A virtual node as a kernel that computes its share of a task.
+
+    It has the tile that the node is iterated over in, the order of its axes, outermost first, and
+    the tensors beside its output that other nodes read.
     """
 
     node: VirtualNode
@@ -41,47 +43,51 @@ class NodeTile:
 
     @cached_property
     def regions(self) -> Regions:
-        """What one of its tiles needs."""
+        """Return the needs of one of its tiles."""
         return propagate(self.kernel, self.tile)
 
 
 def connect_levels(
     kernel: Kernel, regions: Regions, memories: Sequence[Memory], home: int
 ) -> dict[str, int]:
-    """The memory in which each intermediate is handed over, by number: as near to the registers as
-    its readers allow and as has room for its rows, no farther than a task's tile. On a CPU, what a
-    contraction writes or reads row by row is there for a whole task.
+    """Return the number of the memory through which each intermediate passes.
+
+    It is as near to the registers as its readers allow and as its rows fit, no farther than a
+    task's tile. On a CPU, what a contraction writes or reads row by row is there for a whole task.
     """
-    found = {}
+    level_of = {}
     for link in links(kernel):
         walked = link.near and link.of_product and memories[1].cache
         at = home if walked else min(link.near, home)
         while 0 < at < home and not _has_room(kernel, regions, link, memories[at]):
             at += 1
-        found[link.tensor] = at
+        level_of[link.tensor] = at
     for at in range(home):
-        _part_untied(kernel, found, memories, at)
-    return found
+        _untie_outputs(kernel, level_of, memories, at)
+    return level_of
 
 
-def _part_untied(
-    kernel: Kernel, found: dict[str, int], memories: Sequence[Memory], at: int
+def _untie_outputs(
+    kernel: Kernel, level_of: dict[str, int], memories: Sequence[Memory], at: int
 ) -> None:
-    """After: no node of a memory has outputs whose tiles do not follow from each other's; what it
-    hands to such a one is handed over a memory farther.
+    """Move inputs of nodes with untied outputs one memory farther.
+
+    After: no node of a memory has outputs whose tiles do not follow from each other's.
     """
-    for node in nodes_at(kernel, found, memories, at):
+    for node in nodes_at(kernel, level_of, memories, at):
         part, also = sub_kernel(kernel, node.numbers)
         if also and not is_tied(part, also):
             for c in part.computes:
                 for r in reads(c.expr):
-                    if c.out in also and found.get(r.tensor, at + 1) <= at:
-                        found[r.tensor] = at + 1
+                    if c.out in also and level_of.get(r.tensor, at + 1) <= at:
+                        level_of[r.tensor] = at + 1
 
 
 def is_tied(part: Kernel, also: Sequence[str]) -> bool:
-    """Whether one element of the output has one of each other output, or all of an axis that the
-    first one has not: what tiles of the first one make covers the others once.
+    """Return True if one element of the output determines one element of each other output.
+
+    Axes that the first output lacks are covered completely. Then tiles of the first output cover
+    the others once.
     """
     axes = [a.name for a in part.computes[-1].axes]
     regions = propagate(part, dict.fromkeys(axes, 1))
@@ -97,7 +103,7 @@ def is_tied(part: Kernel, also: Sequence[str]) -> bool:
 
 
 def _has_room(kernel: Kernel, regions: Regions, link: Link, memory: Memory) -> bool:
-    """Whether a row of an intermediate takes no more than half of a memory."""
+    """Return True if a row of an intermediate takes at most half of a memory."""
     box = inner_box(kernel, regions, link.tensor)
     row = prod(box[link.shared :]) * ITEM_BYTES[kernel.dtype(link.tensor)]
     return memory.capacity is None or 2 * row <= memory.capacity
@@ -106,7 +112,7 @@ def _has_room(kernel: Kernel, regions: Regions, link: Link, memory: Memory) -> b
 def nodes_at(
     kernel: Kernel, levels: Mapping[str, int], memories: Sequence[Memory], at: int
 ) -> tuple[VirtualNode, ...]:
-    """The virtual nodes of a memory."""
+    """Return the virtual nodes of a memory."""
     return virtual_nodes(kernel, levels, [m.name for m in memories[: at + 1]])
 
 
@@ -114,9 +120,10 @@ def node_tiles(
     kernel: Kernel, regions: Regions, nodes: Sequence[VirtualNode], device: Device, micro: Micro,
     at: int, around: Sequence[NodeTile],
 ) -> tuple[NodeTile, ...]:  # fmt: skip
-    """The nodes of a memory with their shares of a task, and their tiles: those of registers, or a
-    row of what operators iterate over together; none larger than the tile of the node `around` it
-    in the next farther memory.
+    """Return the nodes of a memory with their shares of a task, and their tiles.
+
+    The tiles are those of registers, or a row of operators that iterate together. None is larger
+    than the tile of the node `around` it in the next farther memory.
     """
     limits: dict[int, Mapping[str, int]] = {}
     for node in around:
@@ -135,7 +142,7 @@ def node_tile(
     at: int,
     limits: Mapping[int, Mapping[str, int]] = MappingProxyType({}),
 ) -> NodeTile:
-    """One node's share of a task, and its tile; `limits`: the longest of each axis, by compute."""
+    """Return one node's share of a task, and its tile; `limits`: the longest of each axis."""
     part, also = sub_kernel(kernel, node.numbers)
     last, n = part.computes[-1], node.numbers[-1]
     most = {a.name: min(number(a.extent), number(regions.axes[n][a.name].size)) for a in last.axes}
@@ -147,19 +154,19 @@ def node_tile(
         return NodeTile(node, part, {a: 1 for a in order[: _common(part)]}, order, also)
     if device.kind == "gpu":
         return _thread_tile(NodeTile(node, part, share, order, also), device)
-    one = Micro(1, 1, 1 if _is_along(last) else device.lanes)
-    return NodeTile(node, part, _register_tile(share, micro if contracts else one), order, also)
+    single = Micro(1, 1, 1 if _is_along(last) else device.lanes)
+    return NodeTile(node, part, _register_tile(share, micro if contracts else single), order, also)
 
 
 def _is_along(c: Compute) -> bool:
-    """Whether what is reduced lies side by side, so that vectors are of that and not of outputs."""
+    """Return True if reduced elements are contiguous, so that vectors are of these."""
     last = [r.index[-1] for r in reads(c.expr) if r.index]
     inner = [i.factor(a.name) == 1 for i in last if isinstance(i, Affine) for a in c.reduce]
     return any(inner)
 
 
 def _shared(part: Kernel, share: Mapping[str, int]) -> Kernel:
-    """The kernel with the axes of its output as long as a task has them."""
+    """Return the kernel with the axes of its output as long as a task has them."""
 
     def cut(a: Axis) -> Axis:
         return Axis(a.name, min(number(a.extent), share[a.name])) if a.name in share else a
@@ -174,12 +181,12 @@ def _shared(part: Kernel, share: Mapping[str, int]) -> Kernel:
 
 
 def _common(part: Kernel) -> int:
-    """How many leading axes all computes of a node iterate over together."""
+    """Return the number of leading axes that all computes of a node iterate over together."""
     return max(0, min(len(c.axes) - (0 if c.reduce else 1) for c in part.computes))
 
 
 def _register_tile(share: Mapping[str, int], micro: Micro) -> Tile:
-    """Rows by columns on the last axes of the output, one of each other."""
+    """Return rows by columns on the last axes of the output, one of each other axis."""
     axes = [*share]
     tile = dict.fromkeys(axes, 1)
     if not axes:
@@ -192,40 +199,43 @@ def _register_tile(share: Mapping[str, int], micro: Micro) -> Tile:
     return tile
 
 
-def _thread_tile(whole: NodeTile, device: Device) -> NodeTile:
-    """A block's tile cut until there is a part for each thread and registers hold it, the longest
-    axis first.
-    """
-    found, room = whole, device.thread_registers * REGISTER_BYTES
-    points = prod(whole.tile.values())
-    while found.tile:
-        threads = prod(found.tile.values()) * THREADS <= points
-        longest = max(found.tile, key=lambda a: found.tile[a])
-        if found.tile[longest] == 1 or (threads and register_bytes(found, device) <= room):
+def _thread_tile(block_tile: NodeTile, device: Device) -> NodeTile:
+    """Cut a block's tile, longest axis first, until each thread has a part in registers."""
+    thread_part, room = block_tile, device.thread_registers * REGISTER_BYTES
+    points = prod(block_tile.tile.values())
+    while thread_part.tile:
+        threads = prod(thread_part.tile.values()) * THREADS <= points
+        longest = max(thread_part.tile, key=lambda a: thread_part.tile[a])
+        if thread_part.tile[longest] == 1 or (
+            threads and register_bytes(thread_part, device) <= room
+        ):
             break
-        half = -(-found.tile[longest] // 2)
-        found = replace(found, tile={**found.tile, longest: half})
-    return found
+        half = -(-thread_part.tile[longest] // 2)
+        thread_part = replace(thread_part, tile={**thread_part.tile, longest: half})
+    return thread_part
 
 
 def register_bytes(part: NodeTile, device: Device) -> int:
-    """What registers hold while a tile is computed: the sums of a contraction and what one step of
-    it loads, or one vector (one element on a GPU) of each tensor of what is done element by
-    element.
+    """Return the bytes in registers while a tile is computed.
+
+    They are the sums of a contraction and the loads of one step. For element-wise computes they are
+    one vector (one element on a GPU) of each tensor.
     """
-    regions, held = part.regions, 0
+    regions, register_use = part.regions, 0
     for c in part.kernel.computes:
         loads = {r.tensor for r in reads(c.expr)}
-        one = max([ITEM_BYTES[part.kernel.dtype(t)] for t in (c.out, *loads)])
-        vector = one * (1 if device.kind == "gpu" else device.lanes)
+        item_bytes = max([ITEM_BYTES[part.kernel.dtype(t)] for t in (c.out, *loads)])
+        vector = item_bytes * (1 if device.kind == "gpu" else device.lanes)
         if contraction(c) is None:
-            held = max(held, vector * (1 + len(loads)))
+            register_use = max(register_use, vector * (1 + len(loads)))
             continue
         step = {a.name: 1 for a in c.reduce}
         parts = touched(part.kernel, regions, dict.fromkeys(_variables(part), 0), step)
         sums = prod(inner_box(part.kernel, regions, c.out)) * ITEM_BYTES[part.kernel.dtype(c.out)]
-        held = max(held, sums + sum(parts[t].elements * one for t in loads if t in parts))
-    return held
+        register_use = max(
+            register_use, sums + sum(parts[t].elements * item_bytes for t in loads if t in parts)
+        )
+    return register_use
 
 
 def _variables(part: NodeTile) -> list[str]:

@@ -1,5 +1,6 @@
-"""A group's tiles over the memories of a device: what each holds and moves, and what is done twice
-(Welder, section 3.2).
+"""Plans of a group: its tiles over the memories of a device, with footprint, traffic and recompute.
+
+From Welder, section 3.2.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from functools import lru_cache
 from math import prod
 
 from explorer.cached_property import cached_property
-from explorer.cost.bound import bind_kernel, sizes_of
+from explorer.cost.bind_kernel import bind_kernel, sizes_of
 from explorer.cost.estimate import kernel_terms
 from explorer.cost.footprint import (
     ALIGN_BYTES,
@@ -20,8 +21,8 @@ from explorer.cost.footprint import (
     padded_bytes,
     points,
 )
-from explorer.cost.touched import middle, number, touched
-from explorer.cost.traffic import Tile, kept_traffic, tile_count, traffic
+from explorer.cost.touched_parts import middle, number, touched
+from explorer.cost.traffic import Tile, cached_traffic, tile_count, traffic
 from explorer.devices.model import Device
 from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes, OperatorTile, TileEdge
 from explorer.ir.decisions.tiling import Tiling
@@ -47,12 +48,12 @@ def plan_group(
     env: ShapeEnv = ShapeEnv(),
     tile: Mapping[str, int] | Tiling | None = None,
 ) -> GroupPlan:
-    """The plan of a group under the hints of its symbols: of the given tile (sizes by axis of the
-    output; one that is not named is not cut), else of the one that moves least and fits.
+    """Return the plan of a group under the hints of its symbols.
 
-    Pure; milliseconds. A tile that no memory has room for gives a plan that does not fit. What the
-    memories inside of a task move is counted as if all tasks were that in the middle; the rest to
-    the last byte, tasks at the ends being smaller.
+    The tile is `tile` (sizes by axis of the output; others are not cut), else the one that moves
+    least and fits. Pure; it takes milliseconds. A tile that fits no memory gives a plan that does
+    not fit. Traffic inside of a task is counted as if all tasks were the one in the middle. Other
+    traffic is exact, with smaller tasks at the ends.
     """
     bound = bind_kernel(kernel, sizes_of(kernel, env))
     chosen = dict(best_tile(bound, device).tile) if tile is None else tile
@@ -67,7 +68,7 @@ def _planned(kernel: Kernel, device: Device, tiling: Tiling) -> GroupPlan:
 
 @dataclass(frozen=True)
 class _Planner:
-    """One group under one tiling, in numbers."""
+    """One group under one tiling, with fixed extents."""
 
     kernel: Kernel
     device: Device
@@ -81,21 +82,21 @@ class _Planner:
 
     @staticmethod
     def of(kernel: Kernel, device: Device, tiling: Tiling) -> _Planner:
-        """Where a task's tile lives, and its intermediates."""
+        """Choose the memories of a task's tile and of its intermediates."""
         tile = dict(tiling.tile)
         regions = propagate(kernel, tile)
-        known = memories(device)
+        levels_of_device = memories(device)
         home = home_of(kernel, tile, regions, device)
-        levels = connect_levels(kernel, regions, known, home)
+        levels = connect_levels(kernel, regions, levels_of_device, home)
         grid = tile_count(kernel, tile, {})
-        return _Planner(kernel, device, tiling, tile, regions, known, home, levels, grid)
+        return _Planner(kernel, device, tiling, tile, regions, levels_of_device, home, levels, grid)
 
     def plan(self) -> GroupPlan:
-        """All of it."""
+        """Return the complete plan."""
         near = self.near()
         levels = self.bytes(near)
-        held = levels[self.home].footprint
-        together = resident(self.device, held, largest_output(self.kernel, self.regions))
+        footprint = levels[self.home].footprint
+        together = resident(self.device, footprint, largest_output(self.kernel, self.regions))
         turns = waves(self.device, self.grid, together)
         return GroupPlan(
             self.memories[self.home].name,
@@ -110,14 +111,17 @@ class _Planner:
         )
 
     def near(self) -> dict[int, tuple[NodeTile, ...]]:
-        """The virtual nodes of every memory inside of a task, nearest first."""
-        found: dict[int, tuple[NodeTile, ...]] = {}
+        """Return the virtual nodes of every memory inside of a task, nearest first."""
+        nodes_by_memory: dict[int, tuple[NodeTile, ...]] = {}
         for at in reversed(range(self.home)):
-            found = {at: self._nodes(at, found.get(at + 1, ())), **found}
-        return found
+            nodes_by_memory = {
+                at: self._nodes(at, nodes_by_memory.get(at + 1, ())),
+                **nodes_by_memory,
+            }
+        return nodes_by_memory
 
     def bytes(self, near: Mapping[int, Sequence[NodeTile]]) -> tuple[LevelBytes, ...]:
-        """What every memory holds and moves, nearest first."""
+        """Return the footprint and the traffic of every memory, nearest first."""
         inside = (self._near(at, nodes) for at, nodes in near.items())
         return (*inside, *(self._far(at) for at in range(self.home, len(self.memories))))
 
@@ -127,62 +131,64 @@ class _Planner:
         return node_tiles(self.kernel, self.regions, nodes, self.device, micro, at, around)
 
     def _near(self, at: int, nodes: Sequence[NodeTile]) -> LevelBytes:
-        """A memory inside of a task: every virtual node moves what it reads and writes."""
-        memory, kernel, held, moved = self.memories[at], self.kernel, 0, 0
+        """Return the use of a memory inside of a task: each virtual node moves its operands."""
+        memory, kernel, footprint, moved = self.memories[at], self.kernel, 0, 0
         for node in nodes:
             if memory.cache and memory.capacity is not None:
-                kept = kept_traffic(
+                cached = cached_traffic(
                     node.kernel, node.tile, memory.capacity,
                     line_bytes=memory.read_bytes, order=node.order,
                 )  # fmt: skip
-                total = kept.traffic.total_bytes
-                room = kept.held or register_bytes(node, self.device)  # else it streams
+                total = cached.traffic.total_bytes
+                room = cached.resident_bytes or register_bytes(node, self.device)  # else it streams
             else:
                 total = traffic(node.kernel, node.tile).total_bytes
                 room = register_bytes(node, self.device)
             shared = (self._boxes[t] for t in node.also)
             total += sum(prod(b) * ITEM_BYTES[kernel.dtype(t)] for t, b in zip(node.also, shared))
-            held, moved = max(held, room), moved + total
-        return LevelBytes(memory.name, held, memory.capacity, moved * self.grid)
+            footprint, moved = max(footprint, room), moved + total
+        return LevelBytes(memory.name, footprint, memory.capacity, moved * self.grid)
 
     def _far(self, at: int) -> LevelBytes:
-        """The memory of a task's tile, and those behind it."""
+        """Return the use of the memory of a task's tile, or of one behind it."""
         memory, kernel = self.memories[at], self.kernel
         if at == len(self.memories) - 1:
             border = (*kernel.inputs, *kernel.outputs)
-            held = sum(_whole_bytes(kernel, n) for n in border if n in self.regions.tensors)
-            return LevelBytes(memory.name, held, None, 0)
+            held_bytes = sum(_tensor_bytes(kernel, n) for n in border if n in self.regions.tensors)
+            return LevelBytes(memory.name, held_bytes, None, 0)
         units = self.device.units
         if not memory.cache or memory.capacity is None:
             steps = steps_of(kernel, self.device, self.tile)
-            held = footprint(
+            held_bytes = footprint(
                 kernel, self.tile, align_bytes=GPU_ALIGN_BYTES, steps=steps, regions=self.regions
             ).bytes
             moved = traffic(
                 kernel, self.tile, line_bytes=memory.read_bytes, write_bytes=memory.write_bytes,
                 regions=self.regions,
             ).total_bytes  # fmt: skip
-            return LevelBytes(memory.name, held, memory.capacity, moved)
+            return LevelBytes(memory.name, held_bytes, memory.capacity, moved)
         room = memory.capacity // (units if memory.shared else 1)
         inner = footprint(kernel, self.tile, inner=True, regions=self.regions).bytes
         inner += padded_bytes(kernel, self.regions)
-        kept = kept_traffic(
+        cached = cached_traffic(
             kernel, self.tile, room, units=1 if memory.shared else units,
             line_bytes=memory.read_bytes, beside=inner,
         )  # fmt: skip
-        held = kept.held + inner
+        held_bytes = cached.resident_bytes + inner
         if at == self.home:
-            held = footprint(kernel, self.tile, regions=self.regions).bytes
-            held += padded_bytes(kernel, self.regions)
-        return LevelBytes(memory.name, held, room, kept.traffic.total_bytes)
+            held_bytes = footprint(kernel, self.tile, regions=self.regions).bytes
+            held_bytes += padded_bytes(kernel, self.regions)
+        return LevelBytes(memory.name, held_bytes, room, cached.traffic.total_bytes)
 
     @cached_property
     def _boxes(self) -> dict[str, tuple[int, ...]]:
-        """The part of every tensor that a task has."""
+        """Return the part of every tensor that a task has."""
         parts = touched(self.kernel, self.regions, middle(self.kernel, self.tile))
-        found = {n: p.box for n, p in parts.items()}
+        touched_boxes = {n: p.box for n, p in parts.items()}
         inner = (t.name for t in self.kernel.tensors if t.name in self.regions.tensors)
-        return {n: inner_box(self.kernel, self.regions, n) for n in inner if n not in found} | found
+        return {
+            n: inner_box(self.kernel, self.regions, n) for n in inner if n not in touched_boxes
+        } | touched_boxes
 
     def _tiles(self, near: Mapping[int, Sequence[NodeTile]]) -> Iterator[OperatorTile]:
         for at, nodes in near.items():
@@ -212,7 +218,7 @@ class _Planner:
             for node in near.get(at, ()):
                 if link.sources[0] in node.node.numbers:
                     box = inner_box(node.kernel, node.regions, link.tensor)
-            size = _whole_bytes(self.kernel, link.tensor)
+            size = _tensor_bytes(self.kernel, link.tensor)
             for target in link.targets:
                 name = self.kernel.computes[target].out
                 yield TileEdge(
@@ -220,8 +226,10 @@ class _Planner:
                 )
 
     def _predicted(self, levels: Sequence[LevelBytes], slots: int) -> float:
-        """Roller's model on a CPU; on a GPU the longest of computing and moving, over the share of
-        units that have work (the paper's penalty for little parallelism).
+        """Return the modelled time: Roller's on a CPU.
+
+        On a GPU it is the longest of computing and moving, over the share of units that have work
+        (the paper's penalty for little parallelism).
         """
         if self.device.kind != "gpu":
             terms = kernel_terms(self.kernel, self.tiling, self.device, {}, self.regions)
@@ -236,34 +244,36 @@ class _Planner:
 
 
 def home_of(kernel: Kernel, tile: Tile, regions: Regions, device: Device) -> int:
-    """The memory that holds a task's tile: shared memory of a GPU, the nearest cache of a CPU that
-    has room, the last one where none has.
+    """Return the number of the memory that holds a task's tile.
+
+    It is shared memory of a GPU, the nearest cache of a CPU that has room, or the last cache.
     """
-    known = memories(device)
+    levels_of_device = memories(device)
     if device.kind == "gpu":
         return 1
-    held = footprint(kernel, tile, regions=regions, align_bytes=ALIGN_BYTES).bytes
-    held += padded_bytes(kernel, regions)
-    for at, memory in enumerate(known[1:-1], 1):
+    tile_bytes = footprint(kernel, tile, regions=regions, align_bytes=ALIGN_BYTES).bytes
+    tile_bytes += padded_bytes(kernel, regions)
+    for at, memory in enumerate(levels_of_device[1:-1], 1):
         room = (memory.capacity or 0) // (device.units if memory.shared else 1)
-        if held <= room:
+        if tile_bytes <= room:
             return at
-    return max(1, len(known) - 2)
+    return max(1, len(levels_of_device) - 2)
 
 
 def recompute(kernel: Kernel, regions: Regions, tile: Tile) -> float:
-    """Operations of all tasks over those of one task that does all: above 1, halos are computed by
-    each task that needs them.
+    """Return the operations of all tasks over those of one task that does all.
+
+    Above 1, halos are computed by each task that needs them.
     """
-    whole = propagate(kernel, {})
-    done, least = points(kernel, regions, tile), points(kernel, whole, {})
+    untiled = propagate(kernel, {})
+    done, least = points(kernel, regions, tile), points(kernel, untiled, {})
     cost = [operations(c.expr) for c in kernel.computes]
     most = sum(n * w for n, w in zip(done, cost, strict=True))
     return most / max(1, sum(n * w for n, w in zip(least, cost, strict=True)))
 
 
 def operations(expr: Expr) -> int:
-    """Scalar functions of an expression, and one for keeping its value."""
+    """Return the number of scalar functions of an expression, and one for storing its value."""
     match expr:
         case Apply(_, args):
             return 1 + sum(operations(a) if isinstance(a, Apply) else 0 for a in args)
@@ -271,6 +281,6 @@ def operations(expr: Expr) -> int:
             return 1
 
 
-def _whole_bytes(kernel: Kernel, name: str) -> int:
+def _tensor_bytes(kernel: Kernel, name: str) -> int:
     spec = kernel.spec(name)
     return prod(number(d) for d in spec.shape) * ITEM_BYTES[spec.dtype]

@@ -1,26 +1,25 @@
-"""How much of a reduced axis a task takes at once: what it holds depends on it, what it moves does
-not (Welder artifact, policy/default.py).
+"""Reduce steps: how much of a reduced axis a task loads at once.
+
+The footprint depends on it, the traffic does not (Welder artifact, policy/default.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from explorer.cost.touched import kinds, number, touched
+from explorer.cost.touched_parts import kinds, number, touched
 from explorer.devices.model import Device
 from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
 from explorer.welder.tiles.levels import Memory
-from explorer.welder.tiles.sized import Sized, in_steps
+from explorer.welder.tiles.sized_tile import SizedTile, in_steps
 from explorer.welder.tiles.tile_costs import sizes_along
 
 
 def first_steps(kernel: Kernel, memory: Memory, tile: Mapping[str, int]) -> dict[str, int]:
-    """One of each axis that is summed over, raised greedily for as long as loads come nearer to
-    whole transactions.
-    """
+    """Return the first step of each reduced axis, raised while loads near transactions."""
     regions = propagate(kernel, tile)
     steps: dict[str, int] = {}
     for c in kernel.computes:
@@ -42,13 +41,13 @@ def _raised(
 ) -> dict[str, int]:
     best = _likeness(kernel, c, regions, tile, memory, steps)
     while True:
-        found = []
-        for axis, known in sizes.items():
-            longer = next((n for n in known if n > steps[axis]), None)
+        raised = []
+        for axis, step_sizes in sizes.items():
+            longer = next((n for n in step_sizes if n > steps[axis]), None)
             if longer is not None:
                 more = {**steps, axis: longer}
-                found.append((_likeness(kernel, c, regions, tile, memory, more), more))
-        score, more = max(found, key=lambda f: f[0], default=(best, steps))
+                raised.append((_likeness(kernel, c, regions, tile, memory, more), more))
+        score, more = max(raised, key=lambda f: f[0], default=(best, steps))
         if score <= best:
             return steps
         best, steps = score, more
@@ -62,7 +61,7 @@ def _likeness(
     memory: Memory,
     steps: Mapping[str, int],
 ) -> float:
-    """How near the dense runs of a compute's loads are to a transaction: 1 for each that is one."""
+    """Return how close the dense runs of loads are to a transaction: 1 for each that is."""
     origin, _ = next(iter(kinds(kernel, regions, tile)))
     parts = touched(kernel, regions, origin, steps)
     total = 0.0
@@ -75,30 +74,30 @@ def _likeness(
 
 
 def _run(box: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """How many elements of a box lie side by side."""
+    """Return the number of contiguous elements of a box."""
     run = 1
-    for part, whole in zip(reversed(box), reversed(shape), strict=True):
+    for part, extent in zip(reversed(box), reversed(shape), strict=True):
         run *= part
-        if part != whole:
+        if part != extent:
             break
     return run
 
 
-def longer_steps(kernel: Kernel, device: Device, found: Sized) -> Sized:
-    """The tile in the longest steps for which as many tasks still run together."""
-    if found.room_bytes is None:
-        return found
-    shared = device.unit_shared_bytes // found.together if device.kind == "gpu" else 0
-    room = min(found.room_bytes, shared or found.room_bytes)
+def longer_steps(kernel: Kernel, device: Device, tile: SizedTile) -> SizedTile:
+    """Return the tile with the longest steps for which as many tasks still run together."""
+    if tile.room_bytes is None:
+        return tile
+    shared = device.unit_shared_bytes // tile.together if device.kind == "gpu" else 0
+    room = min(tile.room_bytes, shared or tile.room_bytes)
     reduced = {
         a.name: sizes_along(number(a.extent))
         for c in kernel.computes
         for a in c.reduce
-        if a.name in dict(found.steps)
+        if a.name in dict(tile.steps)
     }
-    best = found
-    for axis, known in reduced.items():
-        for longer in known:
+    best = tile
+    for axis, step_sizes in reduced.items():
+        for longer in step_sizes:
             steps = dict(best.steps)
             if longer > steps[axis]:
                 more = in_steps(kernel, device, best, {**steps, axis: longer})

@@ -1,8 +1,8 @@
-"""The tile graph of a group: its operators, what they hand to each other and at which memory level,
-and the virtual nodes that follow (Welder, section 3.1).
+"""The tile graph of a group: operators, the tiles that pass between them, and virtual nodes.
 
-An operator tile is a compute of the group's kernel. Operators connected in a memory or nearer are
-one virtual node there; a virtual node is one node of the next farther memory.
+From Welder, section 3.1. An operator tile is a compute of the group's kernel. Operators connected
+in a memory or nearer are one virtual node there; a virtual node is one node of the next farther
+memory.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from explorer.ir.patterns.contraction import contraction
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An intermediate of a group: the computes that write and read it, by number. `near` is how
-    near to the registers its tile can be handed over at most: 0 in registers (each value is used at
-    its own point), 1 in the next memory (row by row), 2 only with a task's tile. `shared`: how many
-    of its leading dims its writer and its readers iterate over together. `of_product`: a
-    contraction writes or reads it, whose register tiles iterate over a task's columns and then its
-    rows.
+    """An intermediate of a group: the computes that write and read it, by number.
+
+    `near` is how near to the registers its tile can pass at most: 0 in registers (each value is
+    used at its own point), 1 in the next memory (row by row), 2 only with a task's tile. `shared`
+    is the number of its leading dims that its writer and its readers iterate over together.
+    `of_product`: a contraction writes or reads it, whose register tiles iterate over a task's
+    columns and then its rows.
     """
 
     tensor: str
@@ -35,8 +36,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class VirtualNode:
-    """Operators that hand their tiles over in `level` or nearer, by number, in order; `parts` are
-    the nodes of the next nearer memory, one for each operator in registers.
+    """Operators whose tiles pass in `level` or nearer, by number, in order.
+
+    `parts` are the nodes of the next nearer memory, one for each operator in registers.
     """
 
     level: str
@@ -45,8 +47,8 @@ class VirtualNode:
 
 
 def links(kernel: Kernel) -> tuple[Link, ...]:
-    """Every intermediate of a group, in the order in which they are written."""
-    found = []
+    """Return every intermediate of a group, in the order in which they are written."""
+    links_in_order = []
     for t in dict.fromkeys(c.out for c in kernel.computes):
         if t in kernel.outputs:
             continue
@@ -58,26 +60,26 @@ def links(kernel: Kernel) -> tuple[Link, ...]:
         near = max((n for n, _ in uses), default=2)
         shared = min((s for _, s in uses), default=0)
         product = any(contraction(kernel.computes[n]) is not None for n in (*sources, *targets))
-        found.append(Link(t, sources, targets, near, shared, product))
-    return tuple(found)
+        links_in_order.append(Link(t, sources, targets, near, shared, product))
+    return tuple(links_in_order)
 
 
 def _uses(
     kernel: Kernel, tensor: str, sources: Sequence[int], targets: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """How near to each of its readers a value can be handed over, and over how many dims."""
+    """Return how near to each of its readers a value can pass, and over how many dims."""
     if len(sources) > 1:
         return []
-    made = kernel.computes[sources[0]]
+    writer = kernel.computes[sources[0]]
     return [
-        _use(made, kernel.computes[n], r)
+        _use(writer, kernel.computes[n], r)
         for n in targets
         for r in reads(kernel.computes[n].expr)
         if r.tensor == tensor
     ]
 
 
-def _use(made: Compute, reader: Compute, read: Read) -> tuple[int, int]:
+def _use(writer: Compute, reader: Compute, read: Read) -> tuple[int, int]:
     if read.fill is not None or any(not isinstance(i, Affine) for i in read.index):
         return 2, 0
     names = [i.bare for i in read.index if isinstance(i, Affine)]
@@ -85,7 +87,7 @@ def _use(made: Compute, reader: Compute, read: Read) -> tuple[int, int]:
     shared = 0
     while shared < min(len(names), len(mine)) and names[shared] == mine[shared]:
         shared += 1
-    if not made.is_plain or not shared:
+    if not writer.is_plain or not shared:
         return 2, 0
     if names == mine and not reader.reduce:
         return 0, shared
@@ -96,16 +98,17 @@ def _use(made: Compute, reader: Compute, read: Read) -> tuple[int, int]:
 def virtual_nodes(
     kernel: Kernel, levels: Mapping[str, int], names: Sequence[str]
 ) -> tuple[VirtualNode, ...]:
-    """The nodes of the farthest of the memories `names` (nearest first), with their parts inside.
-    `levels` says in which of the memories each intermediate is handed over.
+    """Return the nodes of the farthest of the memories `names` (nearest first), with their parts.
+
+    `levels` is the memory through which each intermediate passes.
     """
     nodes = tuple(VirtualNode("", (n,)) for n in range(len(kernel.computes)))
     for at, name in enumerate(names):
-        nodes = _joined(kernel, levels, nodes, at, name)
+        nodes = _merge_nodes(kernel, levels, nodes, at, name)
     return nodes
 
 
-def _joined(
+def _merge_nodes(
     kernel: Kernel,
     levels: Mapping[str, int],
     nodes: tuple[VirtualNode, ...],
@@ -118,27 +121,25 @@ def _joined(
             continue
         ends = {group[n] for n in (*link.sources, *link.targets)}
         group = {n: min(ends) if g in ends else g for n, g in group.items()}
-    found = []
+    merged = []
     for first in sorted(set(group.values())):
         numbers = tuple(n for n, g in sorted(group.items()) if g == first)
         inside = tuple(node for node in nodes if node.numbers[0] in numbers)
-        found.append(VirtualNode(name, numbers, inside if at else ()))
-    return tuple(found)
+        merged.append(VirtualNode(name, numbers, inside if at else ()))
+    return tuple(merged)
 
 
 def sub_kernel(kernel: Kernel, numbers: Sequence[int]) -> tuple[Kernel, tuple[str, ...]]:
-    """Some computes of a kernel as a kernel of their own, and what others read of it beside its
-    output.
-    """
+    """Return some computes as a kernel, and the tensors beside its output that others read."""
     computes = tuple(kernel.computes[n] for n in numbers)
-    made = dict.fromkeys(c.out for c in computes)
+    written = dict.fromkeys(c.out for c in computes)
     taken = dict.fromkeys(r.tensor for c in computes for r in reads(c.expr))
     used = {
         r.tensor for n, c in enumerate(kernel.computes) if n not in numbers for r in reads(c.expr)
     } | {*kernel.outputs}
-    outputs = tuple(t for t in made if t in used)
-    inputs = tuple(t for t in taken if t not in made)
-    names = {*made, *inputs}
+    outputs = tuple(t for t in written if t in used)
+    inputs = tuple(t for t in taken if t not in written)
+    names = {*written, *inputs}
     part = replace(
         kernel,
         tensors=tuple(t for t in kernel.tensors if t.name in names),

@@ -11,7 +11,7 @@ import pytest
 
 import explorer
 from explorer.frontends.tracing.emit import emit_several
-from explorer.frontends.tracing.frames import source_of
+from explorer.frontends.tracing.frames import attributed_to_call
 from explorer.frontends.tracing.promote import traced
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
@@ -53,7 +53,7 @@ def op(name: str, *, results: int = 1, **attrs: Any) -> Run:
         rest = [None if n in by_value and by_value[n] in known else a for n, a in enumerate(args)]
         while rest[-1] is None:
             rest.pop()
-        with source_of(name):
+        with attributed_to_call(name):
             given = (None if a is None else traced(a) for a in rest)
             found = emit_several(name, results, *given, **attrs, **known)
         return found[0] if results == 1 else tuple(found)

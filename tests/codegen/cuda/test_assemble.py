@@ -122,7 +122,7 @@ def test_what_a_gpu_runs_is_shown() -> None:
     shown = BlockKernel("product", frozenset(), A100, code).listings
     for listing, word in ((shown.llvm, "fma.rn.f32"), (shown.assembly, "FFMA")):
         assert listing.text.startswith("// predicted for a100: ") and word in listing.text
-    with pytest.raises(KernelCompileError, match="nvdisasm refuses"):
+    with pytest.raises(KernelCompileError, match="nvdisasm rejects"):
         sass(b"no object file")
 
 
@@ -181,7 +181,7 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadOption, match=r"pip install 'ironworks\[cuda\]'"):
         assemble(code_of(code, A100), A100)
     monkeypatch.setattr(assembler, "find_spec", lambda name: name)
-    assert "CUDA 13 makes code from compute capability 7.5 on" in why_not(device("v100"))
+    assert "CUDA 13 needs compute capability 7.5 or more" in why_not(device("v100"))
     assert why_not(A100) == ""
 
 
@@ -215,7 +215,7 @@ def test_an_a100_holds_as_many_blocks_as_the_calculator_says(
     found = occupancy(A100, threads, registers, shared)
     assert (found.blocks, found.limited_by) == (blocks, by)
     assert found.warps == blocks * -(-threads // 32) and found.most_warps == 64
-    assert f"{found.share:.0%}" in found.words
+    assert f"{found.share:.0%}" in found.summary
 
 
 def test_a_block_that_no_multiprocessor_holds() -> None:

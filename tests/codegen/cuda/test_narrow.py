@@ -16,7 +16,7 @@ from explorer.codegen.cuda.assemble import assemble, why_not
 from explorer.codegen.cuda.banks.accesses import accesses
 from explorer.codegen.cuda.build import print_block
 from explorer.codegen.cuda.simulated import launch, simulate
-from explorer.codegen.cuda.stand_in_elements import BFLOAT16_NAN, to_bfloat16
+from explorer.codegen.cuda.simulator_elements import BFLOAT16_NAN, to_bfloat16
 from explorer.devices.catalogue import device
 from explorer.errors import CheckFailed
 from explorer.ir.affine import var

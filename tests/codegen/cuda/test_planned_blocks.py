@@ -11,7 +11,7 @@ import pytest
 
 import explorer
 from explorer.compiler import compile as compile_model
-from explorer.cost.bound import bind_kernel
+from explorer.cost.bind_kernel import bind_kernel
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.grinder import OperatorTask
 from explorer.ir.decisions.tiling import Block
@@ -20,7 +20,7 @@ from explorer.ir.tile_programs.traversal import threads_of
 from explorer.rammer import Options
 from explorer.roller.blocks.thread_block import in_own_names, launched, thread_block_steps
 from explorer.runtime.executable import Executable
-from explorer.tile.gpu.block import unserved
+from explorer.tile.gpu.block import why_not_blocks
 from explorer.tile.verify import shared_bytes
 
 DATA = Path(__file__).parents[2] / "data"
@@ -59,7 +59,7 @@ def agrees(c: explorer.Compilation) -> int:
     found = 0
     for o, tasks, block in chosen(c):
         if block is None:
-            assert unserved(launched(o.call.kernel, c.hint))
+            assert why_not_blocks(launched(o.call.kernel, c.hint))
             assert all(k.code is None for k in c.blocks if k.name == o.binding)
             continue
         codes = [k.code for k in c.blocks if k.name == o.binding and k.code is not None]

@@ -152,7 +152,7 @@ def test_more_shared_memory_than_code_may_name_is_asked_for(
 def test_a_thread_that_leaves_an_array_is_found() -> None:
     code = code_of(case("linear 5x7x9"))
     y = code.source.replace("y[uint64(", "y[uint64(-1 + ")
-    with pytest.raises(CheckFailed, match=f"leaves y: element {2**64 - 1} of 45"):
+    with pytest.raises(CheckFailed, match=f"accesses y out of bounds: element {2**64 - 1} of 45"):
         is_right(case("linear 5x7x9"), replace(code, source=y))
 
 
@@ -163,7 +163,7 @@ def test_threads_that_never_come_to_a_sync_are_found() -> None:
         "        cuda.syncthreads()\n"
         "    y[cuda.threadIdx.x] = float32(1.0)\n"
     )
-    with pytest.raises(CheckFailed, match="2 threads never come to a Sync"):
+    with pytest.raises(CheckFailed, match="2 threads never reach a Sync"):
         run_block_source(source, 1, 4, 0, {"y": np.zeros(4, np.float32)})
 
 
@@ -195,7 +195,7 @@ def test_numbas_own_simulator_makes_the_same() -> None:
 
 
 def test_a_device_without_cuda_is_told() -> None:
-    with pytest.raises(BadOption, match="is no GPU that Numba prints code for"):
+    with pytest.raises(BadOption, match="is no GPU that Numba generates code for"):
         code_of(case("mask"), replace(SMALL, capability=0))
 
 

@@ -104,7 +104,7 @@ def test_wider_warps_than_there_are_is_what_is_planned_and_not_printed(lanes: in
     c = explorer.compile(squares, target=replace(device("v100"), name="mine", lanes=lanes))
     assert c.planned_wall().total_us > 0
     refused = [b.refused for b in c.blocks]
-    wide = f"a warp of mine has {lanes} lanes, of which CUDA's code has 32"
+    wide = f"a warp of mine has {lanes} lanes, but CUDA code has 32"
     assert all(wide in why for why in refused) if lanes > 32 else not any(refused)
     x = c.random_inputs()
     (found,) = c.simulate(x).values()

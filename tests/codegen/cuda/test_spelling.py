@@ -19,7 +19,7 @@ from tests.codegen.cuda.launched import SMALL, launched
 
 FLOATS = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-40, 88.8, -104.0, 1e30]
 DTYPES = ("float32", "float64", "int32", "int64", "int8", "uint8", "uint64", "bool")
-OWN = [n for n, r in SCALAR_FUNCTIONS.items() if r.made_of is None]
+OWN = [n for n, r in SCALAR_FUNCTIONS.items() if r.decompose is None]
 
 
 def values_of(dtype: str) -> list[float]:

@@ -15,7 +15,7 @@ from explorer.codegen.cuda.simulated import launch
 from explorer.devices.catalogue import device
 from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, axes
-from explorer.runtime.cuda.driver import StandIn
+from explorer.runtime.cuda.driver import SimulatedDriver
 from explorer.runtime.cuda.run import ProgramRun
 from tests.codegen.cases import ENV
 from tests.codegen.cuda.launched import A100
@@ -108,7 +108,7 @@ def stepped(
 def test_rows_that_a_loop_comes_to_begin_anywhere() -> None:
     """52 elements from one to the next are a multiple; the program as one kernel is right."""
     c = explorer.compile(stepped, target="cuda-sim")
-    run = ProgramRun(c.device_program({"steps": 5}, units=UNITS), StandIn(UNITS, 1))
+    run = ProgramRun(c.device_program({"steps": 5}, units=UNITS), SimulatedDriver(UNITS, 1))
     rng = np.random.default_rng(0)
     given = {
         "x": rng.normal(size=(5, 4, 13)).astype(np.float32),

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import explorer
+from explorer.grinder import ControlSchedules, lowest, on_host
 from explorer.grinder import Options as Grinder
-from explorer.grinder import Ways, lowest, on_host
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
@@ -45,13 +45,13 @@ def mixed(seed: int) -> Any:
 
 
 WAYS = {
-    "device": lambda seed: Ways(),
-    "host": lambda seed: Ways(on_host),
-    "unrolled by 2": lambda seed: Ways(turn=2),
-    "unrolled by 3": lambda seed: Ways(turn=3),
-    "unrolled by 8": lambda seed: Ways(turn=8),
-    "eager": lambda seed: Ways(on_host, apart=True),
-    "mixed": lambda seed: Ways(mixed(seed), turn=2),
+    "device": lambda seed: ControlSchedules(),
+    "host": lambda seed: ControlSchedules(on_host),
+    "unrolled by 2": lambda seed: ControlSchedules(turn=2),
+    "unrolled by 3": lambda seed: ControlSchedules(turn=3),
+    "unrolled by 8": lambda seed: ControlSchedules(turn=8),
+    "eager": lambda seed: ControlSchedules(on_host, apart=True),
+    "mixed": lambda seed: ControlSchedules(mixed(seed), turn=2),
 }
 
 
@@ -95,9 +95,13 @@ def agrees(seed: int, recurses: bool = False) -> Counter[str]:
     wanted = dict(zip(program.main.output_names, found, strict=True))
     every = RECURSIVE_WAYS if recurses else WAYS
     ways = [(ways(seed), Grinder(alone="all")) for ways in every.values()]
-    ways += [(Ways(), Grinder(alone=asked)) for asked in ("auto", "one")]
-    ways += [(Ways(), Grinder(recursion=asked)) for asked in ("serial", "parallel") if recurses]
-    ways += [(Ways(), Grinder(independent=asked)) for asked in ("together", "apart")]
+    ways += [(ControlSchedules(), Grinder(alone=asked)) for asked in ("auto", "one")]
+    ways += [
+        (ControlSchedules(), Grinder(recursion=asked))
+        for asked in ("serial", "parallel")
+        if recurses
+    ]
+    ways += [(ControlSchedules(), Grinder(independent=asked)) for asked in ("together", "apart")]
     laid = program.decisions
     assert isinstance(laid.rammer, Options) and isinstance(laid.grinder, Grinder | None)
     depth = laid.grinder.depth if laid.grinder else 0
@@ -159,9 +163,9 @@ def test_python_launches_and_reads_in_every_trip_and_the_program_never(trips: in
     model, program = counted_if(trips)
     inputs = inputs_of(program, N)
     for ways, reads, launches in (
-        (Ways(), 0, 1),
-        (Ways(turn=2), 0, 1),
-        (Ways(on_host), 1 + trips, 2 * trips),
+        (ControlSchedules(), 0, 1),
+        (ControlSchedules(turn=2), 0, 1),
+        (ControlSchedules(on_host), 1 + trips, 2 * trips),
     ):
         executable = Executable(program, model.codes, DEVICE, ways)
         executable.run(inputs)
@@ -174,7 +178,7 @@ def test_python_launches_and_reads_in_every_trip_and_the_program_never(trips: in
 def test_where_kernels_are_apart_each_run_of_one_is_a_launch() -> None:
     model, program = counted_if(5)
     inputs = inputs_of(program, N)
-    executable = Executable(program, model.codes, DEVICE, Ways(on_host, apart=True))
+    executable = Executable(program, model.codes, DEVICE, ControlSchedules(on_host, apart=True))
     (traced,) = executable.traced(inputs)
     runs = {(b.call, b.iteration) for b in executable.wall_of(traced).bricks}
     assert len(traced.launches) == len(runs) > 2 * 5
@@ -189,7 +193,7 @@ def test_a_while_reads_its_guard_before_every_trip_and_once_more() -> None:
     )
     program = model.program((Var("x", VECTOR),), lambda b, x: [b.loop(body, None, b.test(x), [x])])
     inputs = inputs_of(program, N, 3)
-    executable = Executable(program, model.codes, DEVICE, Ways(on_host))
+    executable = Executable(program, model.codes, DEVICE, ControlSchedules(on_host))
     executable.run(inputs)
     with explorer.counters.delta() as did:
         executable.run(inputs)

@@ -11,8 +11,8 @@ from explorer.codegen.cuda.persistent import ProgramSource, print_program
 from explorer.errors import CheckFailed
 from explorer.ir.decisions.rprogram import Instruction, RProgram, Run, Wait
 from explorer.runtime.binding.launches.launch_code import LaunchCode
-from explorer.runtime.cuda.deadlock import deadlock, too_many
-from explorer.runtime.cuda.driver import StandIn
+from explorer.runtime.cuda.deadlock import find_deadlock, refuse_residency
+from explorer.runtime.cuda.driver import SimulatedDriver
 from explorer.runtime.cuda.program import NUMBERS
 from explorer.runtime.cuda.tables import Tables, tables_of
 from explorer.runtime.device_program import instructions as isa
@@ -47,7 +47,7 @@ def run(program: RProgram, seed: int) -> Tables:
     nothing = tuple(dict[int, object]() for _ in units)
     code = LaunchCode(tuple(units), rows, (), (), (), nothing, 1, 0, (), ())  # type: ignore[arg-type]
     tables = tables_of(code, {}, lambda name: (), lambda name: 0, stamps=16)
-    device = StandIn(len(units), seed)
+    device = SimulatedDriver(len(units), seed)
     device.make_room(8)
     device.load(printed(), len(units), tables.arrays).run()
     return tables
@@ -90,7 +90,7 @@ def test_a_thousand_random_programs_hang_where_the_checker_says_so_and_nowhere_e
     told = 0
     for seed in range(PROGRAMS):
         program = random_program(seed)
-        if why := deadlock([program]):
+        if why := find_deadlock([program]):
             told += 1
             assert seed % 2 == 0, why
             with pytest.raises(CheckFailed, match="a deadlock"):
@@ -102,15 +102,17 @@ def test_a_thousand_random_programs_hang_where_the_checker_says_so_and_nowhere_e
 
 def test_what_never_comes_is_told() -> None:
     circle = RProgram(((Wait(1, 1), RUN), (Wait(0, 1), RUN)), ("call",))
-    assert deadlock([circle]) == "unit 0 waits for step 1 of unit 1, which waits for it in turn"
+    assert (
+        find_deadlock([circle]) == "unit 0 waits for step 1 of unit 1, which waits for it in turn"
+    )
     short = RProgram(((Wait(1, 2),), (RUN,)), ("call",))
-    assert deadlock([RProgram(((RUN,),), ("call",)), short]) == (
+    assert find_deadlock([RProgram(((RUN,),), ("call",)), short]) == (
         "launch 1: unit 0 waits for step 2 of unit 1, which has 1"
     )
     outside = RProgram(((Wait(3, 1),),), ("call",))
-    assert deadlock([outside]) == "unit 0 waits for step 1 of unit 3, and there are 1 units"
+    assert find_deadlock([outside]) == "unit 0 waits for step 1 of unit 3, and there are 1 units"
 
 
 def test_more_blocks_than_can_be_resident_are_told() -> None:
-    assert too_many(4, 4, "it") == ""
-    assert "5 blocks wait for each other and it holds 4" in too_many(5, 4, "it")
+    assert refuse_residency(4, 4, "it") == ""
+    assert "5 blocks wait for each other and it holds 4" in refuse_residency(5, 4, "it")

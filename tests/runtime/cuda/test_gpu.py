@@ -18,12 +18,12 @@ from explorer.codegen.cuda.persistent import TABLES, ProgramSource
 from explorer.codegen.cuda.simulator import run_program_source
 from explorer.errors import BadOption, DeviceFault, IronworksError, ShapeError
 from explorer.garbage import rare_collections
-from explorer.runtime.cuda.calls import Calls
+from explorer.runtime.cuda.calls import StreamCalls
 from explorer.runtime.cuda.gpu import Gpu
 from explorer.runtime.cuda.run import ProgramRun
 from explorer.runtime.dlpack import CUDA
 from tests.runtime.cuda.test_program import UNITS, agree, compiled
-from tests.runtime.test_lent_arrays import Made
+from tests.runtime.test_dlpack import Made
 
 
 class Array(np.ndarray):
@@ -37,19 +37,19 @@ class Array(np.ndarray):
         return bool(self.flags.c_contiguous)
 
 
-class Here(Calls):
+class Here(StreamCalls):
     """Copies at once."""
 
     def __init__(self) -> None:
         self.waited = 0
 
-    def up(self, to: int, array: np.ndarray) -> None:
+    def copy_to_device(self, to: int, array: np.ndarray) -> None:
         memmove(to, array.ctypes.data, array.nbytes)
 
-    def down(self, array: np.ndarray, at: int) -> None:
+    def copy_to_host(self, array: np.ndarray, at: int) -> None:
         memmove(array.ctypes.data, at, array.nbytes)
 
-    def across(self, to: int, at: int, count: int) -> None:
+    def copy_on_device(self, to: int, at: int, count: int) -> None:
         memmove(to, at, count)
 
     def wait(self) -> None:
@@ -111,7 +111,7 @@ class OnStandIn(Gpu):
     def _function(self, source: ProgramSource) -> Any:
         return source.source
 
-    def on(self, stream: Any) -> Calls:
+    def on(self, stream: Any) -> StreamCalls:
         assert stream.number == 1
         return Here()
 
@@ -150,7 +150,7 @@ def test_a_launch_keeps_what_its_kernel_is_given() -> None:
         seen.append(tuple(c_int64.from_address(w).value for w in words if w))
         return (0,)
 
-    calls = Calls.__new__(Calls)
+    calls = StreamCalls.__new__(StreamCalls)
     calls.driver, calls.stream = SimpleNamespace(cuLaunchKernel=launched), 7
     x, y = (np.zeros(n, dtype).view(Array) for n, dtype in ((5, np.float32), (9, np.int64)))
     with rare_collections():  # what was there before is not looked through
@@ -205,8 +205,8 @@ def test_outputs_go_where_they_are_asked_for() -> None:
     assert cuda.pinned == pinned
     first, name = next(iter(want)), next(iter(inputs))
     for place, sentence in (
-        (on_device(lie[first], read_only=True), "is to be written where one may only read"),
-        (Made(lie[first], CUDA), "is to be written where one may only read"),
+        (on_device(lie[first], read_only=True), "is read-only"),
+        (Made(lie[first], CUDA), "is read-only"),
         (on_device(lie[first].T), f"the output '{first}' must have shape"),
         (on_device(lie[first].astype("i4")), f"the output '{first}' must be float32"),
     ):

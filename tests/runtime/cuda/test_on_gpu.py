@@ -10,14 +10,14 @@ import pytest
 
 import explorer
 from explorer.errors import BadOption, DeviceFault
-from explorer.runtime.cuda.driver import StandIn
+from explorer.runtime.cuda.driver import SimulatedDriver
 from tests.runtime.cuda.test_program import agree, compiled
 
 PLACES = 3
 
 
-def stand_in() -> StandIn:
-    return StandIn(PLACES)
+def stand_in() -> SimulatedDriver:
+    return SimulatedDriver(PLACES)
 
 
 def test_as_many_blocks_as_are_resident_make_what_the_cpu_makes() -> None:

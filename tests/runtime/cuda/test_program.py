@@ -17,7 +17,7 @@ from explorer.errors import BadOption, CheckFailed, DeviceFault
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import reads
 from explorer.runtime.binding.launches.launch_code import LaunchCode
-from explorer.runtime.cuda.driver import StandIn
+from explorer.runtime.cuda.driver import SimulatedDriver
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
 from explorer.runtime.device_program import instructions as isa
@@ -60,7 +60,7 @@ def check(model: str) -> ProgramRun:
     program = c.device_program(units=UNITS)
     assert program.units == UNITS
     for seed in range(2):
-        run = ProgramRun(program, StandIn(UNITS, seed))
+        run = ProgramRun(program, SimulatedDriver(UNITS, seed))
         inputs = c.random_inputs()
         agree(run.run(inputs), cpu.run(inputs))
         agree(run.run(inputs), cpu.run(inputs))
@@ -102,7 +102,7 @@ def test_a_program_in_float16_multiplies_pieces_of_matrices() -> None:
     given = {n: (rng.standard_normal(s) / 4).astype(np.float16) for n, s in shapes.items()}
     (want,) = explorer.evaluate(c.model.program, given).values()
     for seed in range(2):
-        (got,) = ProgramRun(program, StandIn(UNITS, seed)).run(given).values()
+        (got,) = ProgramRun(program, SimulatedDriver(UNITS, seed)).run(given).values()
         np.testing.assert_allclose(got.astype("f4"), want.astype("f4"), 4e-3, 4e-3)
 
 
@@ -115,7 +115,7 @@ def test_equal_texts_of_other_types_are_other_code() -> None:
 
     c = explorer.compile(turned, target="cuda-sim")
     given = (np.array([7, 300, -1, 70_000, 5], np.int32), np.array([1, 0, 0, 1, 0], bool))
-    found = ProgramRun(c.device_program(units=UNITS), StandIn(UNITS)).run(c.named(given))
+    found = ProgramRun(c.device_program(units=UNITS), SimulatedDriver(UNITS)).run(c.named(given))
     for got, want in zip(
         found.values(), explorer.compile(turned).run(c.named(given)).values(), strict=True
     ):
@@ -146,7 +146,7 @@ def test_threads_that_share_a_sum_make_what_the_cpu_makes() -> None:
     assert any(block.parts for blocks in program.plan.blocks.values() for block in blocks)
     inputs = c.random_inputs()
     for seed in range(2):
-        agree(ProgramRun(program, StandIn(UNITS, seed)).run(inputs), cpu.run(inputs))
+        agree(ProgramRun(program, SimulatedDriver(UNITS, seed)).run(inputs), cpu.run(inputs))
 
 
 def without_one(program: DeviceProgram) -> Iterator[tuple[LaunchCode, ...]]:
@@ -190,14 +190,14 @@ def test_a_wait_too_few_shows() -> None:
     """As a wrong value, in one order of blocks or another: all but one in a hundred at most."""
     c = compiled("zoo:small_lstm")
     inputs, program = c.random_inputs(), c.device_program(units=UNITS)
-    want = ProgramRun(program, StandIn(UNITS)).run(inputs)["state"]
+    want = ProgramRun(program, SimulatedDriver(UNITS)).run(inputs)["state"]
     broken = [*without_one(program)]
     assert len(broken) > 5
     shown = 0
     for steps in broken:
         found = []
         for seed in range(30):
-            run = ProgramRun(program, StandIn(UNITS, seed))
+            run = ProgramRun(program, SimulatedDriver(UNITS, seed))
             program.steps = steps
             try:
                 found.append(bool(np.allclose(run.run(inputs)["state"], want, equal_nan=True)))
@@ -212,7 +212,7 @@ def test_a_wait_too_few_shows() -> None:
 def test_more_units_than_are_resident_are_refused() -> None:
     program = compiled("zoo:small_lstm").device_program(units=UNITS)
     with pytest.raises(BadOption, match="3 blocks wait for each other and the stand-in holds 2"):
-        ProgramRun(program, StandIn(UNITS - 1))
+        ProgramRun(program, SimulatedDriver(UNITS - 1))
 
 
 def test_a_hang_is_told_by_the_kernel_itself() -> None:
@@ -226,11 +226,11 @@ def test_a_hang_is_told_by_the_kernel_itself() -> None:
     shown = unit, int(np.flatnonzero(rows[unit][:, 4] == last)[0])
     rows[shown[0]][shown[1], 4] = 0
     program.steps = (replace(code, rows=tuple(rows)),)
-    run = ProgramRun(program, StandIn(UNITS))
+    run = ProgramRun(program, SimulatedDriver(UNITS))
     with pytest.raises(CheckFailed, match="a deadlock"):
         run.run(c.random_inputs())
     program.patience_ns = 2_000
-    run = ProgramRun(program, StandIn(UNITS, watched=False))
+    run = ProgramRun(program, SimulatedDriver(UNITS, watched=False))
     with pytest.raises(DeviceFault, match="hung on the stand-in"):
         run.run(c.random_inputs())
     assert run.traced[-1][1].fault == HUNG
@@ -261,7 +261,7 @@ def narrow_product(x: explorer.tensor("bfloat16", 5, 13)):  # type: ignore[valid
 
 def test_a_program_in_bfloat16_runs_as_one_kernel() -> None:
     c = explorer.compile(narrow_product, target="cuda-sim")
-    run = ProgramRun(c.device_program(units=UNITS), StandIn(UNITS, 1))
+    run = ProgramRun(c.device_program(units=UNITS), SimulatedDriver(UNITS, 1))
     x = np.random.default_rng(0).integers(-3, 4, (5, 13)).astype(numpy_dtype("bfloat16"))
     (got,), (want,) = (
         run.run({"x": x}).values(),

@@ -10,7 +10,7 @@ from explorer.devices.model import Device
 from explorer.errors import CheckFailed
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.passes.convolution.winograd import ALGORITHMS, rewritten
+from explorer.passes.convolution.winograd import ALGORITHMS, apply_algorithm
 from explorer.roller.blocks.fitting_block import fitting
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.thread_block import thread_block_steps
@@ -25,7 +25,7 @@ def filtered(h: int) -> Case:
     """A convolution by minimal filtering, with all that lies in between."""
     c = conv(h, 9, 3, 2, 3, 1, 1)
     (compute, *_) = (x for x in c.kernel.computes if x.reduce)
-    kernel = rewritten(c.kernel, compute, ALGORITHMS["f2"])
+    kernel = apply_algorithm(c.kernel, compute, ALGORITHMS["f2"])
     assert not isinstance(kernel, str)
     return replace(c, kernel=kernel)
 

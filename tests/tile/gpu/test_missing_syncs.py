@@ -67,7 +67,7 @@ def broken() -> list[tuple[Case, TileProgram]]:
 def test_the_checker_finds_each(broken: list[tuple[Case, TileProgram]]) -> None:
     assert len(broken) >= 8
     for c, p in broken:
-        assert "no Sync stands between" in race(p), c.name
+        assert "no Sync is between" in race(p), c.name
 
 
 @pytest.mark.exhaustive

@@ -23,9 +23,9 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import At, For, Reduce
-from explorer.ir.tile_programs.traversal import dealt, statements
+from explorer.ir.tile_programs.traversal import distributed_loops, statements
 from explorer.ops.reference.evaluate import evaluate_kernel
-from explorer.tile.gpu.block import unserved
+from explorer.tile.gpu.block import why_not_blocks
 from explorer.tile.gpu.demand import demand_of
 from explorer.tile.gpu.rewrites import block_steps
 from explorer.tile.hazards import race
@@ -71,14 +71,14 @@ def test_a_thread_goes_along_all_that_is_placed() -> None:
     program = block(7, 5, 31, 3)
     nest = next(s for s in program.body if any(isinstance(x, At) for x in statements((s,))))
     assert isinstance(nest, For)
-    loops, (along,) = dealt(nest)
+    loops, (along,) = distributed_loops(nest)
     assert [x.span.axis for x in loops] == ["a1"]
     assert isinstance(along, For) and along.threads is None and along.span.axis == "r"
     assert race(program) == ""
     shared = replace(along, threads=loops[0].threads)
     (at,) = along.body
     wrong = replace(program, body=(For(along.span, (at,), shared.threads),))
-    assert "two threads may meet at one element of y" in race(wrong)
+    assert "two threads may access one element of y" in race(wrong)
 
 
 def test_few_elements_are_looked_for_by_their_results() -> None:
@@ -128,7 +128,7 @@ def test_a_dim_of_one_element_is_no_reason_to_write_all() -> None:
 def test_a_part_is_written_where_the_rest_lies(width: int, at: int) -> None:
     """A cache of keys is one memory before and after, of which the rest is not touched."""
     kernel = normalise(cache(width))
-    assert unserved(kernel) == ""
+    assert why_not_blocks(kernel) == ""
     program = block_steps(kernel, Block((("a0", 2),), 8), ShapeEnv(), SMALL)[-1][1]
     assert any(isinstance(s, At) for s in statements(program.body))
     rng = np.random.default_rng(width)
@@ -149,4 +149,4 @@ def test_what_another_thread_may_have_written_is_no_part_of_it() -> None:
     first, second = kernel.computes
     reads_it = replace(first, expr=Apply("add", (first.expr, Read("x", (var("a2"), var("j"))))))
     wrong = normalise(replace(kernel, computes=(reads_it, second)))
-    assert "y is written over x" in unserved(wrong)
+    assert "y is written over x" in why_not_blocks(wrong)

@@ -12,7 +12,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_programs.elements import REGISTER
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Sync
-from explorer.ir.tile_programs.traversal import dealt, loads, statements
+from explorer.ir.tile_programs.traversal import distributed_loops, loads, statements
 from explorer.tile.gpu.rewrites import block_steps
 from tests.codegen.cases import linear
 from tests.tile.gpu.blocks import is_right
@@ -48,7 +48,11 @@ def test_a_chunk_is_on_its_way_while_one_is_worked_on() -> None:
     program = steps["place syncs"]
     (chunks,) = (s for s in program.body if isinstance(s, For) and s.threads is None)
     kinds = [
-        "sync" if isinstance(s, Sync) else "coming" if s.threads is None else dealt(s)[1][0]
+        "sync"
+        if isinstance(s, Sync)
+        else "coming"
+        if s.threads is None
+        else distributed_loops(s)[1][0]
         for s in chunks.body
         if isinstance(s, Sync | For)
     ]
@@ -85,7 +89,7 @@ def test_threads_have_groups_of_neighbours(
     program = product(64, 96, columns, 16, own)["place syncs"]
     last = program.body[-1]
     assert isinstance(last, For)
-    loops, (store,) = dealt(last)
+    loops, (store,) = distributed_loops(last)
     assert isinstance(store, Map)
     thread, at = loops[-1].span.axis, store.target.offset
     spans = {x.axis: x for x in store.spans}

@@ -19,7 +19,7 @@ from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorS
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Reduce, Sync
-from explorer.ir.tile_programs.traversal import dealt, statements
+from explorer.ir.tile_programs.traversal import distributed_loops, statements
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.roller.blocks.thread_block import block_of, thread_block_steps
 from explorer.roller.construct.construct import construct
@@ -175,7 +175,7 @@ def test_a_product_is_in_three_levels() -> None:
     outer, inner = roller.results[0].tiles[:2]
     assert tuple(g.tile for g in program.grid) == outer.spatial
     loops = next(s for s in program.body if isinstance(s, For) and s.threads is not None)
-    counts = [x.threads.count for x in dealt(loops)[0] if x.threads is not None]
+    counts = [x.threads.count for x in distributed_loops(loops)[0] if x.threads is not None]
     assert np.prod(counts) == block.threads == roller.results[0].threads
     assert [n for _, n in block.register] == list(inner.spatial)
     (product,) = (s for s in statements(program.body) if isinstance(s, Reduce))

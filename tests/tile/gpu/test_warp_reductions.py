@@ -72,7 +72,7 @@ def test_a_shuffle_is_no_sync_of_memory(c: Case) -> None:
     assert [s.lanes for s in shuffles(program)] == [4, 4] and is_right(c, program)
     for n in range(sum(isinstance(s, Sync) for s in statements(program.body))):
         broken = without(program, n)
-        assert "no Sync stands between" in race(broken)
+        assert "no Sync is between" in race(broken)
         assert not all(is_right(c, broken, seed) for seed in range(4))
 
 
@@ -84,14 +84,14 @@ def test_the_checker_knows_warps() -> None:
     for found, why in (
         (replace(shuffle, lanes=64), "64 threads shuffle"),
         (replace(shuffle, lanes=24), "24 threads shuffle"),
-        (replace(shuffle, target=stored), "lies in no register"),
+        (replace(shuffle, target=stored), "is not in a register"),
     ):
         body = tuple(found if s is shuffle else s for s in program.body)
         with pytest.raises(CheckFailed, match=why):
             verify(replace(program, body=body), V100)
-    with pytest.raises(CheckFailed, match="not all 32 threads are in whole ones"):
+    with pytest.raises(CheckFailed, match="but 32 threads are not whole warps"):
         verify(program, replace(V100, lanes=48))
-    with pytest.raises(CheckFailed, match="a Sync stands where not every thread"):
+    with pytest.raises(CheckFailed, match="a Sync or shuffle is in a distributed loop"):
         loop = program.body[0]
         assert isinstance(loop, For)
         verify(replace(program, body=(replace(loop, body=(*loop.body, shuffle)),)), V100)
@@ -105,7 +105,7 @@ def test_lanes_that_never_come_are_found() -> None:
         "        x = cuda.shfl_xor_sync(0xFFFFFFFF, x, 1)\n"
         "    y[cuda.threadIdx.x] = x\n"
     )
-    with pytest.raises(CheckFailed, match="never come to a shuffle"):
+    with pytest.raises(CheckFailed, match="never reach a shuffle"):
         run_block_source(source, 1, 4, 0, {"y": np.zeros(4, np.float32)})
     y = np.zeros(64, np.float32)
     run_block_source(source.replace("< 2", "< 64"), 1, 64, 0, {"y": y})

@@ -1,1 +1,1 @@
-"""The charts of what steps are worth."""
+"""Charts of the effect of steps."""

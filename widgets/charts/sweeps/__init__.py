@@ -1,1 +1,1 @@
-"""A sweep: all of its points, two of its axes, and while it goes on."""
+"""Charts of a sweep: all of its points, two of its axes, and a live one."""

@@ -1,5 +1,6 @@
-"""A sweep as a plotly figure: what was varied beside the time that came of it, and time over memory
-with the points that nothing beats.
+"""A sweep as a plotly figure: varied values with their times, and time over memory.
+
+Points that no other point beats form the front.
 """
 
 from __future__ import annotations
@@ -20,26 +21,27 @@ MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "pentagon",
 ABOVE, LEGEND = 130, 0.47  # pixels over the lines; where the legend stands, over the points
 
 
-def chart(found: Sweep, theme: str = "either") -> go.Figure:
-    """Above: a line a point through the values that were varied, to its time; one group of points
-    that may be compared at a time, by the menu. Below: every point by time and memory between
-    kernels, its group's front in colour and joined. Raises BadOption where every point failed.
+def chart(sweep: Sweep, theme: str = "either") -> go.Figure:
+    """Draw a line per point through its varied values to its time; below, time over memory.
+
+    A menu selects one group of comparable points. Below, memory between kernels is shown, with each
+    group's front in colour and joined. Raises BadOption if every point failed.
     """
-    groups = tuple(found.comparable.items())
+    groups = tuple(sweep.comparable.items())
     if not groups:
-        raise BadOption(f"every point of the sweep of {found.model} failed", where=found.model)
+        raise BadOption(f"every point of the sweep of {sweep.model} failed", where=sweep.model)
     figure = make_subplots(
         rows=2, cols=1, specs=[[{"type": "domain"}], [{"type": "xy"}]], vertical_spacing=0.2
     )
     for number, (_, rows) in enumerate(groups):
-        figure.add_trace(_lines(found, rows, theme, visible=number == 0), row=1, col=1)
+        figure.add_trace(_lines(sweep, rows, theme, visible=number == 0), row=1, col=1)
     for number, (name, rows) in enumerate(groups):
-        for trace in _points(name, rows, found.front[name], number, theme):
+        for trace in _points(name, rows, sweep.front[name], number, theme):
             figure.add_trace(trace, row=2, col=1)
     figure.update_xaxes(title="time per run (µs), measured where a clock ran", rangemode="tozero")
     figure.update_yaxes(title="memory between kernels (KiB)", rangemode="tozero")
-    failed = f", {len(found.failures)} failed" if found.failures else ""
-    title = f"Sweep of {found.model}: {len(found.rows)} points{failed}"
+    failed = f", {len(sweep.failures)} failed" if sweep.failures else ""
+    title = f"Sweep of {sweep.model}: {len(sweep.rows)} points{failed}"
     menu = {"updatemenus": [_menu(groups, len(figure.data))]} if len(groups) > 1 else {}
     styled(figure, theme, title, HEIGHT, **menu)
     return figure.update_layout(
@@ -47,11 +49,11 @@ def chart(found: Sweep, theme: str = "either") -> go.Figure:
     )
 
 
-def _lines(found: Sweep, rows: Sequence[Row], theme: str, visible: bool) -> go.Parcoords:
+def _lines(sweep: Sweep, rows: Sequence[Row], theme: str, visible: bool) -> go.Parcoords:
     c = colours(theme)
     times = [row.us for row in rows]
     dimensions: list[dict[str, Any]] = []
-    for name, texts in found.vary:
+    for name, texts in sweep.vary:
         if len({dict(row.varied)[name] for row in rows}) < 2:
             continue  # the same for all of them, as the sizes are
         places = {text: n for n, text in enumerate(texts)}
@@ -64,8 +66,8 @@ def _lines(found: Sweep, rows: Sequence[Row], theme: str, visible: bool) -> go.P
                 "range": [0, max(1, len(texts) - 1)],
             }
         )
-    said = "measured" if rows[0].kind == MEASURED else "predicted"
-    dimensions.append({"label": f"µs, {said}", "values": times})
+    source = "measured" if rows[0].kind == MEASURED else "predicted"
+    dimensions.append({"label": f"µs, {source}", "values": times})
     return go.Parcoords(
         dimensions=dimensions,
         line={"color": times, "colorscale": [[0, c["accent"]], [1, c["ink3"]]]},
@@ -86,7 +88,7 @@ def _points(
         x=[row.us for row in rows],
         y=[row.arena_bytes / KIB for row in rows],
         mode="markers",
-        name=short(name),
+        name=short_group_name(name),
         customdata=words,
         hovertemplate="%{customdata}<extra></extra>",
         marker_color=c["ink3"],
@@ -106,7 +108,7 @@ def _points(
 
 
 def _menu(groups: Sequence[tuple[str, Sequence[Row]]], traces: int) -> dict[str, Any]:
-    """Which group's lines stand above; the points below stay."""
+    """Return the menu of the group whose lines are shown; the points below stay."""
     count = len(groups)
     return {
         "x": 0.0,
@@ -115,7 +117,7 @@ def _menu(groups: Sequence[tuple[str, Sequence[Row]]], traces: int) -> dict[str,
         "yanchor": "bottom",
         "buttons": [
             {
-                "label": short(name),
+                "label": short_group_name(name),
                 "method": "restyle",
                 "args": [
                     {"visible": [n == number for n in range(count)] + [True] * (traces - count)}
@@ -126,6 +128,6 @@ def _menu(groups: Sequence[tuple[str, Sequence[Row]]], traces: int) -> dict[str,
     }
 
 
-def short(name: str) -> str:
-    """Sizes and processor of a group, without the rest of the card."""
+def short_group_name(name: str) -> str:
+    """Return the sizes and the processor of a group, without the other parts of the card."""
     return ", ".join(name.partition(";")[0].split(", L1")[0].split(", ")[:3])

@@ -15,24 +15,25 @@ PAUSE = 0.5  # seconds between two drawings; chosen
 
 
 class LiveSweep:
-    """Give it to `explorer.sweep` as `arrived`, and show `figure`, a widget."""
+    """A live chart: pass it to `explorer.sweep` as `arrived`, and show `figure`, a widget."""
 
     def __init__(self, theme: str = "either") -> None:
+        """Create an empty chart."""
         self.theme = theme
         empty = styled(go.Figure(), theme, "Sweep: no point has arrived", lines.HEIGHT)
         self.figure: Any = go.FigureWidget(empty)
         self._drawn = 0.0
 
-    def __call__(self, found: Sweep) -> None:
-        """Draw what there is, unless it was done just now."""
+    def __call__(self, sweep: Sweep) -> None:
+        """Draw the present points, unless that was done just now."""
         now = monotonic()
-        if now - self._drawn >= PAUSE and found.comparable:
-            self.draw(found)
+        if now - self._drawn >= PAUSE and sweep.comparable:
+            self.draw(sweep)
             self._drawn = now
 
-    def draw(self, found: Sweep) -> None:
-        """Draw what there is. BadOption where every point failed."""
-        new = lines.chart(found, self.theme)
+    def draw(self, sweep: Sweep) -> None:
+        """Draw the present points; raises BadOption if every point failed."""
+        new = lines.chart(sweep, self.theme)
         with self.figure.batch_update():
             self.figure.data = ()
             self.figure.layout = new.layout

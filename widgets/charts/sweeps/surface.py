@@ -1,4 +1,4 @@
-"""A sweep over two of what was varied: the least time that anything else allows, as a surface."""
+"""A sweep over two varied options as a surface: the least time for each pair of values."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ import plotly.graph_objects as go
 from explorer.errors import BadOption
 from explorer.tuning.sweep import Sweep
 from explorer.tuning.sweep.rows import FAILED, MEASURED, Row
-from widgets.charts.sweeps.lines import short
+from widgets.charts.sweeps.lines import short_group_name
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import time_text
 
 HEIGHT = 420
 
 
-def chart(found: Sweep, over: tuple[str, str], theme: str = "either") -> go.Figure:
-    """A cell for each pair of values of `over`: the fastest point with both, of one machine, that
-    with the most points; what else the point has is told on hover. A pair that failed or was not
-    tried yet is empty. Raises BadOption where either was not varied, or every point failed.
+def chart(sweep: Sweep, over: tuple[str, str], theme: str = "either") -> go.Figure:
+    """Draw a cell for each pair of values of `over`: the fastest point with both.
+
+    All points are of one machine, the one with the most points. Hovering shows a point's other
+    values. A pair that failed or was not tried yet is empty. Raises BadOption if either was not
+    varied, or if every point failed.
     """
-    vary = dict(found.vary)
+    vary = dict(sweep.vary)
     for name in over:
         if name not in vary or over[0] == over[1]:
-            known = ", ".join(vary)
+            varied_names = ", ".join(vary)
             raise BadOption(
                 f"a surface is over two of what was varied, not {name!r} of {' and '.join(over)}",
                 where="over",
-                expected=known,
+                expected=varied_names,
             )
     groups: dict[str, list[Row]] = {}
-    for row in found.rows:
+    for row in sweep.rows:
         if row.kind != FAILED:
             groups.setdefault(_on(row, over), []).append(row)
     if not groups:
-        raise BadOption(f"every point of the sweep of {found.model} failed", where=found.model)
+        raise BadOption(f"every point of the sweep of {sweep.model} failed", where=sweep.model)
     group, rows = max(groups.items(), key=lambda pair: len(pair[1]))
     least: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=lambda row: row.us or 0.0):
@@ -60,14 +62,18 @@ def chart(found: Sweep, over: tuple[str, str], theme: str = "either") -> go.Figu
     figure.update_xaxes(title=over[0], type="category")
     figure.update_yaxes(title=over[1], type="category")
     more = f"; {len(groups) - 1} more groups are not shown" if len(groups) > 1 else ""
-    title = f"Sweep of {found.model}: the least µs, {group}{more}"
+    title = f"Sweep of {sweep.model}: the least µs, {group}{more}"
     return styled(figure, theme, title, HEIGHT).update_layout(margin={"t": 56})
 
 
 def _on(row: Row, over: tuple[str, str]) -> str:
-    """What points of one surface share: the machine, and sizes that stand on no axis."""
+    """Return what the points of one surface share: the machine, and sizes that are on no axis."""
     sizes = [f"{n}={t} " for n, t in row.varied if n.startswith("bind.") and n not in over]
-    card = f"measured on {short(row.card)}" if row.kind == MEASURED else "predicted on data sheets"
+    card = (
+        f"measured on {short_group_name(row.card)}"
+        if row.kind == MEASURED
+        else "predicted on data sheets"
+    )
     return "".join(sizes) + card
 
 

@@ -1,1 +1,1 @@
-"""Charts of what other hardware would do."""
+"""Charts of the effect of other hardware."""

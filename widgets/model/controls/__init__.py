@@ -1,1 +1,1 @@
-"""Controls of what has no knob in the row."""
+"""Controls of options and hardware that have no knob in the row."""

@@ -1,5 +1,6 @@
-"""What else may be changed: every option of every system, and every figure of the device, each by
-its name in `--set`, with what it may be, what A has and what it is where nobody says.
+"""Controls for every option of every system and every figure of the device.
+
+Each has its name in `--set`, its legal values, A's value and the default.
 """
 
 from __future__ import annotations
@@ -12,8 +13,16 @@ from explorer.devices import hardware
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.options import Options
-from explorer.passes.pipeline.own_policy import policy_name
-from explorer.passes.pipeline.ranges import Legal, OneOf, PolicyOf, Rows, Switch, legal, says
+from explorer.passes.pipeline.policy_call import policy_name
+from explorer.passes.pipeline.ranges import (
+    Legal,
+    OneOf,
+    PolicyOf,
+    Rows,
+    Switch,
+    descriptions,
+    legal,
+)
 from explorer.tuning.settings import apply
 from widgets.model.compiled import Compiled
 from widgets.model.knob import Knob
@@ -23,14 +32,16 @@ SET = "set "
 HARDWARE = "hardware"
 ON = ("off", "on")
 PLAIN = Options()
-# What a knob of the row turns as well: a saved state has it there.
+# Options that have a knob in the row, where a saved state stores them.
 KNOBS = ("rammer.threads", "rammer.policy", "welder.enabled", "welder.policy", "grinder.schedule")
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """`kind` is "number", "switch" or "choice"; `now`, `a` and `default` are its values as texts,
-    `legal` says what it may be, `says` what it is, `source` where its number is from.
+    """One control: `kind` is "number", "switch" or "choice".
+
+    `now`, `a` and `default` are its values as texts, `legal` describes the legal values, `says` the
+    meaning, and `source` names the source of its number.
     """
 
     name: str
@@ -47,8 +58,10 @@ class Control:
 
 
 def options(now: Compiled, a: Compiled) -> tuple[Control, ...]:
-    """Every option that is a number, a switch or one of some words; what is done by hand in a
-    picture has no control here. None of a compilation that is none of ours.
+    """Return a control for every option that is a number, a switch or one of some words.
+
+    Manual changes in pictures have no control here. Empty for a compilation that is not Ironworks'
+    own.
     """
     mine, theirs = _options(now), _options(a)
     if mine is None or theirs is None:
@@ -57,7 +70,7 @@ def options(now: Compiled, a: Compiled) -> tuple[Control, ...]:
 
 
 def figures(now: Compiled, a: Compiled) -> tuple[Control, ...]:
-    """Every figure of the device that may be changed."""
+    """Return a control for every figure of the device that can be changed."""
     device = getattr(now, "device", None)
     if _options(now) is None or not isinstance(device, Device):
         return ()
@@ -82,68 +95,67 @@ def figures(now: Compiled, a: Compiled) -> tuple[Control, ...]:
 
 
 def changes(now: Compiled) -> dict[str, str]:
-    """What is other than where nobody says, by name, as a saved state has it: knobs of the row
-    left out.
-    """
+    """Return the values that differ from their defaults, by name, without the knobs of the row."""
     every = (*options(now, now), *figures(now, now))
-    given = {f"{HARDWARE}.{name}" for name, _ in _hardware(now)}
+    changed_figures = {f"{HARDWARE}.{name}" for name, _ in _hardware(now)}
     return {
         c.name: c.now
         for c in every
-        if (c.name in given or not c.name.startswith(f"{HARDWARE}."))
+        if (c.name in changed_figures or not c.name.startswith(f"{HARDWARE}."))
         and c.now != c.default
         and c.name not in KNOBS
     }
 
 
 def knob(now: Compiled, name: str, text: str) -> Knob:
-    """A control turned to another text, as a knob of two values; BadOption where there is no such
-    control, and where it may not have that value.
+    """Return a control turned to another text, as a knob of two values.
+
+    Raises BadOption if the control does not exist or cannot have that value.
     """
-    control = named(now, name)
+    control = find_control(now, name)
     _check(control, text)
     values = (control.now, text)
     return Knob(f"{SET}{name}", name.removeprefix(f"{HARDWARE}."), HIDDEN, values, values, 0)
 
 
-def named(now: Compiled, name: str) -> Control:
-    """The control of a name; raises BadOption."""
+def find_control(now: Compiled, name: str) -> Control:
+    """Return the control of a name; raises BadOption."""
     for control in (*options(now, now), *figures(now, now)):
         if control.name == name:
             return control
     raise BadOption(f"there is no setting {name[:40]!r}", where=name[:40])
 
 
-def applied(now: Compiled, texts: Mapping[str, str]) -> dict[str, Any]:
-    """The groups of options that become others when controls have these texts."""
-    found: Options = now.options
+def apply_controls(now: Compiled, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the groups of options that change when controls have these texts."""
+    changed: Options = now.options
     for name, text in texts.items():
         if name.startswith(f"{HARDWARE}."):
-            found = replace(found, hardware=_with_figure(now, found, name, text))
+            changed = replace(changed, hardware=_with_figure(now, changed, name, text))
         else:
             word = {"off": "false", "on": "true"}.get(text, text)
-            found = apply(found, [f"{name}={word}"], "the setting")
+            changed = apply(changed, [f"{name}={word}"], "the setting")
     groups = {name.partition(".")[0] for name in texts}
-    return {group: getattr(found, group) for group in groups}
+    return {group: getattr(changed, group) for group in groups}
 
 
-def _with_figure(now: Compiled, found: Options, name: str, text: str) -> hardware.Options:
-    """One figure more, or one less where it is what it was."""
-    changed = apply(found, [f"{name}={text}"], "the setting").hardware.changed
+def _with_figure(now: Compiled, base: Options, name: str, text: str) -> hardware.Options:
+    """Add one changed figure, or drop it if it has its original value."""
+    changed = apply(base, [f"{name}={text}"], "the setting").hardware.changed
     short, device = name.removeprefix(f"{HARDWARE}."), now.device
     was = {f.name: f.value for f in hardware.figures(device.base or device)}
-    kept = tuple((n, v) for n, v in changed if n != short or v != was.get(short))
-    return hardware.Options(kept)
+    figures = tuple((n, v) for n, v in changed if n != short or v != was.get(short))
+    return hardware.Options(figures)
 
 
 def _options(c: Compiled) -> Options | None:
-    found = getattr(c, "options", None)
-    return found if isinstance(found, Options) else None
+    candidate = getattr(c, "options", None)
+    return candidate if isinstance(candidate, Options) else None
 
 
 def _hardware(c: Compiled) -> Iterable[tuple[str, float]]:
-    found = _options(c)
-    return found.hardware.changed if found else ()
+    all_options = _options(c)
+    return all_options.hardware.changed if all_options else ()
 
 
 def _of_group(mine: Options, theirs: Options) -> Iterator[Control]:
@@ -151,7 +163,11 @@ def _of_group(mine: Options, theirs: Options) -> Iterator[Control]:
         group: Any = getattr(mine, field.name)
         if not is_dataclass(group):
             continue
-        other, plain, words = getattr(theirs, field.name), getattr(PLAIN, field.name), says(group)
+        other, plain, words = (
+            getattr(theirs, field.name),
+            getattr(PLAIN, field.name),
+            descriptions(group),
+        )
         for name, allowed in legal(group).items():
             if isinstance(allowed, Rows):
                 continue
@@ -177,18 +193,18 @@ def _kind(allowed: Legal) -> str:
 def _choices(allowed: Legal, now: object) -> tuple[str, ...]:
     if isinstance(allowed, PolicyOf):
         return tuple(dict.fromkeys((*allowed.names, text(now))))
-    return {Switch: ON, OneOf: getattr(allowed, "known", ())}.get(type(allowed), ())
+    return {Switch: ON, OneOf: getattr(allowed, "choices", ())}.get(type(allowed), ())
 
 
 def text(value: object) -> str:
-    """A value as its control has it."""
+    """Return a value as its control shows it."""
     if isinstance(value, bool):
         return ON[value]
     return policy_name(value) if callable(value) else str(value)
 
 
 def amount_text(figure: hardware.Figure) -> str:
-    """A figure as it is typed: whole KiB or MiB where it counts bytes, else its digits."""
+    """Return a figure as it is typed: whole KiB or MiB if it counts bytes, else its digits."""
     value = figure.value
     if figure.number.unit == "bytes" and value >= 1024 and value % 1024 == 0:
         unit, size = ("MiB", 1 << 20) if value % (1 << 20) == 0 else ("KiB", 1 << 10)
@@ -196,23 +212,23 @@ def amount_text(figure: hardware.Figure) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
-def _check(control: Control, given: str) -> None:
-    """A text from outside: a number, or one of what may be chosen; no name of a file or plug-in."""
-    if control.kind != "number" and given not in control.choices:
-        known = ", ".join(control.choices)
+def _check(control: Control, value: str) -> None:
+    """Check a text from outside: a number, or one of the choices; not a file or plug-in name."""
+    if control.kind != "number" and value not in control.choices:
+        legal_values = ", ".join(control.choices)
         raise BadOption(
-            f"{control.name} is one of {known}, found {given[:40]!r}",
+            f"{control.name} is one of {legal_values}, found {value[:40]!r}",
             where=control.name,
-            expected=known,
-            found=given[:40],
+            expected=legal_values,
+            actual=value[:40],
         )
     try:
         if control.kind == "number":
-            hardware.amount(given)
+            hardware.amount(value)
     except ValueError:
         raise BadOption(
-            f"{control.name} is {control.legal}, found {given[:40]!r}",
+            f"{control.name} is {control.legal}, found {value[:40]!r}",
             where=control.name,
             expected=control.legal,
-            found=given[:40],
+            actual=value[:40],
         ) from None

@@ -1,1 +1,1 @@
-"""Layers that repeat, found in a graph and folded, and where the nodes of every step stand."""
+"""Repeated layers of a graph, and the node positions of every step."""

@@ -1,5 +1,7 @@
-"""A graph with its repeated layers folded: one node for all of them, with their count; opened, a
-node a layer; a layer opened, its nodes. What is not opened stays where it was.
+"""A graph with its repeated layers folded into one node with their count.
+
+A group that is opened shows one node per layer; a layer that is opened shows its nodes. Everything
+else stays in its place.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ CLOSED, OPEN = "group", "open"  # kinds of nodes
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers that are alike (`count` of them), or one such layer (`count` 1): `key` names it, and
-    `children` are its parts, a number a node of the graph.
+    """`count` layers that are alike, or one such layer (`count` 1).
+
+    `key` names it; `children` are its parts, numbers for nodes of the graph.
     """
 
     key: str
@@ -30,14 +33,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A graph's nodes as far as layers hold them."""
+    """A graph's nodes, grouped by the layers that hold them."""
 
     graph: Graph
     parts: tuple[int | Group, ...]
 
     @property
     def groups(self) -> int:
-        """How many groups of repeated layers there are, those inside of layers included."""
+        """The number of groups of repeated layers, nested ones included."""
         return sum(_count(p) for p in self.parts)
 
 
@@ -48,47 +51,47 @@ def _count(part: int | Group) -> int:
 
 
 def tree(graph: Graph, does: Mapping[str, Hashable]) -> Tree:
-    """The repeated layers of a graph; `does` says by a node's name what it does, whatever it is
-    called.
-    """
+    """Find the repeated layers of a graph; `does` maps a node's name to what it computes."""
     own = [n for n, node in enumerate(graph.nodes) if node.kind in ("operator", "kernel")]
     at = {n: i for i, n in enumerate(own)}
-    known: dict[Hashable, int] = {}
-    kinds = [known.setdefault(does.get(graph.nodes[n].name, n), len(known)) for n in own]
+    kind_numbers: dict[Hashable, int] = {}
+    kinds = [
+        kind_numbers.setdefault(does.get(graph.nodes[n].name, n), len(kind_numbers)) for n in own
+    ]
     edges = [(at[a], at[b]) for a, b in graph.edges if a in at and b in at]
     parts = repeats(kinds, edges)
-    inside = _named(parts, own, graph, "")
+    inside = _groups(parts, own, graph, "")
     ends = [n for n in range(len(graph.nodes)) if n not in at]
     first = [n for n in ends if graph.nodes[n].kind == "input"]
     last = [n for n in ends if graph.nodes[n].kind != "input"]
     return Tree(graph, (*first, *inside, *last))
 
 
-def _named(
+def _groups(
     parts: Sequence[Part], own: Sequence[int], graph: Graph, where: str
 ) -> tuple[int | Group, ...]:
-    found: list[int | Group] = []
+    groups: list[int | Group] = []
     for n, part in enumerate(parts):
         if isinstance(part, int):
-            found.append(own[part])
+            groups.append(own[part])
             continue
         key = f"{where}{n}"
         nodes = tuple(own[i] for i in positions(part))
         copies = tuple(_layer(part, i, own, graph, key) for i in range(len(part.copies)))
         names = [c.label for c in copies]
-        found.append(Group(key, _together(names), len(copies), copies, nodes))
-    return tuple(found)
+        groups.append(Group(key, _common_label(names), len(copies), copies, nodes))
+    return tuple(groups)
 
 
 def _layer(part: Repeat, number: int, own: Sequence[int], graph: Graph, where: str) -> Group:
     copy, key = part.copies[number], f"{where}.{number}"
     nodes = tuple(own[i] for p in copy for i in positions(p))
     label = _path([graph.nodes[n].name for n in nodes]) or f"layer {number + 1}"
-    return Group(key, label, 1, _named(copy, own, graph, f"{key}."), nodes)
+    return Group(key, label, 1, _groups(copy, own, graph, f"{key}."), nodes)
 
 
 def _path(names: Sequence[str]) -> str:
-    """The path that most of the names begin with: its last two parts, which tell a layer."""
+    """Return the last two parts of the path that most names begin with, which identify a layer."""
     rows = [name.strip("/").split("/")[:-1] for name in names]
     rows = [row for row in rows if row]
     if len(rows) * 2 < len(names):
@@ -101,55 +104,53 @@ def _path(names: Sequence[str]) -> str:
     return "/".join(common[-2:])
 
 
-def _together(names: Sequence[str]) -> str:
-    """What layers are called together: `layers.0 … 11`."""
+def _common_label(names: Sequence[str]) -> str:
+    """Return the common label of layers: `layers.0 … 11`."""
     first, last = names[0], names[-1]
     if first.startswith("layer ") and first[6:].isdigit():
         return "layers"
     head = 0
     while head < min(len(first), len(last)) and first[head] == last[head]:
         head += 1
-    rest = last[head:]
-    return f"{first} … {rest}" if rest and first != last else first
+    ending = last[head:]
+    return f"{first} … {ending}" if ending and first != last else first
 
 
-def visible(of: Tree, opened: Collection[str]) -> Graph:
-    """The graph as it is seen with some groups opened, by their keys."""
-    return _Seen(of, opened).graph()
+def visible_graph(of: Tree, opened: Collection[str]) -> Graph:
+    """Return the graph with the groups of these keys opened."""
+    return _VisibleGraph(of, opened).graph()
 
 
-class _Seen:
+class _VisibleGraph:
     def __init__(self, of: Tree, opened: Collection[str]) -> None:
         self.of, self.opened = of, opened
         self.nodes: list[Node] = []
-        self.shown: dict[int, int] = {}  # a node of the graph -> the one that is seen for it
+        self.shown: dict[int, int] = {}  # a node of the graph -> the visible node for it
         self.rows: list[list[int]] = []
 
     def graph(self) -> Graph:
-        """All levels that are open, in one."""
-        whole = self.of.graph
+        """Return all open levels as one graph."""
+        full_graph = self.of.graph
         self.rows = self._level(self.of.parts)
-        pairs = dict.fromkeys((self.shown[a], self.shown[b]) for a, b in whole.edges)
+        pairs = dict.fromkeys((self.shown[a], self.shown[b]) for a, b in full_graph.edges)
         edges = tuple((a, b) for a, b in pairs if a != b)
         layers = Layers(len(self.nodes), tuple(map(tuple, self.rows)), {})
-        return Graph(tuple(self.nodes), edges, whole.operators, whole.folded, layers)
+        return Graph(tuple(self.nodes), edges, full_graph.operators, full_graph.folded, layers)
 
     def _is_open(self, group: Group) -> bool:
         return EVERYTHING in self.opened or group.key in self.opened
 
     def _level(self, parts: Sequence[int | Group]) -> list[list[int]]:
-        """The rows of one level; an opened group has its header in its place, and its own rows
-        below that.
-        """
+        """Return the rows of one level; an opened group's rows follow below its header."""
         home = {
             n: i for i, p in enumerate(parts) for n in (p.nodes if isinstance(p, Group) else (p,))
         }
         edges = dict.fromkeys(
             (home[a], home[b]) for a, b in self.of.graph.edges if a in home and b in home
         )
-        found = layered(len(parts), [(a, b) for a, b in edges if a != b])
+        layout = layered(len(parts), [(a, b) for a, b in edges if a != b])
         rows: list[list[int]] = []
-        for row in found.rows:
+        for row in layout.rows:
             mine = [i for i in row if i < len(parts)]
             rows.append([self._add(parts[i]) for i in mine])
             for i in mine:

@@ -1,6 +1,4 @@
-"""Parts of a sequence that come several times, one right after the other, and parts of these
-again: the layers of a model, whatever their nodes are called.
-"""
+"""Consecutive repeats in a sequence, nested: the layers of a model, independent of names."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ import numpy as np
 
 LEAST = 3  # nodes of a layer; chosen
 LONGEST = 2048  # nodes of a layer that is looked for; chosen
-PARTS = 200  # what repeats is at least one part in so many of what it is looked for in; chosen
+PARTS = 200  # a repeat covers at least this fraction (1/PARTS) of its piece; chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Layers that are alike, each as its parts: positions, and repeats inside of it."""
+    """Layers that are alike, each as its parts: positions, and nested repeats."""
 
     copies: tuple[tuple[Part, ...], ...]
 
@@ -26,11 +24,13 @@ Part: TypeAlias = int | Repeat
 
 
 def repeats(kinds: Sequence[int], edges: Sequence[tuple[int, int]]) -> tuple[Part, ...]:
-    """The sequence with what repeats as one part. `kinds` are equal where nodes do the same;
-    `edges` say who reads whom: copies read alike inside, and begin where the fewest values pass.
+    """Return the sequence with each repeat as one part.
+
+    `kinds` are equal for nodes that compute the same; `edges` give producers and readers. Copies
+    read alike inside, and begin where the fewest values are live.
     """
-    found = _Finder(np.asarray(kinds, dtype=np.int64), edges)
-    return found.parts(0, len(kinds))
+    finder = _Finder(np.asarray(kinds, dtype=np.int64), edges)
+    return finder.parts(0, len(kinds))
 
 
 class _Finder:
@@ -48,11 +48,11 @@ class _Finder:
         self.alive = np.cumsum(change)
 
     def parts(self, low: int, high: int) -> tuple[Part, ...]:
-        """The parts of a piece of the sequence."""
-        found = self._best(low, high)
-        if found is None:
+        """Return the parts of a piece of the sequence."""
+        repeat = self._best(low, high)
+        if repeat is None:
             return tuple(range(low, high))
-        start, size, count = found
+        start, size, count = repeat
         inner = (
             self.parts(start, start + size)
             if size >= 2 * LEAST
@@ -63,7 +63,7 @@ class _Finder:
         return (*self.parts(low, start), Repeat(copies), *self.parts(end, high))
 
     def _best(self, low: int, high: int) -> tuple[int, int, int] | None:
-        """Where the repeat that covers most begins, the size of a layer, and how many there are."""
+        """Return the repeat that covers most: its start, the size of a layer, and their number."""
         piece, best = self.kinds[low:high], None
         most = max(2 * LEAST, (high - low) // PARTS) - 1
         for size in range(LEAST, min((high - low) // 2, LONGEST) + 1):
@@ -73,13 +73,13 @@ class _Finder:
             for start, length in _runs(equal, max(size, most - size + 1)):
                 if (length + size) // size * size <= most:
                     continue
-                found = self._placed(low + start, length, size)
-                if found is not None and found[1] * found[2] > most:
-                    best, most = found, found[1] * found[2]
+                placed = self._placed(low + start, length, size)
+                if placed is not None and placed[1] * placed[2] > most:
+                    best, most = placed, placed[1] * placed[2]
         return best
 
     def _placed(self, start: int, length: int, size: int) -> tuple[int, int, int] | None:
-        """The run from where the fewest values pass between copies, as far as they read alike."""
+        """Place a run where the fewest values are live between copies that read alike."""
         choices = []
         for shift in range(min(size, length - size + 1)):
             count = (length + size - shift) // size
@@ -90,13 +90,13 @@ class _Finder:
             if alive == float("inf"):
                 break
             count = (length + size - shift) // size
-            found = self._alike(start + shift, size, count)
-            if found is not None:
-                return found
+            row = self._alike(start + shift, size, count)
+            if row is not None:
+                return row
         return None
 
     def _alike(self, start: int, size: int, count: int) -> tuple[int, int, int] | None:
-        """The longest row of copies that read alike inside."""
+        """Return the longest row of copies that read alike inside."""
         wiring = [self._wiring(start + n * size, size) for n in range(count)]
         best, begin = (0, 0), 0
         for n in range(1, count + 1):
@@ -113,7 +113,7 @@ class _Finder:
 
 
 def _runs(equal: np.ndarray, least: int) -> list[tuple[int, int]]:
-    """Where rows of at least so many True begin, and how long they are."""
+    """Return the start and length of each run of at least `least` True values."""
     padded = np.concatenate(([False], equal, [False]))
     ends = np.flatnonzero(padded[1:] != padded[:-1])
     begins, lengths = ends[::2], ends[1::2] - ends[::2]
@@ -128,7 +128,7 @@ def _moved(part: Part, by: int) -> Part:
 
 
 def positions(part: Part) -> tuple[int, ...]:
-    """All nodes of a part."""
+    """Return all nodes of a part."""
     if isinstance(part, int):
         return (part,)
     return tuple(n for copy in part.copies for p in copy for n in positions(p))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from widgets.draw.svg import path, rect
 
-MOST = 40  # lines each way that can be told apart
+MOST = 40  # distinguishable lines in each direction
 
 
 def grid(
     x: float, y: float, wide: float, high: float, down: int, across: int, *, marked: bool
 ) -> list[str]:
-    """A box with lines between its tiles, the first of them `marked`; of too many a tint."""
+    """Draw a box with lines between its tiles, the first of them `marked`; of too many a tint."""
     lines = ""
     if down <= MOST:
         lines += "".join(f"M{x:g} {y + high * i / down:.1f}h{wide:g}" for i in range(1, down))

@@ -1,5 +1,6 @@
-"""The levels of a kernel's tile beside each other: its output in memory, one task of it, and its
-registers; and the tiles that were weighed.
+"""The levels of a kernel's tile next to each other: output in memory, one task, and registers.
+
+Below them are the candidate tiles.
 """
 
 from __future__ import annotations
@@ -9,36 +10,38 @@ from dataclasses import dataclass
 from math import prod
 
 from explorer.ir.decisions.tiling import Block, Micro
-from widgets.draw.columns import Text, columns, line
+from widgets.draw.columns import Text, column_widths, line
 from widgets.draw.see import lit_by
 from widgets.draw.slide import LINE, PX, cut_to
-from widgets.draw.svg import label, path, rect, text_width, wrapped
+from widgets.draw.svg import label, path, rect, text_width, wrap_text
 from widgets.roller.layout.grid import grid
 
-HEAD, GAP, LEAST = 44.0, 44.0, 34.0  # over a box, between two, and a box that is too low
-CELL = 22.0  # pixels of a number in a register, at most
+HEAD, GAP, LEAST = 44.0, 44.0, 34.0  # height above a box; gap; minimum height
+CELL = 22.0  # maximum pixels of a register cell
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A level: its name with its sizes, what is said of it, and its box: cut into `down` by
-    `across` with the first marked, or cells. `spare` are the shares of padding below and at the
-    right.
+    """A level: its name with its sizes, a subtitle, and its box.
+
+    The box is cut into `down` by `across` tiles with the first marked, or into cells. `spare` are
+    the padded shares below and at the right.
     """
 
     key: str
     title: str
-    said: str
+    subtitle: str
     down: int = 1
     across: int = 1
-    cells: tuple[int, int, int] = (0, 0, 0)  # rows, and columns in groups of so many
+    cells: tuple[int, int, int] = (0, 0, 0)  # rows, columns, columns per vector
     spare: tuple[float, float] = (0.0, 0.0)
     note: str = ""
 
 
 def beside(panels: Sequence[Panel], place: tuple[float, float, float, float]) -> Iterator[str]:
-    """Panels from left to right, each what one tile of that before it is, or from the top down
-    where there is little width.
+    """Draw panels from left to right, each enlarging one tile of the previous one.
+
+    On a narrow page they are one below the other.
     """
     x, y, wide, high = place
     flat = wide >= 200 * len(panels)
@@ -63,7 +66,7 @@ def _low(panel: Panel, tall: float) -> float:
 def _panel(panel: Panel, place: tuple[float, float, float, float]) -> Iterator[str]:
     x, y, wide, tall = place
     yield label(x, y + 13, cut_to(panel.title, wide, bold=True), "i w", title=panel.title)
-    yield label(x, y + 13 + LINE, cut_to(panel.said, wide), title=panel.said)
+    yield label(x, y + 13 + LINE, cut_to(panel.subtitle, wide), title=panel.subtitle)
     top, high = y + HEAD, _low(panel, tall)
     if high < LEAST:
         return
@@ -86,7 +89,7 @@ def _panel(panel: Panel, place: tuple[float, float, float, float]) -> Iterator[s
 def _cells(
     rows: int, width: int, group: int, place: tuple[float, float, float, float]
 ) -> Iterator[str]:
-    """Registers as cells, those of one vector in one tint."""
+    """Draw registers as cells, those of one vector in one tint."""
     x, y, wide, high = place
     cell = min(CELL, wide / width, high / rows)
     for r in range(rows):
@@ -97,7 +100,7 @@ def _cells(
 
 
 def _zoom(before: Panel, x: float, to: float, top: float, size: tuple[float, float]) -> str:
-    """Lines from the marked tile of a panel to the box of the next."""
+    """Draw lines from the marked tile of a panel to the box of the next."""
     if before.down * before.across < 2:
         return ""
     wide, high = size
@@ -107,18 +110,18 @@ def _zoom(before: Panel, x: float, to: float, top: float, size: tuple[float, flo
 
 
 def of_block(block: Block, lanes: int) -> tuple[Panel, Panel]:
-    """A thread block as warps, and what one of its threads has in registers."""
+    """Return the panels of a thread block: its warps, and the registers of one thread."""
     warps = -(-block.threads // lanes)
     sizes = [n for _, n in block.register if n > 1] or [1]
-    told = [
+    notes = [
         *(f"{n} of {a} at once" for a, n in block.shared),
         *(f"{n} threads to a sum" for _, n in block.parts if n > 1),
         "on matrix units" if block.matrix else "",
     ]
-    note = ", ".join(filter(None, told)) or "reads operands once"
-    said = f"{warps:,} warp{'s' * (warps != 1)} of {lanes}"
+    note = ", ".join(filter(None, notes)) or "reads operands once"
+    subtitle = f"{warps:,} warp{'s' * (warps != 1)} of {lanes}"
     threads = Panel(
-        "register", f"a block: {block.threads:,} threads", said, warps, lanes, note=note
+        "register", f"a block: {block.threads:,} threads", subtitle, warps, lanes, note=note
     )
     rows, width = prod(sizes[:-1]), sizes[-1]
     each_ = Panel("registers", f"a thread: {each(block)}", "in registers", cells=(rows, width, 1))
@@ -126,18 +129,18 @@ def of_block(block: Block, lanes: int) -> tuple[Panel, Panel]:
 
 
 def each(block: Block) -> str:
-    """The results of a thread along each axis."""
+    """Return the results of a thread along each axis."""
     return "×".join(str(n) for _, n in block.register if n > 1) or "1"
 
 
 def of_micro(micro: Micro, rows: int, width: int, depth: int) -> tuple[Panel, Panel]:
-    """A task as register tiles with their padding, and the registers of one."""
+    """Return the panels of a task: its register tiles with padding, and the registers of one."""
     down, across = -(-rows // micro.rows), -(-width // micro.columns)
     spare = 1 - rows / (down * micro.rows), 1 - width / (across * micro.columns)
     padding = 1 - rows * width / (down * micro.rows * across * micro.columns)
     count = down * across
-    said = f"{count:,} register tile{'s' * (count != 1)}, {padding:.0%} padding"
-    task = Panel("register", f"one task: {rows}×{width}", said, down, across, spare=spare)
+    subtitle = f"{count:,} register tile{'s' * (count != 1)}, {padding:.0%} padding"
+    task = Panel("register", f"one task: {rows}×{width}", subtitle, down, across, spare=spare)
     note = f"{micro.rows * micro.vectors} hold sums, {depth:,} products each"
     sums = Panel(
         "registers",
@@ -155,12 +158,12 @@ def weighed(
     place: tuple[float, float, float, float],
     inks: dict[str, str],
 ) -> Iterator[str]:
-    """Tiles with what each is predicted to take as bars of its terms, or why it is refused."""
+    """Draw candidate tiles with their predicted cost terms as bars, or their refusal."""
     x, y, wide, high = place
     yield label(x, y + 13, cut_to(title, wide, bold=True), "i w")
     pitch, foot = 22.0, LINE + 8 if inks else 0.0
     shown = rows[: max(0, int((high - HEAD + 14 - foot) / pitch))]
-    room = columns([cells for cells, _, _ in shown], wide * 0.62)
+    room = column_widths([cells for cells, _, _ in shown], wide * 0.62)
     start = x + sum(room) + 16 * len(room)
     longest = max((sum(us for _, us in terms) for _, terms, _ in shown), default=0.0) or 1.0
     scale = (x + wide - start) / longest
@@ -193,6 +196,6 @@ def weighed(
 
 
 def in_lines(text: str, wide: float) -> Iterator[str]:
-    """Words alone."""
-    for n, words in enumerate(wrapped(text, wide, PX)):
+    """Draw text only."""
+    for n, words in enumerate(wrap_text(text, wide, PX)):
         yield label(0, 16 + LINE * n, words, "i")

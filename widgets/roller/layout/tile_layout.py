@@ -1,5 +1,6 @@
-"""One kernel's tiles: its output cut into tasks, a task cut into register tiles, on a GPU into
-blocks and threads, and the candidates that were weighed.
+"""One kernel's tiles: its output cut into tasks, a task into register tiles, and the candidates.
+
+On a GPU a task is a thread block, and its parts are threads.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from widgets.roller.layout.panels import (
     weighed,
 )
 
-LISTED, ASIDE = 300, 900  # pixels of height and width from which weighed tiles are listed, beside
+LISTED, ASIDE = 300, 900  # minimum height for a list, minimum width for one at the right
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """An output axis: its extent, the tile's size along it, and how many tiles that makes."""
+    """An output axis: its extent, the tile's size along it, and the number of tiles."""
 
     axis: str
     extent: int
@@ -48,18 +49,19 @@ class Cut:
 
     @property
     def tiles(self) -> int:
-        """How many tiles there are along the axis; the last one may be smaller."""
+        """The number of tiles along the axis; the last one may be smaller."""
         return -(-self.extent // self.tile)
 
 
 @dataclass(frozen=True, slots=True)
 class TileRows:
-    """A kernel's cuts from the slowest axis to the fastest; `micro` is None where nothing is
-    contracted. On a GPU a task is a thread block, whose warps have so many `lanes`.
+    """A kernel's cuts from the slowest axis to the fastest; `micro` is None without a contraction.
+
+    On a GPU a task is a thread block, whose warps have `lanes` lanes.
     """
 
     kernel: str
-    called: str
+    display_name: str
     cuts: tuple[Cut, ...]
     micro: Micro | None
     item_bytes: int
@@ -73,12 +75,12 @@ class TileRows:
 
     @property
     def tasks(self) -> int:
-        """How many tasks the output is cut into."""
+        """The number of tasks that the output is cut into."""
         return prod(c.tiles for c in self.cuts)
 
     @property
     def tile_bytes(self) -> int:
-        """The bytes of output that one task makes."""
+        """The bytes of output that one task computes."""
         return prod(min(c.tile, c.extent) for c in self.cuts) * self.item_bytes
 
 
@@ -88,24 +90,25 @@ def data(
     labels: Mapping[str, str] | None = None,
     lanes: int = 1,
 ) -> tuple[TileRows, ...]:
-    """One entry a kernel that Roller has cut, in program order; `labels` says what kernels are
-    called, `lanes` how many a warp of the device has.
+    """Return one entry per kernel that Roller has tiled, in program order.
+
+    `labels` are the display names of kernels; `lanes` is the number of lanes of a warp.
     """
     bound = {**program.env.hints, **(sizes or {})}
-    names, found = labels or {}, []
+    names, rows = labels or {}, []
     for b in program.kernel_calls:
         tile = b.kernel_call.tiling or b.kernel_call.block
         if tile is not None:
             decision = program.decisions.rolled(b.name)
             ops = tuple(sorted(b.origin))
-            called, kernel = names.get(b.name, b.name), b.kernel_call.kernel
-            found.append(_rows(b.name, called, kernel, tile, decision, bound, ops, lanes))
-    return tuple(found)
+            display_name, kernel = names.get(b.name, b.name), b.kernel_call.kernel
+            rows.append(_rows(b.name, display_name, kernel, tile, decision, bound, ops, lanes))
+    return tuple(rows)
 
 
 def _rows(
     name: str,
-    called: str,
+    display_name: str,
     kernel: Kernel,
     tiling: Tiling | Block,
     decision: TilingDecision | BlockDecision | None,
@@ -122,7 +125,7 @@ def _rows(
     )
     return TileRows(
         name,
-        called,
+        display_name,
         _cuts(kernel, tiling, sizes),
         tiling.micro if summed and isinstance(tiling, Tiling) else None,
         max(ITEM_BYTES[kernel.dtype(t)] for t in kernel.outputs),
@@ -149,18 +152,18 @@ def _multiplies(c: Compute) -> bool:
 
 
 def of_operator(rows: tuple[TileRows, ...], op: str) -> TileRows | None:
-    """The kernel that computes an operator, else the one with the most tasks."""
+    """Return the kernel that computes an operator, else the one with the most tasks."""
     mine = next((r for r in rows if op in r.ops), None)
     return mine or max(rows, key=lambda r: r.tasks, default=None)
 
 
 def table(rows: tuple[TileRows, ...], selected: str = "") -> Table:
-    """One row a kernel."""
+    """Return one row per kernel."""
     return Table(
         ("kernel", "output", "tile", "tasks", "bytes a task", "registers", "weighed", "refused"),
         tuple(
             (
-                r.called,
+                r.display_name,
                 _sizes(r.cuts, "extent"),
                 _sizes(r.cuts, "tile"),
                 r.tasks,
@@ -187,32 +190,31 @@ def _sizes(cuts: tuple[Cut, ...], field: str) -> str:
 
 
 def see(k: TileRows | None) -> tuple[Sentence, ...]:
-    """The sentences: into how many tasks the output is cut, what one is cut into, and what was
-    weighed.
-    """
+    """Return the key sentences: the output's tasks, the parts of a task, and the candidates."""
     if k is None:
         return (("Roller has not run.",),)
     task = "block" if k.block is not None else "task"
     tasks = Mark(count_text(k.tasks, task), "memory")
     tile = f" of {_sizes(k.cuts, 'tile')}, {size_text(k.tile_bytes)}"
-    told: list[Sentence] = [
-        (f"The {_sizes(k.cuts, 'extent')} output of {k.called} is ", tasks, f"{tile}.")
+    sentences: list[Sentence] = [
+        (f"The {_sizes(k.cuts, 'extent')} output of {k.display_name} is ", tasks, f"{tile}.")
     ]
     if len(levels := _levels(k)) > 2:
-        told.append((f"A {task} is ", Mark(levels[1].said, "register"), "."))
+        sentences.append((f"A {task} is ", Mark(levels[1].subtitle, "register"), "."))
     if k.candidates:
         refused = sum(bool(c.refused) for c in k.candidates)
         cost = next((c.cost_us for c in k.candidates if c.label == k.chosen), 0.0)
         many = count_text(len(k.candidates), "tile")
-        told.append(
+        sentences.append(
             (f"{many} weighed, {refused} refused; it is predicted to take {time_text(cost)}.",)
         )
-    return tuple(told)
+    return tuple(sentences)
 
 
 def figure(rows: tuple[TileRows, ...], size: tuple[int, int], selected: str = "") -> Svg:
-    """Memory, one task and its register tile from left to right; where there is room, the tiles
-    that were weighed with their cost terms below or beside.
+    """Draw memory, one task and its register tile from left to right.
+
+    With enough room, the candidates are drawn with their cost terms, below or at the right.
     """
     width, height = size
     kernel = of_operator(rows, selected)
@@ -232,15 +234,15 @@ def figure(rows: tuple[TileRows, ...], size: tuple[int, int], selected: str = ""
             else (5, high + 14, width - 7, height - high - 14)
         )
         marks += _weighed(kernel, place)
-    title = f"Tile layout of {kernel.called}"
+    title = f"Tile layout of {kernel.display_name}"
     return Svg(width, height, "".join(marks), title, px=PX)
 
 
 def _levels(k: TileRows) -> tuple[Panel, ...]:
-    """The panels of a kernel: its output in memory, one task, and registers where it has some."""
+    """Return the panels of a kernel: its output in memory, one task, and registers if any."""
     down, across = prod(c.tiles for c in k.cuts[:-1]), k.cuts[-1].tiles if k.cuts else 1
-    said = f"{count_text(k.tasks, 'block' if k.block else 'task')}, cut along {_cut_names(k)}"
-    memory = Panel("memory", f"memory: {_sizes(k.cuts, 'extent')}", said, down, across)
+    subtitle = f"{count_text(k.tasks, 'block' if k.block else 'task')}, cut along {_cut_names(k)}"
+    memory = Panel("memory", f"memory: {_sizes(k.cuts, 'extent')}", subtitle, down, across)
     if k.block is not None:
         return (memory, *of_block(k.block, k.lanes))
     rows = prod(min(c.tile, c.extent) for c in k.cuts[:-1])
@@ -287,7 +289,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 
 
 def _of_wall(s: OnShow, r: TileRows) -> TileRows:
-    """A kernel's thread blocks as the wall has them at the sizes on show."""
+    """Return a kernel with its thread blocks of the wall at the current sizes."""
     weighed = thread_blocks(s.now, r.kernel) if r.block is not None else ()
     mine = next((w.candidate for w in weighed if w.on), None)
     if mine is None:

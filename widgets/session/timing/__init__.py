@@ -1,1 +1,1 @@
-"""What of a session a clock says: settings, tiles, loops and tasks that are timed, some beside."""
+"""Timings of a session: settings, tiles, loops and tasks, some in the background."""

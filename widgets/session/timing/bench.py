@@ -1,6 +1,4 @@
-"""Tiles that are tried by hand in a session: the form, its verdict, the timing, and what the clock
-said so far.
-"""
+"""Tiles tried by hand in a session: the form, its verdict, the timing, and earlier timings."""
 
 from __future__ import annotations
 
@@ -32,27 +30,28 @@ ALONE = 0.05  # seconds for a tile that is timed for the roofline
 
 
 class Bench:
-    """One session's trials. Nothing here changes what is on show."""
+    """One session's trials of tiles. Nothing here changes the setting on show."""
 
     def __init__(self, timer: Timer = tuning.timed) -> None:
+        """Create a bench without timings; `timer` compares a tile with the one in use."""
         self.timer = timer
         self.jobs = Jobs()
-        self.said: dict[Key, dict[Tiling, dict[str, Any]]] = {}
-        self.known: dict[Key, dict[Tiling, Measurement]] = {}
+        self.verdicts: dict[Key, dict[Tiling, dict[str, Any]]] = {}
+        self.timings: dict[Key, dict[Tiling, Measurement]] = {}
 
     def times(self, now: Setting, binding: str) -> Times:
-        """What the clock said of a kernel's tiles under these sizes and threads."""
-        return self.known.get(_key(now, binding), {})
+        """Return the timed tiles of a kernel under these sizes and threads."""
+        return self.timings.get(_key(now, binding), {})
 
     def subject(self, now: Setting, house: House, op: int) -> Subject:
-        """The kernel of an operator; raises BadOption where it has no tile that can be edited."""
+        """Return the kernel of an operator; raises BadOption if it has no editable tile."""
         mine, program = self._tiled(now, house, op), now.compiled.program
         decision = program.decisions.tiling(mine.name)
         if decision is None:
-            told = (
+            problem = (
                 f"{now.compiled.device.name} runs thread blocks, and none is made of a tile by hand"
             )
-            raise BadOption(told, where=mine.name, try_="the inspector's list of thread blocks")
+            raise BadOption(problem, where=mine.name, try_="the inspector's list of thread blocks")
         return Subject(
             mine.name,
             house.label(mine.name),
@@ -65,7 +64,7 @@ class Bench:
         )
 
     def _tiled(self, now: Setting, house: House, op: int) -> Binding:
-        """The kernel of an operator; raises BadOption where Roller decided nothing of it."""
+        """Return the kernel of an operator; raises BadOption if Roller did not tile it."""
         chosen = item(house.operators, op, "operator") if op >= 0 else None
         decisions = now.compiled.program.decisions
         for b in now.compiled.program.kernel_calls:
@@ -75,7 +74,7 @@ class Bench:
         raise BadOption(what, try_="select an operator that a kernel computes")
 
     def form(self, now: Setting, house: House, op: int) -> dict[str, Any]:
-        """What may be edited, the tile in use, and the candidates with their verdicts."""
+        """Return the editable fields, the tile in use, and the candidates with their verdicts."""
         mine = self._tiled(now, house, op)
         if now.compiled.program.decisions.tiling(mine.name) is None:
             label, device = house.label(mine.name), now.compiled.device
@@ -84,8 +83,8 @@ class Bench:
         decision = now.compiled.program.decisions.tiling(s.binding)
         weighed = decision.candidates if decision else ()
         key = _key(now, s.binding)
-        tried = [t for t in self.said.get(key, {}) if t not in [c.value for c in weighed]]
-        shown = [*weighed[:MOST_SHOWN], *(tuning.judged(t, s) for t in tried)]
+        tried = [t for t in self.verdicts.get(key, {}) if t not in [c.value for c in weighed]]
+        shown = [*weighed[:MOST_SHOWN], *(tuning.judge_tiling(t, s) for t in tried)]
         return {
             "kernel": s.label,
             "device": s.device.name,
@@ -105,7 +104,7 @@ class Bench:
             "us": 0.0 if c.refused else c.cost_us,
             "refused": c.refused,
             "on": c.value == s.tiling,
-            "said": self.said.get(key, {}).get(c.value),
+            "said": self.verdicts.get(key, {}).get(c.value),
         }
 
     def _cannot_run(self, s: Subject) -> str:
@@ -116,20 +115,20 @@ class Bench:
     def judge(
         self, now: Setting, house: House, op: int, fields: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What the model says of a tile, or the rule that it breaks."""
+        """Return the model's prediction for a tile, or the rule that it breaks."""
         s = self.subject(now, house, op)
         tiling = tuning.tiling_of(fields, s)
-        found = tuning.judged(tiling, s)
-        if found.refused:
-            return {"refused": found.refused}
-        now_us = tuning.judged(s.tiling, s).cost_us
-        change = f"{found.cost_us / now_us - 1:+.0%}" if now_us else "the same"
-        told = f"predicted {time_text(found.cost_us)}, {change} against the one in use"
+        candidate = tuning.judge_tiling(tiling, s)
+        if candidate.refused:
+            return {"refused": candidate.refused}
+        now_us = tuning.judge_tiling(s.tiling, s).cost_us
+        change = f"{candidate.cost_us / now_us - 1:+.0%}" if now_us else "the same"
+        prediction = f"predicted {time_text(candidate.cost_us)}, {change} against the one in use"
         return {
             "refused": "",
-            "us": found.cost_us,
-            "terms": [list(t) for t in found.terms],
-            "said": "; ".join((told, *_not_aligned(s, tiling))),
+            "us": candidate.cost_us,
+            "terms": [list(t) for t in candidate.terms],
+            "said": "; ".join((prediction, *_not_aligned(s, tiling))),
         }
 
     def time_all(self, now: Setting, house: House, op: int) -> None:
@@ -138,38 +137,38 @@ class Bench:
         decision = now.compiled.program.decisions.tiling(s.binding)
         if self._cannot_run(s) or decision is None:
             return
-        known = self.known.setdefault(_key(now, s.binding), {})
+        timings = self.timings.setdefault(_key(now, s.binding), {})
         operands = Operands(s.kernel, s.sizes)
         for c in decision.candidates[:MOST_SHOWN]:
-            if isinstance(c.value, Tiling) and not c.refused and c.value not in known:
-                known[c.value] = time_tiling(
+            if isinstance(c.value, Tiling) and not c.refused and c.value not in timings:
+                timings[c.value] = time_tiling(
                     s.kernel, c.value, s.device, s.sizes, s.threads, ALONE, s.env, operands
                 )
 
     def start(
         self, now: Setting, house: House, op: int, fields: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Begin to time a tile against the one in use; raises BadOption where it is not legal."""
+        """Begin to time a tile against the one in use; raises BadOption if it is not legal."""
         s = self.subject(now, house, op)
         tiling = tuning.tiling_of(fields, s)
-        if why := self._cannot_run(s) or tuning.judged(tiling, s).refused:
+        if why := self._cannot_run(s) or tuning.judge_tiling(tiling, s).refused:
             raise BadOption(why, where=s.binding)
         key, of = _key(now, s.binding), tuning.rounds_of(s, tiling)
 
         def work(job: Job) -> dict[str, Any]:
-            found = self.timer(s, tiling, job)
-            self.known.setdefault(key, {}).update({s.tiling: found.second, tiling: found.first})
-            words = against(found, "the present tile") | {"us": found.first.median_us}
-            self.said.setdefault(key, {})[tiling] = words
+            timing = self.timer(s, tiling, job)
+            self.timings.setdefault(key, {}).update({s.tiling: timing.second, tiling: timing.first})
+            words = against(timing, "the present tile") | {"us": timing.first.median_us}
+            self.verdicts.setdefault(key, {})[tiling] = words
             return words
 
         return {"job": self.jobs.start(of, work), "of": of}
 
 
 def _not_aligned(s: Subject, tiling: Tiling) -> list[str]:
-    """The rules of alignment that a legal tile does not keep, with their numbers."""
-    kept = answers(s.kernel, tiling, s.device, s.sizes)
-    return [f"not aligned, {a.rule}: {a.text}" for a in kept if not a.holds]
+    """Return the rules of alignment that a legal tile does not keep, with their numbers."""
+    rule_results = answers(s.kernel, tiling, s.device, s.sizes)
+    return [f"not aligned, {a.rule}: {a.text}" for a in rule_results if not a.holds]
 
 
 def _key(now: Setting, binding: str) -> Key:
@@ -177,5 +176,5 @@ def _key(now: Setting, binding: str) -> Key:
 
 
 def _not_here(device: Device) -> str:
-    """Why no tile can be tried."""
+    """Return the reason why no tile can be tried."""
     return f"{device.name} is a data sheet: its times are predicted, nothing can be timed here"

@@ -1,4 +1,4 @@
-"""What the clocks of pictures said in a session, by what it was asked of."""
+"""Measurements for pictures in a session, by setting, picture and subject."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from widgets.session.timing.jobs import Job, Jobs
 
 
 class Clocks:
-    """One session's measurements for pictures. Nothing here changes what is on show."""
+    """One session's measurements for pictures. Nothing here changes the setting on show."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[Setting, str, str], Any] = {}
+        """Create an empty record."""
+        self.results: dict[tuple[Setting, str, str], Any] = {}
 
-    def said(self, now: Setting, picture: Picture, about: str) -> Any:
-        """What was found under this setting; None where nothing was."""
-        if not self.known:
+    def result(self, now: Setting, picture: Picture, about: str) -> Any:
+        """Return the measurement under this setting; None if there is none."""
+        if not self.results:
             return None
-        return self.known.get((clock_of(picture).under(now, about), picture.name, about))
+        return self.results.get((clock_of(picture).under(now, about), picture.name, about))
 
     def measure(
         self, now: Setting, house: House, picture: Picture, about: str, inputs: Arrays
     ) -> None:
-        """Measure what a picture is about, to the end."""
+        """Measure the subject of a picture completely."""
         for _ in self._steps(now, house, picture, about, inputs):
             pass
 
     def start(
         self, now: Setting, house: House, picture: Picture, about: str, inputs: Arrays, jobs: Jobs
     ) -> dict[str, Any]:
-        """Begin to measure it, beside: what was found stays where the rest is cancelled."""
+        """Begin to measure it in the background; if cancelled, the results so far stay."""
 
         def work(job: Job) -> None:
             for done, of in self._steps(now, house, picture, about, inputs):
@@ -48,23 +49,23 @@ class Clocks:
         self, now: Setting, house: House, picture: Picture, about: str, inputs: Arrays
     ) -> Any:
         clock = clock_of(picture)
-        for done, of, found in clock.run(now, house, about, inputs):
-            if found is not None:
-                self.known[clock.under(now, about), picture.name, about] = found
+        for done, of, result in clock.run(now, house, about, inputs):
+            if result is not None:
+                self.results[clock.under(now, about), picture.name, about] = result
             yield done, of
 
     def words(self, now: Setting, picture: Picture, about: str) -> str:
-        """What came of it; raises BadOption where nothing did."""
-        found = self.said(now, picture, about)
-        text = clock_of(picture).told(found) if found is not None else ""
+        """Describe the measurement; raises BadOption if there is none."""
+        result = self.result(now, picture, about)
+        text = clock_of(picture).describe(result) if result is not None else ""
         if not text:
-            said = f"{picture.title} was not measured as it is now"
-            raise BadOption(said, try_="measure it again")
+            problem = f"{picture.title} was not measured as it is now"
+            raise BadOption(problem, try_="measure it again")
         return text
 
 
 def clock_of(picture: Picture) -> Clock:
-    """The clock of a picture; raises BadOption where it measures nothing."""
+    """Return the clock of a picture; raises BadOption if it measures nothing."""
     if picture.clock is None:
         raise BadOption(f"{picture.title} measures nothing", where=picture.name)
     return picture.clock

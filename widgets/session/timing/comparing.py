@@ -1,4 +1,4 @@
-"""How long a setting's runs take, in turns with the baseline's where both have the same sizes."""
+"""Times of a setting's runs, in turns with the baseline's if both have the same sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
 from explorer.ops.reference.cancellation import cancellable
-from explorer.passes.pipeline.progress import telling
+from explorer.passes.pipeline.progress import reporting_to
 from widgets.model.compiled import Arrays
 from widgets.model.knobs import Setting, with_code
 from widgets.session.history import History
@@ -24,6 +24,7 @@ class Comparing:
     """One session's comparisons; `compare` makes one."""
 
     def __init__(self, compare: Callable[..., Comparison]) -> None:
+        """Create a record without a pending comparison."""
         self.compare = compare
         self._ahead: tuple[Step, Step] | None = None  # as planned, as compared
 
@@ -33,38 +34,41 @@ class Comparing:
         inputs: Callable[[], Arrays],
         jobs: Jobs,
         planned_us: float,
-        again: bool = False,
+        remeasure: bool = False,
     ) -> dict[str, Any]:
-        """Begin to generate the code of the step on show where it was only planned, and to compare
-        it with the baseline, beside; nothing begins where there is nothing to do beside. `again`:
-        also where it was timed before.
+        """Begin to generate missing code and to compare the step on show with the baseline.
+
+        Both run in the background; nothing begins if there is nothing to do. `remeasure`: also if
+        it was timed before.
         """
         step, base = steps.now, steps.pinned
-        if (step.time is not None and not again) or not (
+        if (step.time is not None and not remeasure) or not (
             _comparable(step, base) or not has_code(step.setting)
         ):
             return {}
-        known = base.time.median_us if base.time else 0.0
-        of = rounds_in(2 * TIMING_SECONDS, max(planned_us, known))
-        given = inputs()
+        base_us = base.time.median_us if base.time else 0.0
+        of = rounds_in(2 * TIMING_SECONDS, max(planned_us, base_us))
+        run_inputs = inputs()
 
         def work(job: Job) -> None:
-            with telling(job.compiling), cancellable(job.stop.is_set):
+            with reporting_to(job.compiling), cancellable(job.stop.is_set):
                 coded = replace(step, setting=with_code(step.setting))
             job.what = ""
             if _comparable(step, base):
-                self._ahead = step, self._compared(coded, base, given, Rounds(job))
+                self._ahead = step, self._compared(coded, base, run_inputs, Rounds(job))
             else:
-                job.told(0)
-                self._ahead = step, timed_step(coded, given)
+                job.report(0)
+                self._ahead = step, timed_step(coded, run_inputs)
 
         return {"job": jobs.start(of, work), "of": of}
 
-    def measured(self, steps: History, inputs: Callable[[], Arrays], again: bool = False) -> Step:
-        """The step on show with its time: what was found beside, or found now."""
+    def measured(
+        self, steps: History, inputs: Callable[[], Arrays], remeasure: bool = False
+    ) -> Step:
+        """Return the step on show with its time, from the background job or measured now."""
         step, base = steps.now, steps.pinned
         ahead, self._ahead = self._ahead, None
-        if step.time is not None and not again:
+        if step.time is not None and not remeasure:
             return step
         if ahead is not None and ahead[0].setting == step.setting:
             return replace(ahead[1], what=step.what)
@@ -79,17 +83,17 @@ class Comparing:
         both: tuple[Any, Any] = (step.setting.compiled, with_code(base.setting).compiled)
         if rounds is not None:
             both = (Watched(both[0], rounds, 0), Watched(both[1], rounds, 1))
-        found = self.compare(*both, inputs, seconds=2 * TIMING_SECONDS)
-        return replace(step, time=found.first, versus=found)
+        comparison = self.compare(*both, inputs, seconds=2 * TIMING_SECONDS)
+        return replace(step, time=comparison.first, versus=comparison)
 
 
 def timed_step(step: Step, inputs: Arrays) -> Step:
-    """A step with the time of its runs alone."""
+    """Return a step with the time of its own runs."""
     return replace(step, time=step.setting.compiled.time(inputs, seconds=TIMING_SECONDS))
 
 
 def has_code(now: Setting) -> bool:
-    """Whether its kernels are machine code already."""
+    """Return True if the setting's kernels are machine code."""
     return now.compiled.program.stage is not Stage.PLANNED
 
 

@@ -1,4 +1,4 @@
-"""Work that goes on while the page is answered: it tells how far it is, and it can be cancelled."""
+"""Background jobs that report progress and can be cancelled."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from weakref import WeakSet
 from explorer.cli.bug_report.last_fault import keep
 from explorer.errors import BadOption, Cancelled, InternalFault, fault, traceback_of
 
-KEPT = 16  # finished jobs whose answers can still be fetched
-AT_ONCE = 0.15  # seconds that nobody needs to be told of
-GIVES_WAY_SECONDS = 2.0  # seconds that a job which nobody asked for may take to end
+MOST_FINISHED = 16  # finished jobs whose answers can still be fetched
+AT_ONCE = 0.15  # seconds without a progress report
+GIVES_WAY_SECONDS = 2.0  # seconds that an unrequested job may take to end
 
 
 @dataclass(eq=False)
 class Job:
-    """`done` of `of` steps, and `what` is done before the first; `answer` or `error` is there once
-    `over` is set. Others may go on beside one that is not `alone`.
+    """A background job: `done` of `of` steps; `what` is done before the first.
+
+    `answer` or `error` is set once `over` is. Other jobs may run beside one that is not `alone`.
     """
 
     of: int
@@ -31,22 +32,22 @@ class Job:
     over: Event = field(default_factory=Event)
     stop: Event = field(default_factory=Event)
 
-    def told(self, done: int) -> None:
-        """The work says how far it is; raises Cancelled where nobody wants it any more."""
+    def report(self, done: int) -> None:
+        """Report progress; raises Cancelled if the job is no longer wanted."""
         if self.stop.is_set():
-            raise Cancelled("the timing was cancelled; nothing of it was kept")
+            raise Cancelled("the timing was cancelled; its results were discarded")
         self.done = min(done, self.of)
 
     def at(self, step: str, done: int, of: int) -> None:
-        """Say which step is under way, and how many are done."""
+        """Report the present step, and how many are done."""
         self.what, self.done, self.of = step, done, of
 
     def compiling(self, step: str, done: int, steps: int) -> None:
-        """Say which step is under way; the last one is, too, when all are done."""
+        """Report the step of a compilation; the last one also when all are done."""
         self.what = f"Compiling: {step}, {min(done + 1, steps)} of {steps}"
 
-    def told_on(self) -> dict[str, Any]:
-        """How far it is, as a JSON value."""
+    def progress_part(self) -> dict[str, Any]:
+        """Return the progress as a JSON value."""
         over = self.over.is_set()
         return {
             "n": self.done,
@@ -58,11 +59,11 @@ class Job:
         }
 
 
-_aside: WeakSet[Job] = WeakSet()  # of every session: they all have one machine
+_aside: WeakSet[Job] = WeakSet()  # of every session, since all share one machine
 
 
-def make_way(seconds: float = GIVES_WAY_SECONDS) -> None:
-    """End what nobody asked for, if anything of that is under way, and wait so long for it."""
+def stop_unrequested_jobs(seconds: float = GIVES_WAY_SECONDS) -> None:
+    """End unrequested jobs, waiting up to `seconds` for each."""
     for job in list(_aside):
         job.stop.set()
         job.over.wait(seconds)
@@ -70,18 +71,22 @@ def make_way(seconds: float = GIVES_WAY_SECONDS) -> None:
 
 
 class Jobs:
-    """At most one timing at a time: two would disturb each other. Pictures are drawn beside it."""
+    """A session's jobs: one timing at a time, and pictures beside it.
+
+    Two timings would disturb each other.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[int, Job] = {}
+        """Create an empty list of jobs."""
+        self._jobs: dict[int, Job] = {}
         self._count = 0
 
     def start(self, of: int, work: Callable[[Job], Any], *, aside: bool = False) -> int:
-        """Begin a job and name it; raises BadOption while another one is under way that somebody
-        asked for. `aside`: nobody waits for it, and it gives way to whatever is begun in any
-        session.
+        """Begin a job and return its number; raises BadOption while a requested one is in progress.
+
+        `aside`: nobody waits for it, and it gives way to whatever is begun in any session.
         """
-        make_way()
+        stop_unrequested_jobs()
         if self.busy:
             raise BadOption(
                 "another timing is under way", try_="wait for it, or cancel it, and ask again"
@@ -89,20 +94,21 @@ class Jobs:
         return self._begin(Job(of), work, aside=aside)
 
     def beside(self, work: Callable[[Job], Any]) -> dict[str, Any]:
-        """Begin a job that times nothing, whatever else is under way: its number, and how far it is
-        after `AT_ONCE`. One that is over by then is not kept.
+        """Begin a job that times nothing; return its number and its progress.
+
+        Waits up to `AT_ONCE` seconds. A job that is over by then is not stored.
         """
         number = self._begin(Job(0, alone=False), work)
-        found = {"job": number, **self.wait(number, AT_ONCE)}
-        if found["over"]:
-            del self._known[number]
-        return found
+        progress = {"job": number, **self.wait(number, AT_ONCE)}
+        if progress["over"]:
+            del self._jobs[number]
+        return progress
 
     def _begin(self, job: Job, work: Callable[[Job], Any], *, aside: bool = False) -> int:
         self._count += 1
-        oldest = sorted(self._known)[: -KEPT or None]
-        self._known = {n: j for n, j in self._known.items() if n not in oldest}
-        self._known[self._count] = job
+        oldest = sorted(self._jobs)[: -MOST_FINISHED or None]
+        self._jobs = {n: j for n, j in self._jobs.items() if n not in oldest}
+        self._jobs[self._count] = job
         if aside:
             _aside.add(job)
         Thread(target=_run, args=(job, work), name="ironworks timing", daemon=True).start()
@@ -110,19 +116,19 @@ class Jobs:
 
     @property
     def busy(self) -> bool:
-        """Whether a timing is under way."""
-        return any(job.alone and not job.over.is_set() for job in self._known.values())
+        """True while a timing is in progress."""
+        return any(job.alone and not job.over.is_set() for job in self._jobs.values())
 
     def end(self, seconds: float = GIVES_WAY_SECONDS) -> None:
-        """End the timing that is under way, and wait so long for it."""
-        for job in self._known.values():
+        """End the timing in progress, waiting up to `seconds` for it."""
+        for job in self._jobs.values():
             if job.alone and not job.over.is_set():
                 job.stop.set()
                 job.over.wait(seconds)
 
-    def told(self, job: int) -> dict[str, Any]:
-        """How far a job is; raises BadOption for one that there is not."""
-        return self._of(job).told_on()
+    def progress(self, job: int) -> dict[str, Any]:
+        """Return the progress of a job; raises BadOption if it does not exist."""
+        return self._of(job).progress_part()
 
     def cancel(self, job: int) -> dict[str, Any]:
         """Ask a job to end; it does at its next step."""
@@ -130,31 +136,32 @@ class Jobs:
         return {}
 
     def wait(self, job: int, seconds: float = 60.0) -> dict[str, Any]:
-        """The state of a job once it is over, or after that time."""
+        """Return the progress of a job once it is over, or after `seconds`."""
         self._of(job).over.wait(seconds)
-        return self.told(job)
+        return self.progress(job)
 
     def _of(self, job: int) -> Job:
-        if job not in self._known:
+        if job not in self._jobs:
             raise BadOption(f"there is no timing number {job!r}")
-        return self._known[job]
+        return self._jobs[job]
 
 
 def error_parts(problem: Exception, doing: str) -> dict[str, str]:
-    """What the page is told of an error: its fields, and of a fault of ours the traceback where
-    IRONWORKS_DEBUG=1 asks for it.
+    """Return an error's fields for the page.
+
+    An internal fault includes its traceback if IRONWORKS_DEBUG=1.
     """
-    found, shown = fault(problem, doing), traceback_of(problem)
-    fields = found.fields()
-    if isinstance(found, InternalFault):
-        keep(("the explorer",), found, problem)
+    error, shown = fault(problem, doing), traceback_of(problem)
+    fields = error.fields()
+    if isinstance(error, InternalFault):
+        keep(("the explorer",), error, problem)
     return fields | {"traceback": shown} if shown else fields
 
 
 def _run(job: Job, work: Callable[[Job], Any]) -> None:
     try:
         job.answer = work(job)
-    except Exception as problem:  # a fault of our own must not leave the page waiting
-        job.error = error_parts(problem, "what was begun beside")
+    except Exception as problem:  # an internal fault must not leave the page waiting
+        job.error = error_parts(problem, "a background job")
     finally:
         job.over.set()

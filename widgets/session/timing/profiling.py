@@ -1,4 +1,4 @@
-"""How long each task takes, measured beside; then walls can be planned with that."""
+"""Task times measured in the background, for plans that use them."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from widgets.session.timing.jobs import Job, Jobs
 
 
 class Profiling:
-    """One session's profile of tasks, until it is taken; None: nothing was measured."""
+    """One session's profile of tasks, until it is taken; None if nothing was measured."""
 
     def __init__(self) -> None:
-        self.found: tuple[Setting, Any] | None = None
+        """Create a record without a profile."""
+        self.profile: tuple[Setting, Any] | None = None
 
     def start(self, now: Setting, inputs: Arrays, jobs: Jobs) -> dict[str, Any]:
-        """Begin to measure how long each task takes."""
+        """Begin to measure the time of each task."""
         compiled = profilable(now)
 
         def work(job: Job) -> None:
-            def told(what: str, done: int, of: int) -> None:
+            def report(what: str, done: int, of: int) -> None:
                 job.what, job.of = what, of
-                job.told(done)
+                job.report(done)
 
-            self.found = now, compiled.profiled(inputs, progress=told)
+            self.profile = now, compiled.profiled(inputs, progress=report)
 
         return {"job": jobs.start(1, work)}
 
     def take(self, now: Setting) -> Setting | None:
-        """The setting with what was found; None where nothing was begun. Raises BadOption where the
-        tasks of another setting were measured.
+        """Return the setting with the measured times; None if no measurement was begun.
+
+        Raises BadOption if the tasks of another setting were measured.
         """
         profilable(now)
-        found, self.found = self.found, None
-        if found is None:
+        taken, self.profile = self.profile, None
+        if taken is None:
             return None
-        measured, compiled = found
+        measured, compiled = taken
         if measured != now:
             raise BadOption(
                 "the plan has changed since its tasks were measured",
@@ -48,8 +50,8 @@ class Profiling:
 
 
 def profilable(now: Setting) -> Any:
-    """The compilation; raises BadOption where its tasks cannot be measured."""
-    found: Any = now.compiled
-    if not hasattr(found, "profiled"):
-        raise BadOption(f"{found.model.name} cannot be measured")
-    return found
+    """Return the compilation; raises BadOption if its tasks cannot be measured."""
+    compiled: Any = now.compiled
+    if not hasattr(compiled, "profiled"):
+        raise BadOption(f"{compiled.model.name} cannot be measured")
+    return compiled

@@ -1,6 +1,4 @@
-"""A knob turned beside: compiling tells how far it is and can be ended; the old picture stays until
-then.
-"""
+"""Knobs turned in the background: compilation with progress; the old picture stays meanwhile."""
 
 from __future__ import annotations
 
@@ -10,106 +8,111 @@ from typing import Any
 
 from explorer.errors import Cancelled, IronworksError
 from explorer.ir.stage import Stage
-from explorer.ops.reference.cancellation import cancellable, end_if_unwanted
-from explorer.passes.pipeline.progress import telling
+from explorer.ops.reference.cancellation import cancellable, raise_if_cancelled
+from explorer.passes.pipeline.progress import reporting_to
 from widgets.model.knob import Knob
-from widgets.model.knobs import Setting, same_program, turned
+from widgets.model.knobs import Setting, same_program, turn_knob
 from widgets.session.timing.jobs import AT_ONCE, Job, Jobs
 
-AHEAD_SECONDS = 20.0  # that a machine works for what nobody may ask, chosen
+AHEAD_SECONDS = 20.0  # seconds of compilation in advance; chosen
 
 
 class Turning:
-    """What turns came to, until one is taken or the setting is another one."""
+    """The results of turns, until one is taken or the setting changes."""
 
     def __init__(self) -> None:
+        """Create a record without results."""
         self._before: Setting | None = None
-        self._found: list[tuple[str, Any, Setting | IronworksError]] = []
+        self._results: list[tuple[str, Any, Setting | IronworksError]] = []
         self._begun: tuple[str, int] | None = None
         self._overtaken: tuple[str, int] | None = None
 
     def start(
-        self, now: Setting, knob: Knob, index: int, jobs: Jobs, *, told: bool = False
+        self, now: Setting, knob: Knob, index: int, jobs: Jobs, *, has_preview: bool = False
     ) -> dict[str, Any]:
-        """Begin to compile with one knob at another of its values; `over` where that is done.
-        `told`: something is to be seen meanwhile, and is not waited with.
+        """Begin to compile with one knob at another of its values; `over` is set if that is done.
+
+        `has_preview`: a preview is shown meanwhile, so the answer does not wait.
         """
 
         def work(job: Job) -> None:
-            if self._known(now, knob, index) is None:
-                with telling(job.at), cancellable(job.stop.is_set):
+            if self._result_of(now, knob, index) is None:
+                with reporting_to(job.at), cancellable(job.stop.is_set):
                     self._compile(now, knob, index)
 
         job = jobs.start(1, work)
         self._begun, self._overtaken = (knob.name, index), None
-        return {"job": job, "over": jobs.wait(job, 0.0 if told else AT_ONCE)["over"]}
+        return {"job": job, "over": jobs.wait(job, 0.0 if has_preview else AT_ONCE)["over"]}
 
     def ahead(self, now: Setting, knobs: Sequence[Knob], jobs: Jobs) -> dict[str, Any]:
-        """Compile, while the reader looks, what turns to the values of knobs would come to."""
+        """Compile other values of knobs in advance, while the reader looks."""
         todo = [(k, i) for k in knobs for i in range(len(k.values)) if i != k.now]
 
         def work(job: Job) -> None:
             end = monotonic() + AHEAD_SECONDS
             with cancellable(lambda: job.stop.is_set() or monotonic() > end):
                 for knob, index in todo:
-                    end_if_unwanted(knob.label)
-                    if self._known(now, knob, index) is None:
+                    raise_if_cancelled(knob.label)
+                    if self._result_of(now, knob, index) is None:
                         self._compile(now, knob, index)
 
         return {"job": jobs.start(1, work, aside=True)}
 
     def first(self, now: Setting, knob: Knob, index: int) -> Setting | None:
-        """The same program on the hardware that a knob is turned to, which is there at once: None
-        where what it is turned to is known, where it turns no hardware, and where this program has
-        no plan for that.
+        """Return the same program on the hardware that a knob selects, which is available at once.
+
+        None if the result is already known, if the knob selects no hardware, or if this program has
+        no plan for it.
         """
-        if self._known(now, knob, index) is not None:
+        if self._result_of(now, knob, index) is not None:
             return None
         try:
-            found = same_program(now, knob, index)
-            if found is not None:
-                found.compiled.planned_wall(dict(found.sizes))
+            preview = same_program(now, knob, index)
+            if preview is not None:
+                preview.compiled.planned_wall(dict(preview.sizes))
         except IronworksError:
-            return None  # which compiling for it will tell, or mend
-        return found
+            return None  # the compilation for it will report or fix it
+        return preview
 
     def take(self, now: Setting, knob: Knob, index: int) -> Setting:
-        """The setting that was compiled beside; compiled now where that was not begun. Raises
-        Cancelled for a turn that another one overtook.
+        """Return the setting compiled in the background; compile it now if that was not begun.
+
+        Raises Cancelled for a turn that a newer one overtook.
         """
         self._begun = None
         if (knob.name, index) == self._overtaken:
             self._overtaken = None
             raise Cancelled("a newer change came first")
-        found = self._known(now, knob, index)
-        if isinstance(found, IronworksError):
-            raise found
-        return turned(now, knob, index) if found is None else found
+        result = self._result_of(now, knob, index)
+        if isinstance(result, IronworksError):
+            raise result
+        return turn_knob(now, knob, index) if result is None else result
 
     def overtake(self, knob: Knob, index: int) -> None:
-        """Refuse the turn that was begun, for this newer one."""
+        """Refuse the turn that was begun, in favour of this newer one."""
         begun, self._begun = self._begun, None
         self._overtaken = begun if begun != (knob.name, index) else None
 
-    def _known(self, now: Setting, knob: Knob, index: int) -> Setting | IronworksError | None:
+    def _result_of(self, now: Setting, knob: Knob, index: int) -> Setting | IronworksError | None:
         if self._before != now or not 0 <= index < len(knob.values):
             return None
-        asked = knob.name, knob.values[index]  # a user's values may have no hash
-        return next((found for *of, found in self._found if tuple(of) == asked), None)
+        request = knob.name, knob.values[index]  # a user's values may have no hash
+        return next((result for *of, result in self._results if tuple(of) == request), None)
 
     def _compile(self, now: Setting, knob: Knob, index: int) -> None:
-        """With the plan that is drawn first; an error is for who takes it: it is not compiled twice
-        to be told.
+        """Compile a turn and the plan that is drawn first.
+
+        An error is stored and raised by `take`, so it is not compiled twice.
         """
         try:
-            found: Setting | IronworksError = turned(now, knob, index)
-            if isinstance(found, Setting) and found.compiled.program.stage >= Stage.PLANNED:
-                found.compiled.planned_wall(dict(found.sizes))
+            result: Setting | IronworksError = turn_knob(now, knob, index)
+            if isinstance(result, Setting) and result.compiled.program.stage >= Stage.PLANNED:
+                result.compiled.planned_wall(dict(result.sizes))
         except Cancelled:
             raise
         except IronworksError as problem:
-            found = problem
+            result = problem
         if self._before != now:
-            self._before, self._found = now, []
+            self._before, self._results = now, []
         if 0 <= index < len(knob.values):
-            self._found.append((knob.name, knob.values[index], found))
+            self._results.append((knob.name, knob.values[index], result))

@@ -1,6 +1,4 @@
-"""How far a comparison is: in each round the turn passes once from one of two functions to the
-other.
-"""
+"""Progress of a comparison: in each round the turn passes once between two functions."""
 
 from __future__ import annotations
 
@@ -15,36 +13,42 @@ WARM_UP = 2  # turns before the first round
 
 
 class Rounds:
-    """Tells a job of the rounds of two functions; ends them where it is cancelled."""
+    """A counter of the rounds of two functions.
+
+    It reports to a job and ends when the job is cancelled.
+    """
 
     def __init__(self, job: Job) -> None:
+        """Create a counter at the first round of a job."""
         self.job, self.passed, self.last = job, 0, -1
 
     def counted(self, work: Callable[..., Any], which: int) -> Callable[..., Any]:
-        """The same function, counted."""
+        """Return the same function with its calls counted."""
 
         def counted(*args: Any) -> Any:
             if which != self.last:
                 self.last = which
                 self.passed += 1
-            self.job.told(max(0, min(self.passed - WARM_UP, self.job.of)))
+            self.job.report(max(0, min(self.passed - WARM_UP, self.job.of)))
             return work(*args)
 
         return counted
 
 
 class Watched:
-    """A compilation whose timed runs are counted; all else is as it was."""
+    """A compilation whose timed runs are counted; everything else is unchanged."""
 
     def __init__(self, compiled: Any, rounds: Rounds, which: int) -> None:
+        """Wrap `compiled`, which is number `which` of the two compared."""
         self._compiled, self._rounds, self._which = compiled, rounds, which
 
     def __getattr__(self, name: str) -> Any:
+        """Return the compilation's own attribute."""
         return getattr(self._compiled, name)
 
     @property
     def runnable(self) -> _Running:
-        """What is timed."""
+        """The timed function."""
         run = self._compiled.runnable.run
         return _Running(self._rounds.counted(run, self._which))
 
@@ -55,6 +59,6 @@ class _Running:
 
 
 def rounds_in(seconds: float, run_us: float) -> int:
-    """How many rounds fit into the seconds where a run takes that long; 20 at least."""
+    """Return the number of rounds that fit into `seconds` for runs of `run_us`; at least 20."""
     turn_ns = max(TURN_NS, run_us * 1e3) + SETTLE_NS
     return max(LEAST_TO_COMPARE, int(seconds * 1e9 / (2 * turn_ns)))

@@ -1,5 +1,6 @@
-"""Packing inside of a task, for any element: columns to panels, small integers in groups along the
-depth.
+"""Packing inside of a task for any dtype: columns to panels, small integers in groups.
+
+Groups lie along the depth.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from explorer.ir.shapes.dims import Dim, ceil_div, product
 from explorer.ir.tile_programs.statements import Pack
 
 WORD = 4  # bytes that a lane multiplies and adds in a step
-MOVED_AS = {"float16": "uint16", "bfloat16": "uint16"}  # bits, which no conversion changes
+MOVED_AS = {"float16": "uint16", "bfloat16": "uint16"}  # as bits, without a conversion
 
 
 def pack_elements(e: Emitter, s: Pack) -> None:
-    """The panels are zeros first where a group or a panel ends past the operand."""
+    """Print the packing of any dtype.
+
+    The panels are zeroed first if a group or a panel ends past the operand.
+    """
     if _is_in_words(s):
         _pack_words(e, s)
         return
@@ -26,7 +30,7 @@ def pack_elements(e: Emitter, s: Pack) -> None:
     dtype = MOVED_AS.get(s.target.dtype, s.target.dtype)
     source = replace(s.source, buffer=replace(s.source.buffer, dtype=dtype))
     total = product(tuple(x.size for x in s.depth[:-1]))
-    total = product((total, _whole(s.depth[-1].size, group)))
+    total = product((total, _padded(s.depth[-1].size, group)))
     if _has_gaps(s, group):
         columns = product((ceil_div(s.columns.size, lanes), lanes))
         e.line(f"for _z in range({dim_text(product((total, columns)))}):")
@@ -45,7 +49,7 @@ def pack_elements(e: Emitter, s: Pack) -> None:
 
 
 def _is_in_words(s: Pack) -> bool:
-    """Whether each group is four bytes of four rows, and no row or panel ends past the operand."""
+    """Return True if groups are four bytes of four rows, all inside of the operand."""
     if s.group != WORD or len(s.depth) != 1 or s.source.dynamic or _has_gaps(s, s.group):
         return False
     (k,) = s.depth
@@ -54,8 +58,9 @@ def _is_in_words(s: Pack) -> bool:
 
 
 def _pack_words(e: Emitter, s: Pack) -> None:
-    """A word of four rows is stored at once: LLVM makes vectors of that, and not of bytes that are
-    stored four apart.
+    """Print the packing of groups of four bytes, stored as one word.
+
+    LLVM vectorises that, but not stores of bytes that are four apart.
     """
     (k,), n, lanes, start = s.depth, s.columns.axis, s.lanes, e.depth
     low, high = e.bounds(s.columns)
@@ -78,7 +83,7 @@ def _pack_words(e: Emitter, s: Pack) -> None:
     e.depth = start
 
 
-def _whole(size: Dim, group: int) -> Dim:
+def _padded(size: Dim, group: int) -> Dim:
     return size if group == 1 else ceil_div(size, group) * group
 
 
@@ -89,10 +94,10 @@ def _has_gaps(s: Pack, group: int) -> bool:
 
 
 def _place(s: Pack, group: int) -> str:
-    """The number of a point along the depth, whole groups counted."""
+    """Return the number of a point along the depth, whole groups counted."""
     parts: list[str] = []
     step: Dim = 1
     for span in reversed(s.depth):
         parts.append(f"{span.axis} * {dim_text(step)}")
-        step = product((step, _whole(span.size, group) if span is s.depth[-1] else span.size))
+        step = product((step, _padded(span.size, group) if span is s.depth[-1] else span.size))
     return " + ".join(parts)

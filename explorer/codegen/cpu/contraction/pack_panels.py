@@ -1,4 +1,4 @@
-"""A right operand copied into the panels of a micro-kernel."""
+"""Packing of a right operand into the panels of a micro-kernel."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from explorer.ir.tile_programs.statements import Pack
 
 
 def pack(e: Emitter, s: Pack) -> None:
+    """Print the packing of columns into panels."""
     if s.target.dtype != "float32":
         pack_elements(e, s)
         return
@@ -36,7 +37,7 @@ def pack(e: Emitter, s: Pack) -> None:
 
 
 def _columns_into_panels(e: Emitter, s: Pack, block: str, place: Affine) -> None:
-    """In runs, in blocks of 16 x 16 where memory turns, else a panel's row at a time."""
+    """Print the copy in runs, in 16 x 16 blocks for a transpose, or a panel's row at a time."""
     n, start, deep = s.columns.axis, e.depth, affine_text(place)
     lo, hi = e.bounds(s.columns)
     c = affine_text(var(n) - s.columns.base)

@@ -1,5 +1,6 @@
-"""A right operand that lies in runs, as filters that are learnt, copied into panels: square blocks
-are turned in registers, and each of their rows goes to its own place.
+"""Packing of a right operand that lies in runs, such as learnt filters, into panels.
+
+Square blocks are transposed in registers, and each of their rows is stored at its own place.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ SIDE = SIDES[4]
 
 
 def pack_runs(e: Emitter, s: Pack, panel: str, place: Affine) -> bool:
-    """Print the copy where the operand lies so. `panel` says where a column begins, `place` where
-    its elements go from there.
+    """Print the copy of an operand in runs; return False if it does not lie so.
+
+    `panel` is the offset of a column, `place` that of its elements from there.
     """
     along, start = (s.columns, *s.depth), e.depth
     steps = [s.source.offset.factor(x.axis) for x in along]
-    found = memory_runs(steps, [x.size for x in along])
-    if found is None or s.lanes % SIDE:
+    order = memory_runs(steps, [x.size for x in along])
+    if order is None or s.lanes % SIDE:
         return False
-    outer, *inner = (along[n] for n in found)
+    outer, *inner = (along[n] for n in order)
     for span in s.depth:
         if span not in (outer, *inner):
             e.loop(span)
@@ -56,8 +58,10 @@ def pack_runs(e: Emitter, s: Pack, panel: str, place: Affine) -> bool:
 
 
 def _block(e: Emitter, s: Pack, run: Sequence[Span], panel: str, place: Affine) -> str:
-    """The call that copies 16 columns: of each the elements of one step of the columns' axis, or
-    of 16 steps of the depth's outermost one.
+    """Return the call that copies 16 columns.
+
+    It copies the elements of one step of the columns' axis, or of 16 steps of the depth's outermost
+    axis.
     """
     outer, *inner = run
     deep = inner if outer is s.columns else run

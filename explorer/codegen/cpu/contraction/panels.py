@@ -16,13 +16,13 @@ from explorer.ir.patterns.forms import Form
 from explorer.ir.shapes.dims import Dim, product
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
 from explorer.ir.tile_programs.statements import Panels, Run
-from explorer.tile.rewriting.register_tiles import row_step, settled, tabled
+from explorer.tile.rewriting.register_tiles import is_repeatable, operands_in_table, row_step
 
-TILES_AHEAD = 2  # register tiles to the rows that are fetched; chosen, no measurement kept
+TILES_AHEAD = 2  # register tiles from here to the prefetched rows; chosen, no measurement kept
 
 
 def decode(e: Emitter, s: Panels, row: str) -> None:
-    """The row axes from the flattened row number, the last axis fastest."""
+    """Print the row axes computed from the flattened row number, the last axis fastest."""
     for n, span in reversed(list(enumerate(s.rows))):
         if n == 0:
             e.line(f"{span.axis} = _lo{n} + {row}")
@@ -35,7 +35,10 @@ def decode(e: Emitter, s: Panels, row: str) -> None:
 
 
 def panels(e: Emitter, s: Panels) -> None:
-    """Panels of columns, and in each the register tiles of all rows: the panel stays in cache."""
+    """Print panels of columns, and in each the register tiles of all rows.
+
+    The panel stays in cache.
+    """
     for n, span in enumerate(s.rows):
         lo, hi = e.bounds(span)
         e.line(f"_lo{n} = {lo}")
@@ -49,14 +52,17 @@ def panels(e: Emitter, s: Panels) -> None:
 
 
 def in_runs(e: Emitter, s: Panels, name: str, run: Run) -> None:
-    """Register tiles along rows a constant step apart; the last one of a run is moved back."""
+    """Print register tiles along rows a constant step apart.
+
+    The last tile of a run is moved back.
+    """
     inner, rows = s.rows[-1].axis, s.micro.rows
     count = _run_count(s, run)
     steps = tuple((f.offset.factor(inner), f.offset.factor(s.columns.axis)) for f in s.operands)
     stride = s.contract.a.offset.factor(inner)
     _declare(e, s, f"{name}_full", f"{stride}, {_tree(s)!r}, {steps}")
-    whole = _whole_columns(s)
-    if not whole:
+    no_partial_columns = _has_full_panels(s)
+    if not no_partial_columns:
         _declare(e, s, name, f"{stride}")
     others = s.rows[:-1] if not run.outer else ()
     for n, span in enumerate(others):
@@ -72,12 +78,12 @@ def in_runs(e: Emitter, s: Panels, name: str, run: Run) -> None:
     e.line(f"{inner} = _s")
     tile = _operands(s, affine_text(s.contract.a.offset))
     if s.prefetch == "rows":
-        _ask_for_rows(e, s, stride)
-    if not whole:
+        _prefetch_rows(e, s, stride)
+    if not no_partial_columns:
         e.line(f"if _j + {s.micro.columns} <= {e.bounds(s.columns)[1]}:")
         e.depth += 1
-    _on_full_tile(e, s, f"{name}_full", tile)
-    if not whole:
+    _call_full_tile(e, s, f"{name}_full", tile)
+    if not no_partial_columns:
         e.depth -= 1
         e.line("else:")
         e.depth += 1
@@ -92,26 +98,29 @@ def in_runs(e: Emitter, s: Panels, name: str, run: Run) -> None:
 
 
 def _run_count(s: Panels, run: Run) -> str:
-    """How many rows a run has."""
+    """Return the number of rows of a run."""
     if not run.outer:
-        rest = product(tuple(x.size for x in s.rows[1:]))
-        return "_count0" + (f" * {dim_text(rest)}" if len(s.rows) > 1 else "")
+        inner_rows = product(tuple(x.size for x in s.rows[1:]))
+        return "_count0" + (f" * {dim_text(inner_rows)}" if len(s.rows) > 1 else "")
     inner = s.rows[-1]
     clipped = inner.clip_low or inner.clip_high
     return f"_count{len(s.rows) - 1}" if clipped else dim_text(inner.size)
 
 
 def by_table(e: Emitter, s: Panels, name: str) -> None:
-    """Register tiles on rows whose places stand in a table, as do those of operands without one
-    distance from row to row; at the edges they go through L1, where not all stand there: rows past
-    the last are the last one again.
+    """Print register tiles on rows whose offsets are in a table.
+
+    Operands without a constant distance from row to row are in the table too. Tiles at the edges go
+    through L1, unless all operands are in the table: rows past the last repeat the last one.
     """
     m, table = s.micro, s.row_table.name
     stride = _constant(row_step(s.contract.a.offset, s.rows))
-    full, in_table = bool(s.operands), tabled(s.operands, s.rows)
-    again = full and stride is None and settled(s) and _whole_columns(s)
-    again = again and all(row_step(f.offset, s.rows) in (None, 0) for f in s.operands)
-    if not again:
+    full, in_table = bool(s.operands), operands_in_table(s.operands, s.rows)
+    repeats_last_row = full and stride is None and is_repeatable(s) and _has_full_panels(s)
+    repeats_last_row = repeats_last_row and all(
+        row_step(f.offset, s.rows) in (None, 0) for f in s.operands
+    )
+    if not repeats_last_row:
         _declare(e, s, name, "None")
     if full:
         steps = tuple(
@@ -137,23 +146,23 @@ def by_table(e: Emitter, s: Panels, name: str) -> None:
     e.line(f"for _i in range(0, _rows, {m.rows}):")
     e.depth += 1
     lanes, hi = m.columns, e.bounds(s.columns)[1]
-    if again:
-        _on_full_tile(e, s, f"{name}_full", _operands(s, f"{table} + _i * 8"))
-        _move_ahead(e, s)
+    if repeats_last_row:
+        _call_full_tile(e, s, f"{name}_full", _operands(s, f"{table} + _i * 8"))
+        _advance_prefetch(e, s)
         return
     if full:
-        fits = "" if _whole_columns(s) else f" and _j + {lanes} <= {hi}"
+        fits = "" if _has_full_panels(s) else f" and _j + {lanes} <= {hi}"
         e.line(f"if _i + {m.rows} <= _rows{fits}:")
         e.depth += 1
         e.line("_p = _i")
         decode(e, s, "_p")
         rows = f"{table} + _i * 8" if stride is None else f"ld_int64({table}, _i)"
-        _on_full_tile(e, s, f"{name}_full", _operands(s, rows))
+        _call_full_tile(e, s, f"{name}_full", _operands(s, rows))
         e.depth -= 1
         e.line("else:")
         e.depth += 1
     e.line(f"{name}({_operands(s, f'{table} + _i * 8')}, ({s.contract.acc.name},))")
-    sums = _stored_down(s)
+    sums = _sums_by_column(s)
     if sums is not None:
         _store_columns(e, s, sums)
     else:
@@ -164,17 +173,17 @@ def by_table(e: Emitter, s: Panels, name: str) -> None:
         _store_row(e, s)
         e.depth -= 1
     e.depth -= 1 if full else 0
-    _move_ahead(e, s)
+    _advance_prefetch(e, s)
 
 
-def _move_ahead(e: Emitter, s: Panels) -> None:
-    """What is prefetched by the next register tile."""
+def _advance_prefetch(e: Emitter, s: Panels) -> None:
+    """Advance the prefetch address to the next register tile."""
     if s.prefetch:
         e.line(f"_ahead = _ahead + {_depth(s)} * _pace")
 
 
-def _declare(e: Emitter, s: Panels, name: str, rest: str) -> None:
-    """A micro-kernel in the header of the source."""
+def _declare(e: Emitter, s: Panels, name: str, arguments: str) -> None:
+    """Declare a micro-kernel in the header of the source."""
     c, m = s.contract, s.micro
     options = {
         "prefetch": bool(s.prefetch),
@@ -182,17 +191,17 @@ def _declare(e: Emitter, s: Panels, name: str, rest: str) -> None:
     }
     named = "".join(f", {k}=True" for k, on in options.items() if on)
     shape = f"{m.rows}, {m.vectors}, {m.lanes}, {c.a_step}, {c.b_step}"
-    e.header.append(f"{name} = micro_kernel({shape}, {rest}{named}{_form(e, s)})")
+    e.header.append(f"{name} = micro_kernel({shape}, {arguments}{named}{_form(e, s)})")
 
 
 def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
-    """The loop over panels; while one is read, its tiles prefetch the next, each its share."""
+    """Open the loop over panels; the tiles of one panel prefetch the next, each its share."""
     lo, hi = e.bounds(s.columns)
     c = s.contract
     ahead = bool(s.prefetch)
     step_bytes = c.b_step * ITEM_BYTES[c.b.buffer.dtype]
     if ahead:
-        e.line(f"_tiles = max({tiles}, 1)")  # a task past the end of an axis has none
+        e.line(f"_tiles = max({tiles}, 1)")  # a task past the end of an axis has no tiles
         e.line(f"_pace = udiv({step_bytes} + _tiles - 1, _tiles)")
     e.line(f"for _j in range({lo}, {hi}, {s.micro.columns}):")
     e.depth += 1
@@ -201,8 +210,8 @@ def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
     e.line(f"_ahead = _panel + {_depth(s)} * {step_bytes}" if ahead else "_ahead = _pace = 0")
 
 
-def _ask_for_rows(e: Emitter, s: Panels, stride: Dim) -> None:
-    """The left operand's next rows, instead of the next panel."""
+def _prefetch_rows(e: Emitter, s: Panels, stride: Dim) -> None:
+    """Prefetch the left operand's next rows, instead of the next panel."""
     c, rows, item = s.contract, s.micro.rows, _item_bytes(s.contract.a)
     next_rows = affine_text(c.a.offset + TILES_AHEAD * rows * stride)
     e.line(f"_ahead = {c.a.buffer.name} + ({next_rows}) * {item}")
@@ -217,9 +226,10 @@ def _operands(s: Panels, rows: str) -> str:
     )
 
 
-def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str) -> None:
+def _call_full_tile(e: Emitter, s: Panels, name: str, tile: str) -> None:
+    """Print the call of a micro-kernel on a full tile, with its epilogue on registers."""
     e.line(f"{s.columns.axis} = _j")
-    in_table = () if s.run is not None else tabled(s.operands, s.rows)
+    in_table = () if s.run is not None else operands_in_table(s.operands, s.rows)
     column, at, more = s.columns.axis, list[str](), list[str]()
     for f in s.operands:
         step, first = row_step(f.offset, s.rows), f.offset
@@ -235,7 +245,7 @@ def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str) -> None:
 
 
 def _store_row(e: Emitter, s: Panels) -> None:
-    """The epilogue on row `_r` of the tile in L1."""
+    """Print the epilogue on row `_r` of the tile in L1."""
     depth = e.depth
     e.line(f"for {s.columns.axis} in range(_j, {_columns_end(e, s)}):")
     e.depth += 1
@@ -244,16 +254,14 @@ def _store_row(e: Emitter, s: Panels) -> None:
 
 
 def _columns_end(e: Emitter, s: Panels) -> str:
-    """Where the columns of a register tile end."""
+    """Return the end of the columns of a register tile."""
     lanes = s.micro.columns
-    whole = f"_j + {lanes}"
-    return whole if _whole_columns(s) else f"min({whole}, {e.bounds(s.columns)[1]})"
+    end = f"_j + {lanes}"
+    return end if _has_full_panels(s) else f"min({end}, {e.bounds(s.columns)[1]})"
 
 
-def _stored_down(s: Panels) -> Fetch | None:
-    """The sums of a tile, where they are stored as they are, and those of a column nearer to each
-    other than those of a row.
-    """
+def _sums_by_column(s: Panels) -> Fetch | None:
+    """Return the sums of a tile if they are stored unchanged, columns closer than rows."""
     target, sums = s.epilogue.target, s.epilogue.expr
     down, along = (target.offset.factor(x.axis) for x in (s.rows[-1], s.columns))
     if not isinstance(sums, Fetch) or sums.buffer != s.contract.acc or target.dynamic:
@@ -263,9 +271,10 @@ def _stored_down(s: Panels) -> Fetch | None:
 
 
 def _store_columns(e: Emitter, s: Panels, sums: Fetch) -> None:
-    """The sums of the tile in L1, column by column: a gradient of 512 by 512 filters lies 18 KB on
-    in each column, which row by row is another page for every number (5.3 and 3.7 ms, Zen 4). Rows
-    past the last are the last one again.
+    """Store the sums of the tile in L1 column by column; rows past the last repeat the last one.
+
+    In a gradient of 512 by 512 filters each column is 18 KB further, so that row by row every
+    number is on another page (5.3 and 3.7 ms, Zen 4).
     """
     target, axis, depth = s.epilogue.target, s.columns.axis, e.depth
     for n in range(s.micro.rows):
@@ -276,12 +285,12 @@ def _store_columns(e: Emitter, s: Panels, sums: Fetch) -> None:
     e.depth += 1
     for n in range(s.micro.rows):
         at = var(f"_at{n}") + var(axis) * target.offset.factor(axis)
-        mine = replace(sums, offset=sums.offset.substitute({"_r": affine({}, n)}))
-        e.store(Fetch(target.buffer, at), e.expression(mine))
+        own_sum = replace(sums, offset=sums.offset.substitute({"_r": affine({}, n)}))
+        e.store(Fetch(target.buffer, at), e.expression(own_sum))
     e.depth = depth
 
 
-def _whole_columns(s: Panels) -> bool:
+def _has_full_panels(s: Panels) -> bool:
     c = s.columns
     return not c.clip_high and isinstance(c.size, int) and c.size % s.micro.columns == 0
 
@@ -295,7 +304,7 @@ def _item_bytes(f: Fetch) -> int:
 
 
 def _form(e: Emitter, s: Panels) -> str:
-    """What the micro-kernel is told of the elements, where they are not all float32."""
+    """Return the micro-kernel's arguments for elements that are not all float32."""
     c = s.contract
     form = Form(c.a.buffer.dtype, c.b.buffer.dtype, c.acc.dtype)
     if form == PLAIN:
@@ -305,12 +314,12 @@ def _form(e: Emitter, s: Panels) -> str:
 
 
 def _constant(step: Dim | None) -> int | None:
-    """A step that is a number; None: it is passed when the register tile runs."""
+    """Return a constant step; None: it is passed when the register tile runs."""
     return int(step) if isinstance(step, int) else None
 
 
 def _tree(s: Panels) -> Any:
-    """The epilogue as the micro-kernel takes it: numbers of operands, constants second."""
+    """Return the epilogue in the micro-kernel's form: numbers of operands, constants second."""
 
     def tree(e: TileExpr) -> Any:
         match e:
@@ -324,6 +333,6 @@ def _tree(s: Panels) -> Any:
                 left, right = tree(x), tree(y)
                 commutes = op in ("max", "min") and isinstance(left, float)
                 return (op, right, left) if commutes else (op, left, right)
-        raise AssertionError(f"{e} is no epilogue on registers")
+        raise AssertionError(f"{e} is not an epilogue on registers")
 
     return tree(s.epilogue.expr)

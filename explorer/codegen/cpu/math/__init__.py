@@ -1,1 +1,1 @@
-"""Scalar functions as LLVM code, for one number or a vector, with what each is off by at most."""
+"""Scalar functions as LLVM code, for one number or a vector, with the error bound of each."""

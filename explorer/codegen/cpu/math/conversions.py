@@ -1,6 +1,4 @@
-"""Numbers of generated kernels as LLVM values: their types, conversions and operators, as Numba has
-them.
-"""
+"""Types, conversions and operators of generated kernels' numbers as LLVM values, as in Numba."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ CELLS: dict[Any, Any] = {
     types.boolean: BIT,
     **{getattr(types, f"{u}int{n}"): ir.IntType(n) for n in (8, 16, 32, 64) for u in ("", "u")},
 }
-WHOLE = {"+": "add", "-": "sub", "*": "mul", "&": "and_", "|": "or_", "^": "xor"}
-REAL = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
+INTEGER_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "&": "and_", "|": "or_", "^": "xor"}
+FLOAT_OPERATORS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 
 
 class NotTranslated(Exception):
-    """Something that only Numba's front end knows; the kernel is left to it."""
+    """A construct that only Numba's front end supports; Numba compiles the kernel then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Number:
 
 
 def cell_of(kind: Any) -> Any:
-    """The LLVM type of a number, or of a tuple of equal ones."""
+    """Return the LLVM type of a number, or of a tuple of equal ones."""
     if isinstance(kind, types.UniTuple):
         return ir.ArrayType(cell_of(kind.dtype), kind.count)
     if kind not in CELLS:
@@ -43,22 +41,22 @@ def cell_of(kind: Any) -> Any:
 
 
 def literal(value: float | int | bool, kind: Any) -> Number:
-    """A number that stands in the source."""
+    """Return a number of the source as a constant."""
     return Number(ir.Constant(cell_of(kind), value), kind)
 
 
 def is_real(kind: Any) -> bool:
-    """Whether it is a float."""
+    """Return True if a type is a float."""
     return isinstance(kind, types.Float)
 
 
-def is_whole(kind: Any) -> bool:
-    """Whether it is an integer; a bool is none."""
+def is_integer_type(kind: Any) -> bool:
+    """Return True if a type is an integer; a bool is none."""
     return isinstance(kind, types.Integer)
 
 
 def convert(b: Any, x: Number, kind: Any) -> Number:
-    """The number as another type: whole numbers wrap, floats are rounded, a bool is 0 or 1."""
+    """Convert a number to another type: integers wrap, floats are rounded, a bool is 0 or 1."""
     if x.kind == kind:
         return x
     cell = cell_of(kind)
@@ -70,7 +68,8 @@ def convert(b: Any, x: Number, kind: Any) -> Number:
 
 
 def _converted(b: Any, x: Number, kind: Any, cell: Any) -> Any:
-    signed = is_whole(x.kind) and x.kind.signed
+    """Emit a conversion between two numeric types, neither of them bool."""
+    signed = is_integer_type(x.kind) and x.kind.signed
     if is_real(x.kind):
         if is_real(kind):
             wider = kind.bitwidth > x.kind.bitwidth
@@ -86,12 +85,12 @@ def _converted(b: Any, x: Number, kind: Any, cell: Any) -> Any:
 
 
 def common(x: Any, y: Any) -> Any:
-    """The type that Numba computes with: the wider float, or 64 bits of an integer."""
+    """Return the type that Numba computes with: the wider float, or 64 bits of an integer."""
     if is_real(x) and is_real(y):
         return x if x.bitwidth >= y.bitwidth else y
     if is_real(x) or is_real(y):
         raise NotTranslated(f"{x} with {y}")
-    unsigned = [is_whole(k) and not k.signed for k in (x, y)]
+    unsigned = [is_integer_type(k) and not k.signed for k in (x, y)]
     if all(unsigned):
         return types.uint64
     if any(k and t.bitwidth == 64 for k, t in zip(unsigned, (x, y), strict=True)):
@@ -100,21 +99,21 @@ def common(x: Any, y: Any) -> Any:
 
 
 def binary(b: Any, op: str, x: Number, y: Number) -> Number:
-    """`x op y`; small integers are widened before."""
+    """Emit `x op y`; small integers are widened before."""
     if x.kind == y.kind == types.boolean and op in ("&", "|", "^"):
-        return Number(getattr(b, WHOLE[op])(x.value, y.value), types.boolean)
+        return Number(getattr(b, INTEGER_OPERATORS[op])(x.value, y.value), types.boolean)
     kind = common(x.kind, y.kind)
     left, right = convert(b, x, kind).value, convert(b, y, kind).value
     if op in ("<<", ">>") and kind == types.int64:
         return Number((b.shl if op == "<<" else b.ashr)(left, right), kind)
-    names = REAL if is_real(kind) else WHOLE
+    names = FLOAT_OPERATORS if is_real(kind) else INTEGER_OPERATORS
     if op not in names:
         raise NotTranslated(f"{x.kind} {op} {y.kind}")
     return Number(getattr(b, names[op])(left, right), kind)
 
 
 def compare(b: Any, op: str, x: Number, y: Number) -> Number:
-    """`x op y` as a bool; only `!=` holds for NaN."""
+    """Emit `x op y` as a bool; only `!=` is true for NaN."""
     both = x.kind == y.kind == types.boolean
     kind = types.boolean if both else common(x.kind, y.kind)
     left, right = convert(b, x, kind).value, convert(b, y, kind).value
@@ -126,7 +125,7 @@ def compare(b: Any, op: str, x: Number, y: Number) -> Number:
 
 
 def negative(b: Any, x: Number) -> Number:
-    """`-x`; small integers are widened before."""
+    """Emit `-x`; small integers are widened before."""
     if is_real(x.kind):
         return Number(b.fneg(x.value), x.kind)
     kind = common(x.kind, x.kind)
@@ -135,7 +134,7 @@ def negative(b: Any, x: Number) -> Number:
 
 
 def extreme(b: Any, name: str, x: Number, y: Number) -> Number:
-    """Python's `max` or `min` of two integers."""
+    """Emit Python's `max` or `min` of two integers."""
     kind = common(x.kind, y.kind)
     if is_real(kind):
         raise NotTranslated(f"{name} of {x.kind}")

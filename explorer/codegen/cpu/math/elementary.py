@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from explorer.codegen.compiling import target
 from explorer.codegen.cpu.math.llvm_value import (
     FLOAT,
     LlvmValue,
@@ -20,6 +19,7 @@ from explorer.codegen.cpu.math.llvm_value import (
     polynomial,
     suffix,
 )
+from explorer.codegen.current_target import target
 
 INF, NAN = float("inf"), float("nan")
 LOG2E = 1.4426950408889634
@@ -46,29 +46,29 @@ def _single(x: LlvmValue) -> bool:
 
 
 def scaled(x: LlvmValue, by: LlvmValue) -> LlvmValue:
-    """`x * 2 ** by` for a whole number, rounded once, also where it is subnormal."""
+    """Return `x * 2 ** by` for an integer `by`, rounded once, also if it is subnormal."""
     if target().is_avx512 and suffix(x.v.type) in SCALEF:
-        name, whole = SCALEF[suffix(x.v.type)], ir.Constant(ir.IntType(x.v.type.count), -1)
-        found = intrinsic(x.b, name, x.v.type, x.v, by.v, x.v, whole, I32(4))
-        return LlvmValue(x.b, found)
+        name, exponent = SCALEF[suffix(x.v.type)], ir.Constant(ir.IntType(x.v.type.count), -1)
+        product = intrinsic(x.b, name, x.v.type, x.v, by.v, x.v, exponent, I32(4))
+        return LlvmValue(x.b, product)
     if target().is_avx512:
-        power = by.whole()
+        power = by.to_integer()
         if not _single(x):
             power = LlvmValue(x.b, x.b.trunc(power.v, like(power.v.type, I32)))
         name = f"llvm.ldexp.{suffix(x.v.type)}.{suffix(power.v.type)}"
         return LlvmValue(x.b, intrinsic(x.b, name, x.v.type, x.v, power.v))
     bias, places = (127, 23) if _single(x) else (1023, 52)
-    whole = by.whole()
-    half = whole >> 1  # two factors: 2**128 alone would overflow the exponent
-    first, second = ((n + bias) << places for n in (half, whole - half))
+    exponent = by.to_integer()
+    half = exponent >> 1  # two factors: 2**128 alone would overflow the exponent
+    first, second = ((n + bias) << places for n in (half, exponent - half))
     return x * first.as_float() * second.as_float()
 
 
 def exp(x: LlvmValue) -> LlvmValue:
-    """e to the power x.
+    """Return e to the power x.
 
-    Where that is 0, as for scores that a mask hides, it is a product with 0: a result that vanishes
-    by rounding takes some processors a hundred cycles, as a subnormal one does.
+    A result of 0, as for masked scores, is a product with 0. A result that vanishes by rounding
+    takes some processors a hundred cycles, like a subnormal one.
     """
     if not _single(x):
         return _exp_64(x)
@@ -82,12 +82,12 @@ def _exp_64(x: LlvmValue) -> LlvmValue:
     z = x.least(ZERO_AT_64).most(710.0)
     n = (z * LOG2E).nearest
     r = z - n * LN2_HIGH_64 - n * LN2_LOW_64
-    found = polynomial(r, *EXP_64) * (r * r) + r + 1.0
-    return scaled(x.compare("<=", ZERO_AT_64).where(0.0, found), n)
+    value = polynomial(r, *EXP_64) * (r * r) + r + 1.0
+    return scaled(x.compare("<=", ZERO_AT_64).where(0.0, value), n)
 
 
 def sigmoid(x: LlvmValue) -> LlvmValue:
-    """1 / (1 + exp(-x)), without overflow on either side."""
+    """Return 1 / (1 + exp(-x)), without overflow for either sign."""
     small = exp(-x.size)
     return (x >= 0.0).where(1.0, small) / (small + 1.0)
 
@@ -110,7 +110,7 @@ TANH_64_BELOW: Factors = (
 
 
 def tanh(x: LlvmValue) -> LlvmValue:
-    """tanh, never beyond 1; in float64 a quotient below 0.625, by exp above."""
+    """Return tanh, never beyond 1; in float64 a quotient below 0.625, by exp above."""
     if _single(x):
         return _odd_quotient(x, 9.0, TANH, TANH_BELOW)
     z, size = x * x, x.size
@@ -151,14 +151,14 @@ ERFC_64_BELOW += (1.65666309194161350182e3, 5.57535340817727675546e2)  # Cephes,
 
 
 def erf(x: LlvmValue) -> LlvmValue:
-    """The error function, never beyond 1."""
+    """Return the error function, never beyond 1."""
     if not _single(x):
         return _erf_64(x)
     return _odd_quotient(x, 4.0, ERF, ERF_BELOW)
 
 
 def _odd_quotient(x: LlvmValue, limit: float, above: Factors, below: Factors) -> LlvmValue:
-    """A rational function of x * x, times x, within a limit; what rounds beyond 1 is 1."""
+    """Return a rational function of x * x, times x, within a limit; it is clamped to -1 .. 1."""
     c = x.least(-limit).most(limit)
     z = c * c
     return (c * (polynomial(z, *above) / polynomial(z, *below))).least(-1.0).most(1.0)
@@ -168,8 +168,8 @@ def _erf_64(x: LlvmValue) -> LlvmValue:
     size = x.size.most(6.0)
     z = x * x
     near = x * polynomial(z, *ERF_64) / polynomial(z, *ERF_64_BELOW)
-    rest = exp(-(size * size)) * polynomial(size, *ERFC_64) / polynomial(size, *ERFC_64_BELOW)
-    return (size < 1.0).where(near, (1.0 - rest).with_sign(x))
+    complement = exp(-(size * size)) * polynomial(size, *ERFC_64) / polynomial(size, *ERFC_64_BELOW)
+    return (size < 1.0).where(near, (1.0 - complement).with_sign(x))
 
 
 LOG: Factors = (
@@ -187,7 +187,7 @@ ROOT_HALF, ROOT_HALF_64 = 0x3F3504F3, 0x3FE6A09E667F3BCD
 
 
 def _parts(x: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
-    """The mantissa from sqrt(1/2) to sqrt(2), and the exponent, of a positive number."""
+    """Return the mantissa from sqrt(1/2) to sqrt(2), and the exponent, of a positive number."""
     low, up, places, root = (
         (1.17549435e-38, 8388608.0, 23, ROOT_HALF)
         if _single(x)
@@ -202,7 +202,7 @@ def _parts(x: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
 
 
 def log(x: LlvmValue) -> LlvmValue:
-    """The natural logarithm: -inf at 0, NaN below."""
+    """Return the natural logarithm: -inf at 0, NaN below."""
     mantissa, exponent = _parts(x)
     f = mantissa - 1.0
     y = _log_single(f, exponent) if _single(x) else _log_double(f, exponent)
@@ -220,20 +220,20 @@ def _log_single(f: LlvmValue, n: LlvmValue) -> LlvmValue:
 def _log_double(f: LlvmValue, n: LlvmValue) -> LlvmValue:
     s = f / (f + 2.0)
     z, half = s * s, f * f * 0.5
-    rest = polynomial(z, *LOG_64) * z
-    return n * LN2_HIGH_64 - ((half - (s * (half + rest) + n * LN2_LOW_64)) - f)
+    tail = polynomial(z, *LOG_64) * z
+    return n * LN2_HIGH_64 - ((half - (s * (half + tail) + n * LN2_LOW_64)) - f)
 
 
 def power(x: LlvmValue, y: LlvmValue) -> LlvmValue:
-    """x to the power y; float32 by way of float64, rounded once."""
+    """Return x to the power y; float32 is computed in float64 and rounded once."""
     a, by = x.size.wide(), y.wide()
     z = exp(log(a) * by).narrow()
-    whole = y.nearest.equals(y)
+    is_integer = y.nearest.equals(y)
     half = y * 0.5
-    odd = whole & (half.nearest.equals(half).where(LlvmValue(y.b, y.of(0.0)), 1.0) > 0.5)
+    odd = is_integer & (half.nearest.equals(half).where(LlvmValue(y.b, y.of(0.0)), 1.0) > 0.5)
     z = odd.where(z.with_sign(x), z)
     finite = x.size < INF
-    z = ((x < 0.0) & finite & (whole ^ True) & (y.size < INF)).where(NAN, z)
+    z = ((x < 0.0) & finite & (is_integer ^ True) & (y.size < INF)).where(NAN, z)
     z = (x.equals(1.0) | y.equals(0.0)).where(1.0, z)
     return (x.size.equals(1.0) & y.size.equals(INF)).where(1.0, z)
 

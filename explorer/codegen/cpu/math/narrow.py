@@ -1,8 +1,7 @@
-"""Narrow elements to float32 or a byte and back, as LLVM code without a branch, so that loops over
-them use vectors.
+"""Conversions between narrow elements and float32 or a byte, as branch-free LLVM code.
 
-Conversions are those of ml_dtypes bit by bit: to the nearest, ties to even, NaN kept where the
-format has one.
+Without branches, loops over them can be vectorised. Conversions are those of ml_dtypes bit by bit:
+to the nearest, ties to even, NaN kept if the format has one.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ I8, I16, I32 = ir.IntType(8), ir.IntType(16), ir.IntType(32)
 class Format:
     """A float of at most eight bits: sign, exponent, mantissa.
 
-    `largest` is the code of the largest finite value without its sign, `over` that of what is too
-    large, `infinite` and `nan` those of infinity and NaN; `signed` says whether NaN and what is too
-    large have a sign, and with them zero.
+    `largest` is the code of the largest finite value without its sign, `over` that of an overflow,
+    `infinite` and `nan` those of infinity and NaN. `signed`: NaN and an overflow have a sign, and
+    with them zero.
     """
 
     bits: int
@@ -52,12 +51,12 @@ FORMATS = {
 
 
 def cell(dtype: str) -> Any:
-    """What an element is in memory."""
+    """Return the LLVM type of an element in memory."""
     return HALF if dtype == "float16" else I16 if dtype == "bfloat16" else I8
 
 
 def decode(b: Any, x: Any, dtype: str) -> Any:
-    """The value of what was loaded."""
+    """Return the value of a loaded element."""
     match dtype:
         case "float16":
             return b.fpext(x, FLOAT)
@@ -71,7 +70,7 @@ def decode(b: Any, x: Any, dtype: str) -> Any:
 
 
 def encode(b: Any, x: Any, dtype: str) -> Any:
-    """What is stored of a value."""
+    """Return the stored form of a value."""
     match dtype:
         case "float16":
             return b.fptrunc(x, HALF)
@@ -85,7 +84,7 @@ def encode(b: Any, x: Any, dtype: str) -> Any:
 
 
 def wrapped(b: Any, x: Any, dtype: str) -> Any:
-    """The low bits of a byte as an integer, with their sign."""
+    """Return the low bits of a byte as an integer, with their sign."""
     bits = SMALL_INTEGERS[dtype]
     if dtype.startswith("uint"):
         return b.and_(x, I8((1 << bits) - 1))
@@ -104,8 +103,10 @@ def _encode_bfloat(b: Any, bits: Any, x: Any) -> Any:
 
 
 def _decode(b: Any, code: Any, f: Format) -> Any:
-    """Exponent and mantissa at float32's places, and the difference of the biases as a factor,
-    which makes subnormals normal.
+    """Decode a small float.
+
+    Exponent and mantissa move to float32's places. The difference of the biases is a factor, which
+    normalises subnormals.
     """
     size = b.and_(code, I32(f.sign - 1))
     small = b.bitcast(b.shl(size, I32(23 - f.mantissa)), FLOAT)
@@ -124,6 +125,7 @@ def _decode(b: Any, code: Any, f: Format) -> Any:
 
 
 def _encode(b: Any, x: Any, f: Format) -> Any:
+    """Round float32 to a small float, ties to even; saturate or overflow as the format says."""
     bits = b.bitcast(x, I32)
     size = b.and_(bits, I32(0x7FFFFFFF))
     drop = 23 - f.mantissa
@@ -148,14 +150,14 @@ def _encode(b: Any, x: Any, f: Format) -> Any:
 
 
 def _decode_scale(b: Any, code: Any) -> Any:
-    """A power of two; 255 is NaN, and 0 is 2 ** -127, which is subnormal in float32."""
+    """Return a power of two; code 255 is NaN, and 0 is 2 ** -127, which is subnormal in float32."""
     bits = b.shl(code, I32(23))
     bits = b.select(b.icmp_unsigned("==", code, I32(0)), I32(0x00400000), bits)
     return b.bitcast(b.select(b.icmp_unsigned("==", code, I32(255)), I32(0x7FC00000), bits), FLOAT)
 
 
 def _encode_scale(b: Any, bits: Any) -> Any:
-    """The nearest power of two, the larger one of two as near; NaN for what is not positive."""
+    """Return the nearest power of two, the larger one in a tie; NaN for what is not positive."""
     up = b.lshr(b.add(bits, I32(0x400000)), I32(23))
     least = b.icmp_unsigned("==", bits, I32(0x400000))
     up = b.select(least, I32(0), up)

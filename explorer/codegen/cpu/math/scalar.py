@@ -15,6 +15,8 @@ I16, I8, U64, U32, U16, U8 = np.int16, np.int8, np.uint64, np.uint32, np.uint16,
 
 
 def _unary(name: str) -> Any:
+    """Return an intrinsic of one argument that calls an LLVM intrinsic."""
+
     @intrinsic
     def call(context, x):
         def emit(cx, b, sig, a):
@@ -31,7 +33,7 @@ sqrt_ = _unary("llvm.sqrt")
 
 @intrinsic
 def abs_(context, x):
-    """The absolute value."""
+    """Return the absolute value."""
 
     def emit(cx, b, sig, a):
         if isinstance(x, types.Float):
@@ -46,7 +48,7 @@ def abs_(context, x):
 
 @intrinsic
 def isnan_(context, x):
-    """Whether NaN, which no whole number is."""
+    """Return True for NaN, which no integer is."""
 
     def emit(cx, b, sig, a):
         if isinstance(x, types.Float):
@@ -58,18 +60,20 @@ def isnan_(context, x):
 
 @intrinsic
 def to_odd(context, x):
-    """float64 as the float32 beside it whose last bit is 1 where it is not exact: rounded again to
-    fewer bits it is what rounding once gives.
+    """Round float64 to float32, to odd.
+
+    An inexact result is the neighbour whose last bit is 1. Rounded again to fewer bits, it equals
+    rounding once.
     """
 
     def emit(cx, b, sig, a):
-        single, whole = ir.FloatType(), ir.IntType(32)
+        single, word = ir.FloatType(), ir.IntType(32)
         near = b.fptrunc(a[0], single)
-        bits, back = b.bitcast(near, whole), b.fpext(near, ir.DoubleType())
+        bits, back = b.bitcast(near, word), b.fpext(near, ir.DoubleType())
         size = b.module.declare_intrinsic("llvm.fabs", [ir.DoubleType()])
         beyond = b.fcmp_ordered("<", b.call(size, [a[0]]), b.call(size, [back]))
-        step = b.select(beyond, whole(-1), whole(1))
-        odd = b.icmp_unsigned("!=", b.and_(bits, whole(1)), whole(0))
+        step = b.select(beyond, word(-1), word(1))
+        odd = b.icmp_unsigned("!=", b.and_(bits, word(1)), word(0))
         exact = b.fcmp_unordered("ueq", back, a[0])
         return b.bitcast(b.select(b.or_(odd, exact), bits, b.add(bits, step)), single)
 
@@ -78,18 +82,18 @@ def to_odd(context, x):
 
 @intrinsic
 def sign_(context, x):
-    """-1, 0, 1, or NaN."""
+    """Return -1, 0, 1, or NaN."""
 
     def emit(cx, b, sig, a):
         kind = a[0].type
-        zero, one, less = (ir.Constant(kind, n) for n in (0, 1, -1))
+        zero, unit, less = (ir.Constant(kind, n) for n in (0, 1, -1))
         if isinstance(x, types.Float):
             above, below = b.fcmp_ordered(">", a[0], zero), b.fcmp_ordered("<", a[0], zero)
-            return b.select(above, one, b.select(below, less, a[0]))
+            return b.select(above, unit, b.select(below, less, a[0]))
         if not x.signed:
-            return b.select(b.icmp_unsigned("!=", a[0], zero), one, zero)
+            return b.select(b.icmp_unsigned("!=", a[0], zero), unit, zero)
         below = b.select(b.icmp_signed("<", a[0], zero), less, zero)
-        return b.select(b.icmp_signed(">", a[0], zero), one, below)
+        return b.select(b.icmp_signed(">", a[0], zero), unit, below)
 
     return x(x), emit
 
@@ -100,107 +104,107 @@ def _plain(f: Any) -> Any:
 
 @_plain
 def floor_div(x, y):
-    """Division rounded down."""
+    """Divide, rounding down."""
     return x // y
 
 
 @_plain
 def floor_mod(x, y):
-    """The remainder with the divisor's sign."""
+    """Return the remainder with the divisor's sign."""
     return x % y
 
 
 @_plain
 def power(x, y):
-    """x to the power y."""
+    """Return x to the power y."""
     return x**y
 
 
 @_plain
 def sin_(x):
-    """sin."""
+    """Return the sine."""
     return math.sin(x)
 
 
 @_plain
 def cos_(x):
-    """cos."""
+    """Return the cosine."""
     return math.cos(x)
 
 
 @_plain
 def asin_(x):
-    """asin."""
+    """Return the arcsine."""
     return math.asin(x)
 
 
 @_plain
 def acos_(x):
-    """acos."""
+    """Return the arccosine."""
     return math.acos(x)
 
 
 @_plain
 def atan_(x):
-    """atan."""
+    """Return the arctangent."""
     return math.atan(x)
 
 
 @_plain
 def sinh_(x):
-    """sinh."""
+    """Return the hyperbolic sine."""
     return math.sinh(x)
 
 
 @_plain
 def cosh_(x):
-    """cosh."""
+    """Return the hyperbolic cosine."""
     return math.cosh(x)
 
 
 @_plain
 def asinh_(x):
-    """asinh."""
+    """Return the inverse hyperbolic sine."""
     return math.asinh(x)
 
 
 @_plain
 def acosh_(x):
-    """acosh."""
+    """Return the inverse hyperbolic cosine."""
     return math.acosh(x)
 
 
 @_plain
 def atanh_(x):
-    """atanh."""
+    """Return the inverse hyperbolic tangent."""
     return math.atanh(x)
 
 
 @_plain
 def log_(x):
-    """The natural logarithm: -inf at 0, NaN below."""
+    """Return the natural logarithm: -inf at 0, NaN below."""
     return np.log(x)
 
 
 @_plain
 def exp_(x):
-    """exp."""
+    """Return e to the power x."""
     return math.exp(x)
 
 
 @_plain
 def tanh_(x):
-    """tanh."""
+    """Return the hyperbolic tangent."""
     return math.tanh(x)
 
 
 @_plain
 def erf_(x):
-    """erf."""
+    """Return the error function."""
     return math.erf(x)
 
 
 @_plain
 def sigmoid_(x):
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + math.exp(-x))

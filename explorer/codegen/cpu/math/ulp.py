@@ -1,8 +1,8 @@
-"""How exact the elementary functions are: `python -m explorer.codegen.cpu.math.ulp` measures them
-again.
+"""Errors of the elementary functions in units in the last place (ulp).
 
-Errors in units in the last place of the exact result: float32 against float64's functions, over
-every bit pattern that the step meets; float64 against mpmath, over random numbers of all sizes.
+`python -m explorer.codegen.cpu.math.ulp` measures them again. float32 is compared with float64's
+functions, over every bit pattern that the step meets; float64 with mpmath, over random numbers of
+all sizes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BLOCK_VALUES = 1 << 22  # that are compared at once: a bound on memory, chosen
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The largest error that was found, and where."""
+    """The largest error of a function, and its argument."""
 
     ulp: float
     at: float
@@ -58,7 +58,7 @@ EXACT_64: dict[str, Callable[[Any], Any]] = {
 
 
 def every(name: str, bits: int = 32) -> Callable[[np.ndarray, np.ndarray], None]:
-    """One of the functions over an array, as a loop of a kernel has it."""
+    """Return a function applied to an array, compiled like a kernel's loop."""
     function = getattr(vector_math, f"{name}{bits}")
 
     @njit(fastmath={"contract", "nsz"}, error_model="numpy")
@@ -70,8 +70,9 @@ def every(name: str, bits: int = 32) -> Callable[[np.ndarray, np.ndarray], None]
 
 
 def largest_error(name: str, step: int = 1) -> Error:
-    """The largest error in float32 over every `step`-th bit pattern; NaN and infinities must be
-    where NumPy has them.
+    """Return the largest error in float32 over every `step`-th bit pattern.
+
+    NaN and infinities must be where NumPy has them.
     """
     run, worst = every(name), Error(0.0, 0.0)
     for start in range(0, 1 << 32, BLOCK_VALUES * step):
@@ -93,7 +94,7 @@ def largest_error(name: str, step: int = 1) -> Error:
 
 
 def numbers(count: int, seed: int = 0) -> np.ndarray:
-    """float64 numbers of all sizes, more of those about one."""
+    """Return float64 numbers of all sizes, more of them about one."""
     rng = np.random.default_rng(seed)
     sizes = 10.0 ** rng.uniform(-300, 300, count // 4) * rng.choice([-1, 1], count // 4)
     near = rng.standard_normal(count - 2 * (count // 4))
@@ -101,7 +102,7 @@ def numbers(count: int, seed: int = 0) -> np.ndarray:
 
 
 def largest_error_64(name: str, count: int = 20_000) -> Error:
-    """The largest error in float64 over random numbers, against 40 digits."""
+    """Return the largest error in float64 over random numbers, against 40 digits."""
     run, x = every(name, 64), numbers(count)
     x = np.abs(x) if name == "log" else x
     y, worst = np.empty_like(x), Error(0.0, 0.0)

@@ -1,8 +1,7 @@
-"""The elementary functions under the names that generated source calls; in a loop, LLVM turns them
-into vector code.
+"""The elementary functions under the names that generated source calls.
 
-Numba's wheel has no vector math library: a call into libm costs 14 ns an element where these cost
-about 0.3.
+In a loop, LLVM turns them into vector code. Numba's wheel has no vector math library: a call into
+libm costs 14 ns an element where these cost about 0.3.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from explorer.codegen.cpu.math.elementary import ELEMENTARY, power
 from explorer.codegen.cpu.math.llvm_value import LlvmValue
 
 
-def _one(function: Callable[[LlvmValue], LlvmValue], number: Any) -> Any:
+def _of_type(function: Callable[[LlvmValue], LlvmValue], number: Any) -> Any:
     @intrinsic
     def call(context, x):
         return number(number), lambda cx, b, sig, a: function(LlvmValue(b, a[0])).v
@@ -27,7 +26,7 @@ def _one(function: Callable[[LlvmValue], LlvmValue], number: Any) -> Any:
 
 @intrinsic
 def power32(context, x, y):
-    """x to the power y."""
+    """Return x to the power y."""
 
     def emit(cx, b, sig, a):
         return power(LlvmValue(b, a[0]), LlvmValue(b, a[1])).v
@@ -36,7 +35,7 @@ def power32(context, x, y):
 
 
 def _both(name: str) -> tuple[Any, Any]:
-    return _one(ELEMENTARY[name], types.float32), _one(ELEMENTARY[name], types.float64)
+    return _of_type(ELEMENTARY[name], types.float32), _of_type(ELEMENTARY[name], types.float64)
 
 
 # In lines of their own: what a source calls is found in this text (object/source_digest.py).

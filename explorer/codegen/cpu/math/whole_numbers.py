@@ -10,16 +10,16 @@ from numba.extending import intrinsic
 
 
 def _divisor(b: Any, x: Any, signed: bool) -> tuple[Any, Any, Any]:
-    """A divisor that hardware traps on neither for 0 nor for -1; whether it was 0, and -1."""
-    zero, one, less = (ir.Constant(x.type, n) for n in (0, 1, -1))
+    """Return a divisor that never traps, and whether it was 0, and whether it was -1."""
+    zero, unit, less = (ir.Constant(x.type, n) for n in (0, 1, -1))
     is_zero = b.icmp_signed("==", x, zero)
     is_less = b.icmp_signed("==", x, less) if signed else ir.Constant(ir.IntType(1), 0)
-    return b.select(b.or_(is_zero, is_less), one, x), is_zero, is_less
+    return b.select(b.or_(is_zero, is_less), unit, x), is_zero, is_less
 
 
 @intrinsic
 def truncated_div(context, x, y):
-    """Integer division towards zero; 0 where the divisor is 0, which hardware would trap on."""
+    """Divide integers towards zero; 0 if the divisor is 0, which hardware would trap on."""
 
     def emit(cx, b, sig, a):
         zero = ir.Constant(a[0].type, 0)
@@ -32,16 +32,16 @@ def truncated_div(context, x, y):
 
 @intrinsic
 def integer_floor_div(context, x, y):
-    """Integer division rounded down; 0 where the divisor is 0."""
+    """Divide integers, rounding down; 0 if the divisor is 0."""
 
     def emit(cx, b, sig, a):
-        zero, one = ir.Constant(a[0].type, 0), ir.Constant(a[0].type, 1)
+        zero, unit = ir.Constant(a[0].type, 0), ir.Constant(a[0].type, 1)
         safe, is_zero, is_less = _divisor(b, a[1], x.signed)
         q = b.sdiv(a[0], safe) if x.signed else b.udiv(a[0], safe)
         if x.signed:
             uneven = b.icmp_signed("!=", b.mul(q, safe), a[0])
             other = b.icmp_signed("<", b.xor(a[0], safe), zero)
-            q = b.select(b.and_(uneven, other), b.sub(q, one), q)
+            q = b.select(b.and_(uneven, other), b.sub(q, unit), q)
         return b.select(is_zero, zero, b.select(is_less, b.sub(zero, a[0]), q))
 
     return x(x, x), emit
@@ -49,7 +49,7 @@ def integer_floor_div(context, x, y):
 
 @intrinsic
 def integer_mod(context, x, y):
-    """The remainder with the divisor's sign; 0 where the divisor is 0."""
+    """Return the remainder with the divisor's sign; 0 if the divisor is 0."""
 
     def emit(cx, b, sig, a):
         zero = ir.Constant(a[0].type, 0)
@@ -76,14 +76,16 @@ bitand_, bitor_, bitxor_ = _bitwise("and_"), _bitwise("or_"), _bitwise("xor")
 
 @intrinsic
 def bit_not(context, x):
-    """Every bit turned."""
+    """Invert every bit."""
     return x(x), lambda cx, b, sig, a: b.not_(a[0])
 
 
 def _shift(left: bool) -> Any:
+    """Return the intrinsic of a left or a right shift."""
+
     @intrinsic
     def shift(context, x, y):
-        """Bits moved; all of them are gone where the distance is negative or the width or more."""
+        """Shift bits; the result is empty if the distance is negative or the width or more."""
 
         def emit(cx, b, sig, a):
             kind, zero = a[0].type, ir.Constant(a[0].type, 0)
@@ -104,17 +106,20 @@ shl_, shr_ = _shift(left=True), _shift(left=False)
 
 
 @njit(error_model="numpy", forceinline=True)
-def integer_power(x, y, one):
-    """x to the power y by squares; 1 / x to the power -y, towards zero, where y is negative."""
-    zero = one - one
+def integer_power(x, y, unit):
+    """Return x to the power y by squaring.
+
+    A negative y gives 1 / x to the power -y, towards zero.
+    """
+    zero = unit - unit
     if y < zero:
-        if x == one or x + one == zero:
-            return one if x == one or (y & one) == zero else x
+        if x == unit or x + unit == zero:
+            return unit if x == unit or (y & unit) == zero else x
         return zero
-    out, square = one, x
+    out, square = unit, x
     while y > zero:
-        if (y & one) != zero:
+        if (y & unit) != zero:
             out = out * square
         square = square * square
-        y = y >> one
+        y = y >> unit
     return out

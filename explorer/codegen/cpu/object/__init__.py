@@ -1,1 +1,1 @@
-"""From the Python of a kernel to machine code in memory: translated, compiled, linked, kept."""
+"""From the Python source of a kernel to machine code in memory: translate, compile, link, cache."""

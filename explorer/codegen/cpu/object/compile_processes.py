@@ -1,8 +1,9 @@
-"""Kernels compiled in several processes at once: LLVM takes one thread of a process at a time.
+"""Parallel compilation of kernels in several processes.
 
-This process compiles too, the longest sources first, and alone keeps what comes out. A helper is a
-fresh interpreter that is given source text and gives back object code, as length-prefixed bytes;
-one that does not start, dies or answers nonsense costs nothing but its share of the work.
+LLVM uses one thread of a process at a time. This process compiles too, the longest sources first,
+and alone caches the results. A helper is a fresh interpreter that receives source text and returns
+object code, as length-prefixed bytes. A helper that does not start, dies or sends an invalid answer
+costs only its share of the work.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import asdict, dataclass
 from queue import SimpleQueue
 from typing import IO, Self
 
-from explorer.codegen.cpu.object.object_code import MachineCode, ObjectCode, compiled, keep
+from explorer.codegen.cpu.object.object_code import MachineCode, ObjectCode, cache_object, compiled
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.devices.target import Target
 from explorer.errors import KernelCompileError
@@ -38,7 +39,7 @@ MOST_BYTES = 1 << 28  # of a message; chosen
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A source to compile, with the key of its content and the name that an error gives it."""
+    """A source to compile, with its content key and the name for errors."""
 
     key: str
     source: str
@@ -48,7 +49,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What became of a job: object code, or the sentence that says why there is none."""
+    """The result of a job: object code, or a sentence that says why there is none."""
 
     job: Job
     code: ObjectCode | None
@@ -57,48 +58,53 @@ class _Answer:
 
 
 class Helpers:
-    """Processes that help with one compilation. They may be started before it is known what there
-    is to compile, to be ready then; afterwards they are gone.
+    """Processes that help with one compilation.
+
+    They may be started before the sources are known, to be ready then. They end with the
+    compilation.
     """
 
     def __init__(self, count: int = 0) -> None:
+        """Start `count` processes."""
         self.processes: list[subprocess.Popen[bytes]] = []
         self.grow(count)
 
     def grow(self, count: int) -> None:
-        """After: there are at least `count` where they could be started."""
+        """Start processes until there are `count`, or until one cannot be started."""
         for _ in range(count - len(self.processes)):
-            process = _start()
+            process = _start_helper()
             if process is None:
                 return
             self.processes.append(process)
 
     def __enter__(self) -> Self:
+        """Return the helpers."""
         return self
 
     def __exit__(self, *exception: object) -> None:
+        """End all processes."""
         self.close()
 
     def close(self) -> None:
-        """After: no process is left, whatever it was doing."""
+        """End all processes, whatever they are doing."""
         for p in self.processes:
             p.kill()
         for p in self.processes:
             p.wait()
             for stream in (p.stdin, p.stdout):
                 assert stream is not None
-                with suppress(OSError):  # what was on its way to a process that is gone
+                with suppress(OSError):  # unsent data for a process that is gone
                     stream.close()
         self.processes = []
 
 
 def compile_jobs(
-    jobs: Sequence[Job], helpers: Helpers, told: Callable[[Job, MachineCode], None]
+    jobs: Sequence[Job], helpers: Helpers, on_done: Callable[[Job, MachineCode], None]
 ) -> None:
-    """Compile and keep every job, here and by the helpers, which are gone then; `told` of each as
-    it is done.
+    """Compile and cache every job, here and in the helpers, which end then.
 
-    An exception of `told` stops all of it. Raises KernelCompileError with the job's name.
+    `on_done` is called for each finished job; an exception of it stops the compilation. Raises
+    KernelCompileError with the job's name.
     """
     todo = deque(sorted(jobs, key=lambda j: len(j.source)))
     with _Team(todo, helpers) as team:
@@ -106,38 +112,39 @@ def compile_jobs(
             if answer.code is None:
                 name = answer.job.name
                 raise KernelCompileError(f"{name}: {answer.problem}", where=name)
-            told(answer.job, keep(answer.code, answer.seconds))
+            on_done(answer.job, cache_object(answer.code, answer.seconds))
 
 
 class _Team:
-    """This process and its helpers at work; each helper has a thread here that waits for its
-    answers.
-    """
+    """This process and its helpers at work; a thread for each helper waits for its answers."""
 
     def __init__(self, todo: deque[Job], helpers: Helpers) -> None:
+        """Create the threads of the helpers."""
         self.todo = todo
-        self.done: SimpleQueue[_Answer | None] = SimpleQueue()  # None: a helper has gone
+        self.done: SimpleQueue[_Answer | None] = SimpleQueue()  # None: a helper has ended
         self.helpers = helpers
         self.threads = [
-            threading.Thread(target=self._ask, args=(p,), name=THREAD, daemon=True)
+            threading.Thread(target=self._feed, args=(p,), name=THREAD, daemon=True)
             for p in helpers.processes
         ]
 
     def __enter__(self) -> _Team:
+        """Start the threads."""
         for t in self.threads:
             t.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
+        """End the helpers and their threads."""
         self.todo.clear()
         for p in self.helpers.processes:
-            p.kill()  # what waits for an answer finds out
+            p.kill()  # threads that wait for an answer see the end
         for t in self.threads:
             t.join()
         self.helpers.close()
 
     def answers(self, count: int) -> Iterator[_Answer]:
-        """As many answers as there are jobs, from here and from the helpers."""
+        """Yield the answers of all jobs, from here and from the helpers."""
         while count:
             answer = self._next()
             if answer is not None:
@@ -148,7 +155,7 @@ class _Team:
         if not self.done.empty():
             return self.done.get()
         job = self._take()
-        return self.done.get() if job is None else _answer(job)
+        return self.done.get() if job is None else _compile_job(job)
 
     def _take(self) -> Job | None:
         try:
@@ -156,8 +163,8 @@ class _Team:
         except IndexError:
             return None
 
-    def _ask(self, process: subprocess.Popen[bytes]) -> None:
-        """Give a helper one job after the other; what it does not answer is done by another."""
+    def _feed(self, process: subprocess.Popen[bytes]) -> None:
+        """Send jobs to a helper, one after the other; an unanswered job goes back to the others."""
         job: Job | None = None
         try:
             assert process.stdin is not None and process.stdout is not None
@@ -172,8 +179,8 @@ class _Team:
         self.done.put(None)
 
 
-def _start() -> subprocess.Popen[bytes] | None:
-    """A helper that loads what it needs; None where there is no interpreter to start."""
+def _start_helper() -> subprocess.Popen[bytes] | None:
+    """Start a helper that imports its modules; None if there is no interpreter to start."""
     if not sys.executable:
         return None
     words = [sys.executable, "-P", "-c", BOOT, json.dumps(sys.path)]
@@ -189,7 +196,8 @@ def _start() -> subprocess.Popen[bytes] | None:
         return None
 
 
-def _answer(job: Job) -> _Answer:
+def _compile_job(job: Job) -> _Answer:
+    """Compile a job in this process."""
     begin = time.perf_counter()
     try:
         code = compiled(job.key, job.source, job.target)
@@ -201,7 +209,7 @@ def _answer(job: Job) -> _Answer:
 
 
 def _read_answer(stream: IO[bytes], job: Job) -> _Answer:
-    """Raises ValueError or KeyError where it is no answer to the job."""
+    """Read the answer to a job; raises ValueError or KeyError if it is none."""
     head = json.loads(_receive(stream))
     code = _receive(stream)
     if head["key"] != job.key:
@@ -218,13 +226,13 @@ def _send(stream: IO[bytes], message: bytes) -> None:
 
 
 def _receive(stream: IO[bytes]) -> bytes:
-    """A message; EOFError where the other side is gone, ValueError where it is too long."""
+    """Read a message; EOFError if the other process is gone, ValueError if it is too long."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         raise EOFError
     (length,) = LENGTH.unpack(head)
     if length > MOST_BYTES:
-        raise ValueError("a message that long is none of ours")
+        raise ValueError("the message is longer than the protocol allows")
     message = stream.read(length)
     if len(message) < length:
         raise EOFError
@@ -232,25 +240,24 @@ def _receive(stream: IO[bytes]) -> bytes:
 
 
 def serve() -> None:
-    """What a helper does: compile what it is asked for, until nobody asks any more.
+    """Compile the requested sources of a helper until its input ends.
 
-    It says that it is ready when it has compiled a kernel that does nothing: all that the others
-    need is loaded then.
+    It reports ready after it compiled an empty kernel: all that the others need is imported then.
     """
-    given, taken = sys.stdin.buffer, sys.stdout.buffer
-    sys.stdout = sys.stderr  # what anything prints is no answer
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # keep prints out of the answers
     nothing = "\n".join(
         (*HEADER, "", DECORATOR, "def kernel(first, last, args):", "    wide()", "")
     )
-    _answer(Job("nothing", nothing, "", Target()))
-    _send(taken, READY)
+    _compile_job(Job("nothing", nothing, "", Target()))
+    _send(answers, READY)
     with rare_collections(), suppress(EOFError, BrokenPipeError):
         while True:
-            asked = json.loads(_receive(given))
-            about = asked["target"]
+            request = json.loads(_receive(requests))
+            about = request["target"]
             target = Target(str(about["processor"]), tuple(map(str, about["features"])))
-            found = _answer(Job(str(asked["key"]), str(asked["source"]), "", target))
-            symbol, code = (found.code.symbol, found.code.code) if found.code else ("", b"")
-            about = {"key": found.job.key, "seconds": found.seconds, "symbol": symbol}
-            _send(taken, json.dumps({**about, "problem": found.problem}).encode())
-            _send(taken, code)
+            answer = _compile_job(Job(str(request["key"]), str(request["source"]), "", target))
+            symbol, code = (answer.code.symbol, answer.code.code) if answer.code else ("", b"")
+            about = {"key": answer.job.key, "seconds": answer.seconds, "symbol": symbol}
+            _send(answers, json.dumps({**about, "problem": answer.problem}).encode())
+            _send(answers, code)

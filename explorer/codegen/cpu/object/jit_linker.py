@@ -1,4 +1,4 @@
-"""LLVM IR to machine code of a processor."""
+"""Machine code of a processor from LLVM IR."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from explorer.devices.target import Target
 
 @cache
 def _machine(target: Target) -> Any:
-    """A processor, for code that lies anywhere in memory."""
+    """Return LLVM's target machine of a processor, for code at any address."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
@@ -26,11 +26,10 @@ def _machine(target: Target) -> Any:
 
 
 def optimised(text: str, target: Target, level: int = 1) -> Any:
-    """The module of an IR text after one run of LLVM's pipeline of that level: loops are
-    vectorised, straight code is not.
+    """Return the module of an IR text after LLVM's pipeline of that level.
 
-    Kernels come with their vectors, tiles and unrolled loops: in those of real sizes -O3, which
-    takes a fourth longer, finds nothing more that a run could tell.
+    Loops are vectorised, straight code is not. Kernels come with their vectors, tiles and unrolled
+    loops: for real sizes -O3 takes a fourth longer and gains nothing measurable.
     """
     machine = _machine(target)
     module = llvm.parse_assembly(text)
@@ -44,20 +43,18 @@ def optimised(text: str, target: Target, level: int = 1) -> Any:
 
 
 def object_of(module: Any, target: Target) -> bytes:
-    """The object file of a module."""
+    """Return the object file of a module."""
     return bytes(_machine(target).emit_object(module))
 
 
 def assembly_of(module: Any, target: Target) -> str:
-    """The same in assembly language."""
+    """Return a module in assembly language."""
     return str(_machine(target).emit_assembly(module))
 
 
 def machine_parts(code: bytes) -> dict[str, bytes]:
-    """What of an object file is run or read when it runs, by its section: instructions and
-    constants.
-    """
-    found = llvm.ObjectFileRef.from_data(code).sections()
-    named = ((section.name() or b"", section) for section in found)
+    """Return the instructions and constants of an object file, by section."""
+    sections = llvm.ObjectFileRef.from_data(code).sections()
+    named = ((section.name() or b"", section) for section in sections)
     texts = ((n.decode() if isinstance(n, bytes) else n, section) for n, section in named)
     return {n: bytes(s.data()) for n, s in texts if s.is_text() or "rodata" in n or "const" in n}

@@ -1,8 +1,7 @@
-"""Machine code in memory, and out of it: functions lie on shelves, and a shelf of which nothing is
-used any more is given back.
+"""Machine code in memory, loaded and unloaded in engines of several functions.
 
-An engine of LLVM's gives its memory back as a whole, and takes two milliseconds to make: so one
-holds some tens of functions.
+An engine of LLVM frees its memory as a whole, and takes two milliseconds to create. So one engine
+holds some tens of functions, and is freed when all of them are unused.
 """
 
 from __future__ import annotations
@@ -16,84 +15,85 @@ from numba.core.registry import cpu_target
 
 from explorer.errors import KernelCompileError
 
-MOST_FUNCTIONS = 32  # of a shelf; chosen
+MOST_FUNCTIONS = 32  # of an engine; chosen
 
 
 @dataclass(slots=True)
-class Shelf:
-    """An engine with the functions that lie in it: address by name, and how often each is used."""
+class JitEngine:
+    """An engine with its functions: address by name, and the number of users of each."""
 
-    engine: Any
+    mcjit: Any
     addresses: dict[str, int] = field(default_factory=dict)
     uses: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0  # of the object files
 
 
-class Shelves:
-    """Every shelf of this process. Its user sees to it that one thread at a time is here."""
+class JitMemory:
+    """Every engine of this process; callers serialise access to it."""
 
     def __init__(self) -> None:
-        self.shelves: list[Shelf] = []
-        self.open: Shelf | None = None
+        """Create an empty memory."""
+        self.engines: list[JitEngine] = []
+        self.open_engine: JitEngine | None = None
 
     @property
     def functions(self) -> int:
-        """How many lie in memory, those that wait for others of their shelf included."""
-        return sum(len(s.addresses) for s in self.shelves)
+        """The number of functions in memory, unused ones of used engines included."""
+        return sum(len(s.addresses) for s in self.engines)
 
     @property
     def size_bytes(self) -> int:
-        """Of the object files of all these."""
-        return sum(s.size_bytes for s in self.shelves)
+        """The bytes of the object files of all engines."""
+        return sum(s.size_bytes for s in self.engines)
 
-    def put(self, code: bytes, symbol: str, shared: bool) -> tuple[int, Shelf]:
-        """The address of a function of an object file, and the shelf that it lies on. `shared`: its
-        name says what it is, so one copy serves all, and others may lie beside it.
+    def load(self, code: bytes, symbol: str, shared: bool) -> tuple[int, JitEngine]:
+        """Load a function of an object file; return its address and its engine.
 
-        Raises KernelCompileError where the file has no such function.
+        `shared`: the name identifies the content, so one copy serves all, and others may share its
+        engine. Raises KernelCompileError if the file has no such function.
         """
-        shelf = next((s for s in self.shelves if symbol in s.addresses), None) if shared else None
-        if shelf is None:
+        engine = next((s for s in self.engines if symbol in s.addresses), None) if shared else None
+        if engine is None:
             if not shared:
                 _numba_functions()
-            shelf = self._room() if shared else self._new()
-            shelf.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-            shelf.engine.finalize_object()
-            address = shelf.engine.get_function_address(symbol)
+            engine = self._room() if shared else self._new()
+            engine.mcjit.add_object_file(llvm.ObjectFileRef.from_data(code))
+            engine.mcjit.finalize_object()
+            address = engine.mcjit.get_function_address(symbol)
             if not address:
                 raise KernelCompileError(
                     f"the cached object code has no function {symbol}: clear the cache"
                 )
-            shelf.addresses[symbol] = int(address)
-            shelf.size_bytes += len(code)
-        shelf.uses[symbol] = shelf.uses.get(symbol, 0) + 1
-        return shelf.addresses[symbol], shelf
+            engine.addresses[symbol] = int(address)
+            engine.size_bytes += len(code)
+        engine.uses[symbol] = engine.uses.get(symbol, 0) + 1
+        return engine.addresses[symbol], engine
 
-    def take(self, shelf: Shelf, symbol: str) -> None:
-        """One use less of a function. Nothing runs it any more where it was the last."""
-        shelf.uses[symbol] -= 1
-        if shelf.uses[symbol] == 0:
-            del shelf.uses[symbol]
-        if not shelf.uses:
-            self.shelves.remove(shelf)
-            self.open = None if shelf is self.open else self.open
-            shelf.engine.close()
+    def release(self, engine: JitEngine, symbol: str) -> None:
+        """Release one use of a function; an entirely unused engine is freed."""
+        engine.uses[symbol] -= 1
+        if engine.uses[symbol] == 0:
+            del engine.uses[symbol]
+        if not engine.uses:
+            self.engines.remove(engine)
+            self.open_engine = None if engine is self.open_engine else self.open_engine
+            engine.mcjit.close()
 
-    def _room(self) -> Shelf:
-        """A shelf with room for one more."""
-        if self.open is None or len(self.open.addresses) >= MOST_FUNCTIONS:
-            self.open = self._new()
-        return self.open
+    def _room(self) -> JitEngine:
+        """Return an engine with room for one more."""
+        if self.open_engine is None or len(self.open_engine.addresses) >= MOST_FUNCTIONS:
+            self.open_engine = self._new()
+        return self.open_engine
 
-    def _new(self) -> Shelf:
+    def _new(self) -> JitEngine:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _loader())
-        self.shelves.append(Shelf(engine))
-        return self.shelves[-1]
+        self.engines.append(JitEngine(engine))
+        return self.engines[-1]
 
 
 @cache
 def _numba_functions() -> None:
-    """Makes known where the functions lie that a wrapper of Numba's calls."""
+    """Register the addresses of the functions that a wrapper of Numba calls."""
     assert cpu_target.target_context is not None
 
 

@@ -1,5 +1,6 @@
-"""Marks on a kernel's LLVM IR that say which line of its source each instruction comes from, for a
-copy that is only looked at: the code that runs is made without them.
+"""Debug locations on a kernel's LLVM IR: the source line of each instruction.
+
+They go into a copy for listings; the code that runs is compiled without them.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from typing import Any
 
 from llvmlite import ir
 
-REPLACES = ir.IntType(32)(2)  # how a module's flag behaves where two modules are joined: LLVM's
+REPLACES = ir.IntType(32)(2)  # LLVM's merge behaviour of a module flag
 DEBUG_INFO_VERSION, DWARF_VERSION = 3, 4
 
 
 class LineMarks:
-    """The marks of one function, which was made from `tree`."""
+    """The debug locations of one function, which was translated from `tree`."""
 
-    def __init__(self, made: Any, tree: ast.FunctionDef) -> None:
-        self.module = module = made.module
+    def __init__(self, function_ir: Any, tree: ast.FunctionDef) -> None:
+        """Create the debug information of a function in its module."""
+        self.module = module = function_ir.module
         file = module.add_debug_info("DIFile", {"filename": "kernel", "directory": ""})
         unit = module.add_debug_info(
             "DICompileUnit",
@@ -35,7 +37,7 @@ class LineMarks:
         self.function = module.add_debug_info(
             "DISubprogram",
             {
-                "name": made.name,
+                "name": function_ir.name,
                 "scope": file,
                 "file": file,
                 "line": tree.lineno,
@@ -48,7 +50,7 @@ class LineMarks:
             },
             is_distinct=True,
         )
-        made.set_metadata("dbg", self.function)
+        function_ir.set_metadata("dbg", self.function)
         module.add_named_metadata("llvm.dbg.cu", unit)
         versions = ("Debug Info Version", DEBUG_INFO_VERSION), ("Dwarf Version", DWARF_VERSION)
         for name, number in versions:
@@ -56,7 +58,7 @@ class LineMarks:
             module.add_named_metadata("llvm.module.flags", flag)
 
     def at(self, statement: ast.stmt) -> Any:
-        """The mark of what is written for a statement."""
+        """Return the location of a statement."""
         place = {
             "line": statement.lineno,
             "column": statement.col_offset + 1,

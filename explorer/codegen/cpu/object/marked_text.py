@@ -1,6 +1,4 @@
-"""LLVM IR and assembly whose instructions are marked with lines, as they are without the marks,
-and the marks apart from them.
-"""
+"""LLVM IR and assembly with line marks, split into the unmarked text and its source lines."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _INSTRUCTION = re.compile(r"\t[a-z]")
 
 
 def llvm_listing(marked: str) -> Listing:
-    """Without the marks, and with the numbers that metadata then has."""
+    """Return LLVM IR without its marks, with metadata renumbered as in an unmarked module."""
     places = {name: int(line) for name, line in (_PLACE.findall(marked) + _OPENS.findall(marked))}
     text, lines, metadata = list[str](), list[int](), dict[str, str]()
     for line in marked.rstrip("\n").split("\n"):
@@ -33,29 +31,30 @@ def llvm_listing(marked: str) -> Listing:
         lines.append(places.get(mark.group(1), 0) if mark else 0)
     while text and not text[-1]:
         text.pop()
-    rest = _used("\n".join(text), metadata)
-    names = {name: f"!{n}" for n, name in enumerate(rest)}
-    whole = "\n".join([*text, *([""] if rest else []), *(metadata[name] for name in rest)])
-    whole = _NUMBER.sub(lambda m: names.get(m.group(), m.group()), whole)
+    used = _used("\n".join(text), metadata)
+    names = {name: f"!{n}" for n, name in enumerate(used)}
+    listing = "\n".join([*text, *([""] if used else []), *(metadata[name] for name in used)])
+    listing = _NUMBER.sub(lambda m: names.get(m.group(), m.group()), listing)
     return Listing(
-        f"{whole}\n", (*lines[: len(text)], *(0 for _ in range(whole.count("\n") + 1 - len(text))))
+        f"{listing}\n",
+        (*lines[: len(text)], *(0 for _ in range(listing.count("\n") + 1 - len(text)))),
     )
 
 
 def _used(text: str, metadata: dict[str, str]) -> list[str]:
-    """The metadata that a text needs, in the order in which they are met."""
-    found: dict[str, None] = {}
+    """Return the metadata that a text refers to, in the order of first use."""
+    used: dict[str, None] = {}
     todo = _NUMBER.findall(text)
     while todo:
         name = todo.pop(0)
-        if name in metadata and name not in found:
-            found[name] = None
+        if name in metadata and name not in used:
+            used[name] = None
             todo += _NUMBER.findall(metadata[name].partition(" = ")[2])
-    return list(found)
+    return list(used)
 
 
 def assembly_listing(marked: str) -> Listing:
-    """Without the marks, and the sections that hold them for a debugger."""
+    """Return assembly without its marks and the debug sections."""
     text, lines = list[str](), list[int]()
     now, skipping = 0, False
     for line in marked.rstrip("\n").split("\n"):

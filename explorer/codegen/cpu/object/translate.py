@@ -1,9 +1,8 @@
-"""The Python of a generated kernel as LLVM IR at once, without Numba's type inference and lowering,
-which take half of the compile time.
+"""Direct translation of a generated kernel's Python to LLVM IR.
 
-Kernels are printed in a small part of Python: whole numbers, loops over ranges, calls of
-intrinsics. What uses more than that raises NotTranslated, and is left to Numba; the code means the
-same either way.
+Numba's type inference and lowering would take half of the compile time. Kernels are printed in a
+small part of Python: integers, loops over ranges, calls of intrinsics. A source that uses more
+raises NotTranslated, and Numba compiles it; the meaning is the same.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import fastmathpass
 
-from explorer.codegen.cpu.loop_marks import leave_as_it_is, with_wishes
+from explorer.codegen.cpu.loop_marks import mark_loop, with_loop_metadata
 from explorer.codegen.cpu.math.conversions import NotTranslated, Number
 from explorer.codegen.cpu.object.line_marks import LineMarks
 from explorer.codegen.cpu.object.translate_values import Values
@@ -29,65 +28,68 @@ SHORT = "_r"  # iterates over the rows of one register tile in L1
 
 
 def translate(source: str, function: str, symbol: str, *, marked: bool = False) -> str:
-    """The LLVM IR of `void symbol(int64, int64, uint64)`, which does what `function` of the source
-    does. `marked`: each instruction names the line of the source that it comes from.
+    """Return the LLVM IR of `void symbol(int64, int64, uint64)` for `function` of the source.
 
-    Raises NotTranslated where Numba is needed.
+    `marked`: each instruction has the source line that it comes from. Raises NotTranslated if Numba
+    is needed.
     """
     tree = parse(source)
-    found = next(s for s in tree.body if isinstance(s, ast.FunctionDef) and s.name == function)
-    tree.body.remove(found)
-    flags = _flags_of(found)
+    definition = next(s for s in tree.body if isinstance(s, ast.FunctionDef) and s.name == function)
+    tree.body.remove(definition)
+    flags = _flags_of(definition)
     space: dict[str, Any] = {}
     exec(compile(tree, "<head of a kernel>", "exec"), space)
     module = ir.Module(symbol)
     module.triple = llvm.get_process_triple()
     kind = ir.FunctionType(ir.VoidType(), [I64] * len(ARGUMENTS))
-    made = ir.Function(module, kind, symbol)
-    made.attributes.add("nounwind")
-    _Statements(made, found, space, LineMarks(made, found) if marked else None).write()
+    function_ir = ir.Function(module, kind, symbol)
+    function_ir.attributes.add("nounwind")
+    _Statements(
+        function_ir, definition, space, LineMarks(function_ir, definition) if marked else None
+    ).write()
     for visitor in (fastmathpass.FastFloatBinOpVisitor, fastmathpass.FastFloatCallVisitor):
-        visitor(flags).visit_Function(made)
-    return with_wishes(str(module))
+        visitor(flags).visit_Function(function_ir)
+    return with_loop_metadata(str(module))
 
 
 def _flags_of(function: ast.FunctionDef) -> list[str]:
-    """The floating-point flags of a function that a `cfunc` decorator of our signature compiles."""
+    """Return the floating-point flags of a function with a `cfunc` decorator of our signature."""
     match function.decorator_list:
         case [ast.Call(ast.Name("cfunc"), [signature], keywords)]:
-            given = {k.arg: ast.literal_eval(k.value) for k in keywords}
-            flags, model = given.pop("fastmath", set()), given.pop("error_model", "python")
-            plain = model == "numpy" and not given.pop("boundscheck", False) and not given
+            options = {k.arg: ast.literal_eval(k.value) for k in keywords}
+            flags, model = options.pop("fastmath", set()), options.pop("error_model", "python")
+            plain = model == "numpy" and not options.pop("boundscheck", False) and not options
             if plain and ast.unparse(signature) == SIGNATURE and isinstance(flags, set):
                 return sorted(flags)
-    raise NotTranslated(f"how {function.name} is decorated")
+    raise NotTranslated(f"the decorator of {function.name}")
 
 
 class _Statements:
-    """Writes the body of one function."""
+    """The translator of one function's body."""
 
     def __init__(
-        self, made: Any, tree: ast.FunctionDef, space: dict[str, Any], marks: LineMarks | None
+        self, function: Any, tree: ast.FunctionDef, space: dict[str, Any], marks: LineMarks | None
     ) -> None:
+        """Create the blocks of a function, with its arguments as locals."""
         self.tree = tree
         self.marks = marks
-        self.entry = made.append_basic_block("entry")
-        self.first = made.append_basic_block("body")
+        self.entry = function.append_basic_block("entry")
+        self.first = function.append_basic_block("body")
         self.b = ir.IRBuilder(self.first)
         self.values = Values(self.b, self.entry, space)
-        self.again: list[Any] = []  # where `continue` goes, the innermost loop last
-        self.short = 0  # loops around that are short
-        for name, value, kind in zip(tree.args.args, made.args, ARGUMENTS, strict=True):
+        self.latches: list[Any] = []  # branch targets of `continue`, the innermost loop last
+        self.short = 0  # number of short loops around
+        for name, value, kind in zip(tree.args.args, function.args, ARGUMENTS, strict=True):
             self.values.assign(name.arg, Number(value, kind))
 
     def write(self) -> None:
-        """All of it."""
+        """Translate the body."""
         self.block(self.tree.body)
         self.b.ret_void()
         ir.IRBuilder(self.entry).branch(self.first)
 
     def block(self, statements: list[ast.stmt]) -> None:
-        """Statements in order."""
+        """Translate statements in order."""
         around = self.b.debug_metadata
         for s in statements:
             if self.marks is not None:
@@ -96,58 +98,59 @@ class _Statements:
         self.b.debug_metadata = around
 
     def statement(self, s: ast.stmt) -> None:
-        """One statement."""
+        """Translate one statement."""
         match s:
             case ast.Assign(targets, value):
-                found = self.values.value(value)
+                number = self.values.value(value)
                 for target in targets:
-                    self.values.assign(_name_of(target), found)
+                    self.values.assign(_name_of(target), number)
             case ast.AugAssign(ast.Name(name), op, value):
                 self.values.assign(name, self.values.value(ast.BinOp(ast.Name(name), op, value)))
             case ast.Expr(ast.Call() as call):
                 self.values.call(call)
-            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), given, []), body, []):
-                self.loop(name, given, body)
+            case ast.For(ast.Name(name), ast.Call(ast.Name("range"), limits, []), body, []):
+                self.loop(name, limits, body)
             case ast.If(test, body, orelse):
                 self.branch(self.values.truth(test), body, orelse)
-            case ast.Continue() if self.again:
-                self.b.branch(self.again[-1])
+            case ast.Continue() if self.latches:
+                self.b.branch(self.latches[-1])
                 self.b.position_at_end(self.b.append_basic_block("unreached"))
             case _:
                 raise NotTranslated(f"the statement {ast.unparse(s).splitlines()[0]}")
 
-    def loop(self, name: str, given: list[ast.expr], body: list[ast.stmt]) -> None:
-        """`for name in range(...)` with a step that is a positive number, as LLVM likes loops best:
-        a test before, the next one at the end.
+    def loop(self, name: str, limits: list[ast.expr], body: list[ast.stmt]) -> None:
+        """Translate `for name in range(...)` with a positive constant step.
+
+        It has LLVM's canonical form: a test before the loop, the next one at its end.
         """
         b = self.b
-        parts = [self.values.whole(g) for g in given]
+        parts = [self.values.integer(g) for g in limits]
         first, last = (I64(0), parts[0]) if len(parts) == 1 else parts[:2]
         step = parts[2] if len(parts) == 3 else I64(1)
         if not isinstance(step, ir.Constant) or step.constant <= 0:
-            raise NotTranslated("a range whose step is no positive number")
-        top, again, after = (b.append_basic_block(n) for n in ("loop", "again", "after"))
+            raise NotTranslated("a range whose step is no positive constant")
+        top, latch, after = (b.append_basic_block(n) for n in ("loop", "again", "after"))
         b.cbranch(b.icmp_signed("<", first, last), top, after)
         before = b.block
         b.position_at_end(top)
         at = b.phi(I64)
         at.add_incoming(first, before)
         self.values.assign(name, Number(at, types.int64))
-        self.again.append(again)
+        self.latches.append(latch)
         self.short += name == SHORT
         self.block(body)
-        b.branch(self.again.pop())
-        b.position_at_end(again)
+        b.branch(self.latches.pop())
+        b.position_at_end(latch)
         following = b.add(at, step, flags=["nsw"])
-        at.add_incoming(following, again)
+        at.add_incoming(following, latch)
         end = b.cbranch(b.icmp_signed("<", following, last), top, after)
-        if self.short:  # unrolled it would be many times the code, for few rows of few vectors
-            leave_as_it_is(b.module, end)
+        if self.short:  # unrolling would multiply the code, for few rows of few vectors
+            mark_loop(b.module, end)
         self.short -= name == SHORT
         b.position_at_end(after)
 
     def branch(self, test: Any, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
-        """`if`."""
+        """Translate `if`."""
         b = self.b
         yes, no, after = (b.append_basic_block(n) for n in ("then", "else", "after"))
         b.cbranch(test, yes, no)

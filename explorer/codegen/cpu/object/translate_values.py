@@ -43,32 +43,35 @@ OPERATORS = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
-HARMLESS = ("max", "min")  # calls that may be made whether or not they are needed
-DIVISIONS = ("udiv", "urem", "sdiv_down")  # and these, where the divisor is a number
+HARMLESS = ("max", "min")  # calls that may be evaluated speculatively
+DIVISIONS = ("udiv", "urem", "sdiv_down")  # and these, if the divisor is a constant
 
 
 class _Context:
-    """What an intrinsic may ask of Numba's context while it writes its code."""
+    """The part of Numba's context that intrinsics use."""
 
     def get_dummy_value(self) -> Any:
-        """The result of what has none."""
+        """Return the result of an intrinsic without one."""
         return None
 
     def __getattr__(self, name: str) -> Any:
-        raise NotTranslated(f"an intrinsic asks for {name}")
+        """Raise NotTranslated: an intrinsic needs more of the context."""
+        raise NotTranslated(f"an intrinsic needs the context's {name}")
 
 
 class Values:
-    """Writes expressions where the builder `b` stands. Locals are stack slots, which LLVM turns
-    into registers.
+    """A translator of expressions at a builder's position; locals are stack slots.
+
+    LLVM turns the slots into registers.
     """
 
     def __init__(self, b: Any, entry: Any, space: Mapping[str, Any]) -> None:
+        """Create a translator; `entry` holds the slots, `space` the names of the kernel's head."""
         self.b, self.entry, self.space = b, entry, space
         self.slots: dict[str, tuple[Any, Any]] = {}
 
     def assign(self, name: str, x: Number) -> None:
-        """A local gets a value; its type is that of its first one."""
+        """Store a value in a local, whose type is that of its first value."""
         if name not in self.slots:
             first = ir.IRBuilder(self.entry)
             self.slots[name] = (first.alloca(x.value.type, name=name), x.kind)
@@ -78,25 +81,25 @@ class Values:
         self.b.store(x.value, slot)
 
     def truth(self, e: ast.expr) -> Any:
-        """A condition as one bit."""
+        """Return a condition as one bit."""
         return convert(self.b, self.value(e), types.boolean).value
 
-    def whole(self, e: ast.expr) -> Any:
-        """A whole number of 64 bits."""
+    def integer(self, e: ast.expr) -> Any:
+        """Return an integer of 64 bits."""
         x = self.value(e)
         if is_real(x.kind):
-            raise NotTranslated(f"{ast.unparse(e)} is no whole number")
+            raise NotTranslated(f"{ast.unparse(e)} is no integer")
         return convert(self.b, x, types.int64).value
 
     def value(self, e: ast.expr) -> Number:
-        """The value of an expression."""
+        """Return the value of an expression."""
         match e:
             case ast.Constant(bool() as value):
                 return literal(value, types.boolean)
             case ast.Constant(int() as value) if -(2**63) <= value < 2**63:
                 return literal(value, types.int64)
             case ast.UnaryOp(ast.USub(), ast.Constant(int() as value)) if value == 2**63:
-                return literal(-value, types.int64)  # the least, which no other number negates to
+                return literal(-value, types.int64)  # the least int64 has no positive counterpart
             case ast.Constant(float() as value):
                 return literal(value, types.float64)
             case ast.Name(name) if name in self.slots:
@@ -107,13 +110,13 @@ class Values:
             case ast.Tuple(parts):
                 return self.together([self.value(p) for p in parts])
             case ast.Call():
-                found = self.call(e)
-                if found is not None:
-                    return found
+                result = self.call(e)
+                if result is not None:
+                    return result
         return self.operation(e)
 
     def operation(self, e: ast.expr) -> Number:
-        """An operator with its operands."""
+        """Return the value of an operator and its operands."""
         match e:
             case ast.BinOp(x, op, y) if type(op) in OPERATORS:
                 return binary(self.b, OPERATORS[type(op)], self.value(x), self.value(y))
@@ -130,7 +133,7 @@ class Values:
         raise NotTranslated(f"the expression {ast.unparse(e)}")
 
     def joined(self, op: ast.boolop, parts: list[ast.expr]) -> Number:
-        """`and` or `or` of conditions that may all be looked at."""
+        """Return `and` or `or` of conditions that may all be evaluated."""
         join = self.b.and_ if isinstance(op, ast.And) else self.b.or_
         bit = self.truth(parts[0])
         for p in parts[1:]:
@@ -138,62 +141,62 @@ class Values:
         return Number(bit, types.boolean)
 
     def chosen(self, test: ast.expr, x: ast.expr, y: ast.expr) -> Number:
-        """`x if test else y`, both of which may be computed."""
+        """Return `x if test else y`; both are evaluated."""
         bit, yes, no = self.truth(test), self.value(x), self.value(y)
         if yes.kind != no.kind:
             raise NotTranslated(f"{yes.kind} or {no.kind}")
         return Number(self.b.select(bit, yes.value, no.value), yes.kind)
 
     def together(self, parts: list[Number]) -> Number:
-        """A tuple of equal types."""
+        """Return a tuple of equal types."""
         if not parts or any(p.kind != parts[0].kind for p in parts):
             raise NotTranslated("a tuple of several types")
         kind = types.UniTuple(parts[0].kind, len(parts))
-        made = ir.Constant(cell_of(kind), ir.Undefined)
+        pack = ir.Constant(cell_of(kind), ir.Undefined)
         for n, p in enumerate(parts):
-            made = self.b.insert_value(made, p.value, n)
-        return Number(made, kind)
+            pack = self.b.insert_value(pack, p.value, n)
+        return Number(pack, kind)
 
     def call(self, e: ast.Call) -> Number | None:
-        """A call of an intrinsic, of a number's type, or of one of Python's own functions."""
+        """Return a call of an intrinsic, of a number's type, or of a Python function."""
         if not isinstance(e.func, ast.Name) or e.keywords:
             raise NotTranslated(f"the call {ast.unparse(e)}")
         name = e.func.id
-        found = self.space.get(name)
+        function = self.space.get(name)
         args = [self.value(a) for a in e.args]
-        match found:
+        match function:
             case None if name in ("max", "min") and len(args) == 2:
                 return extreme(self.b, name, *args)
             case None if name == "bool" and len(args) == 1:
                 return convert(self.b, args[0], types.boolean)
-            case type() if issubclass(found, np.generic) and len(args) == 1:
-                return convert(self.b, args[0], from_dtype(np.dtype(found)))
+            case type() if issubclass(function, np.generic) and len(args) == 1:
+                return convert(self.b, args[0], from_dtype(np.dtype(function)))
             case _Intrinsic():
-                return self.intrinsic(found, args)
+                return self.intrinsic(function, args)
         raise NotTranslated(f"the call {ast.unparse(e)}")
 
-    def intrinsic(self, found: Any, args: list[Number]) -> Number | None:
-        """The code that an intrinsic writes for these types."""
-        made = found._defn(None, *(a.kind for a in args))
-        if made is None:
-            raise NotTranslated(f"{found} of {', '.join(str(a.kind) for a in args)}")
-        signature, write = made
-        given = [_given(self.b, a, t) for a, t in zip(args, signature.args, strict=True)]
-        value = write(_Context(), self.b, signature, given)
+    def intrinsic(self, function: Any, args: list[Number]) -> Number | None:
+        """Return an intrinsic's value for arguments of these types; None if it has none."""
+        definition = function._defn(None, *(a.kind for a in args))
+        if definition is None:
+            raise NotTranslated(f"{function} of {', '.join(str(a.kind) for a in args)}")
+        signature, write = definition
+        arguments = [_as_argument(self.b, a, t) for a, t in zip(args, signature.args, strict=True)]
+        value = write(_Context(), self.b, signature, arguments)
         if signature.return_type == types.void:
             return None
         return Number(value, signature.return_type)
 
 
-def _given(b: Any, x: Number, kind: Any) -> Any:
-    """An argument as an intrinsic takes it; a float is not made a whole number unasked."""
+def _as_argument(b: Any, x: Number, kind: Any) -> Any:
+    """Return an argument in an intrinsic's type; no implicit conversion to or from floats."""
     if x.kind != kind and (is_real(x.kind) or is_real(kind) or kind == types.boolean):
-        raise NotTranslated(f"{x.kind} given for {kind}")
+        raise NotTranslated(f"an argument of type {x.kind}, expected {kind}")
     return convert(b, x, kind).value
 
 
 def _is_harmless(e: ast.expr) -> bool:
-    """Whether it may be computed though nothing needs it: it loads, stores and traps nowhere."""
+    """Return True if an expression may be evaluated speculatively: no load, store or trap."""
     return all(_may_be_called(n) for n in ast.walk(e) if isinstance(n, ast.Call))
 
 

@@ -1,1 +1,1 @@
-"""Loops over vectors as LLVM code: maps, reductions, transposes, windows."""
+"""Vectorised loops as LLVM code: maps, reductions, transposes, windows."""

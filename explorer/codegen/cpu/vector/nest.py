@@ -1,11 +1,11 @@
-"""Loops over vectors as data: what is read, computed, stored and reduced at every point.
+"""Vectorised loop nests as data: what is read, computed, stored and reduced at every point.
 
-Orders. "along": the vectors lie along what is reduced, in several accumulators, whose lanes are
-reduced at the end; or along a row that is only mapped. "across": they lie across, and a block of
+Orders. "along": the vectors lie along the reduced axis, in several accumulators, whose lanes are
+reduced at the end; or along a row that is only mapped. "across": they lie across it, and a block of
 results stays in registers for the whole reduction. "rows": across as well, but the results lie in
-memory, and several rows are reduced at a time. "turned": mapped, where some operands are dense
-along the loop before the vectors': square blocks of them change their axes in registers. "scan":
-running reductions.
+memory, and several rows are reduced at a time. "turned": a map with operands that are dense along
+the loop before the vectors' one: square blocks of them are transposed in registers. "scan": running
+reductions.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What is read or written: element `first` after the address number `base`, or where `dtype`
-    is "" that number itself.
+    """An array element that is read or written: `first` elements after address number `base`.
 
-    `steps`: how far one turn of each loop goes, in elements, the vectors' loop last; None: the
-    distance is passed.
+    If `dtype` is "" it is that number itself. `steps` are the elements that one trip of each loop
+    moves by, the vectors' loop last; None: the distance is passed.
     """
 
     dtype: str
@@ -27,13 +26,15 @@ class Operand:
     base: int = 0
     first: int = 0
     turned: bool = False  # dense along the loop before the vectors'
-    ahead: int = 0  # bytes from what is read to what will be read after this row
+    ahead: int = 0  # prefetch distance in bytes, to the next row
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value: `op` is "load" or "index" (of the operand `args[0]`), "const" (`value`), or a
-    function of the nodes `args`, whose first is a `dtype`.
+    """One value of a nest.
+
+    `op` is "load" or "index" (of the operand `args[0]`), "const" (`value`), or a function of the
+    nodes `args`, the first of which has type `dtype`.
     """
 
     op: str
@@ -45,7 +46,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A node's value goes to an operand at every point; `past` the caches where it is aligned."""
+    """A store of a node's value to an operand at every point.
+
+    `past`: non-temporal, if the address is aligned.
+    """
 
     operand: int
     node: int
@@ -54,7 +58,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """A node's values are reduced, and the result goes to an operand."""
+    """A reduction of a node's values to an operand."""
 
     operand: int
     node: int
@@ -64,8 +68,9 @@ class Reduced:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Loops with `counts` turns, the one over vectors last; None: the count is passed. `lanes` is a
-    power of two; `unroll` may be any number.
+    """Loops with `counts` trips, the one over vectors last; None: the count is passed.
+
+    `lanes` is a power of two; `unroll` may be any number.
     """
 
     order: str
@@ -80,6 +85,6 @@ class Nest:
 
     @property
     def arguments(self) -> int:
-        """How many numbers are passed: addresses, then counts, then steps."""
+        """The number of integers passed: addresses, then counts, then steps."""
         steps = sum(o.steps.count(None) for o in self.operands)
         return self.bases + self.counts.count(None) + steps

@@ -21,16 +21,16 @@ from explorer.codegen.cpu.vector.vector_operations import (
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import is_float
 
-ROWS_AT_ONCE = 8  # that are reduced at a time in the order "rows"; chosen, no measurement kept
+ROWS_AT_ONCE = 8  # reduced at a time in the order "rows"; chosen, no measurement kept
 
 
 def identity(f: Reduced) -> Any:
-    """What a reduction begins with."""
+    """Return the initial value of a reduction."""
     return COMBINERS[f.combiner].identity(f.dtype)
 
 
 def combined(f: Reduced, x: LlvmValue, y: LlvmValue) -> LlvmValue:
-    """Two results of a reduction as one; sums and products in any order."""
+    """Combine two results of a reduction; sums and products in any order."""
     step = COMBINERS[f.combiner].step
     if step not in ("add", "mul") or not is_float(f.dtype):
         return operation(step, f.dtype, (x, y))
@@ -39,12 +39,12 @@ def combined(f: Reduced, x: LlvmValue, y: LlvmValue) -> LlvmValue:
 
 
 class Reductions(Loops):
-    """The orders of reductions, and of maps along a row."""
+    """An emitter of the orders of reductions, and of maps along a row."""
 
-    notes: dict[int, Any]  # by reduction: which lanes met a NaN
+    notes: dict[int, Any]  # by reduction: the lanes that had a NaN
 
     def write(self) -> None:
-        """The whole nest."""
+        """Emit the nest."""
         self.notes = {}
         match self.nest.order:
             case "along":
@@ -57,90 +57,94 @@ class Reductions(Loops):
                 self.scan()
 
     def start(self, f: Reduced, lanes: int) -> LlvmValue:
+        """Return the initial value of a reduction, in every lane."""
         kind = KINDS[f.dtype]
         return LlvmValue(
             self.b, constant(ir.VectorType(kind, lanes) if lanes else kind, identity(f))
         )
 
-    def room(self, count: int) -> list[list[Any]]:
-        """Accumulators, `count` vectors a reduction, that LLVM keeps in registers."""
+    def accumulators(self, count: int) -> list[list[Any]]:
+        """Allocate accumulators, `count` vectors a reduction, that LLVM keeps in registers."""
         kinds = [ir.VectorType(KINDS[f.dtype], self.nest.lanes) for f in self.nest.reductions]
         return [[cgutils.alloca_once(self.b, k) for _ in range(count)] for k in kinds]
 
     def sum_up(self, values: list[Values], mask: Any, sums: list[list[Any]]) -> None:
-        """Several vectors into the accumulators; NaN is noted apart, for two vectors at once."""
+        """Reduce several vectors into the accumulators; NaN is noted apart, two vectors at once."""
         for n, (f, places) in enumerate(zip(self.nest.reductions, sums, strict=True)):
-            found = [v[f.node] for v in values]
+            reduced = [v[f.node] for v in values]
             if mask is not None:
-                found = [
-                    LlvmValue(self.b, mask).where(x, self.start(f, self.nest.lanes)) for x in found
+                reduced = [
+                    LlvmValue(self.b, mask).where(x, self.start(f, self.nest.lanes))
+                    for x in reduced
                 ]
-            for place, x in zip(places, found, strict=False):
+            for place, x in zip(places, reduced, strict=False):
                 total = LlvmValue(self.b, self.b.load(place))
-                one = beyond(f.combiner, x, total) if n in self.notes else combined(f, total, x)
-                self.b.store(one.v, place)
+                updated = beyond(f.combiner, x, total) if n in self.notes else combined(f, total, x)
+                self.b.store(updated.v, place)
             if n in self.notes:
-                for x, y in zip(found[::2], [*found[1::2], found[-1]], strict=False):
+                for x, y in zip(reduced[::2], [*reduced[1::2], reduced[-1]], strict=False):
                     self.note(self.notes[n], x, y)
 
     def note(self, place: Any, x: LlvmValue, y: LlvmValue) -> None:
-        """Remember whether one of two vectors has a NaN."""
+        """Record whether one of two vectors has a NaN."""
         b, kind = self.b, ir.IntType(self.nest.lanes)
         either = b.bitcast(b.fcmp_unordered("uno", x.v, y.v), kind)
         b.store(b.or_(b.load(place), either), place)
 
     def begin(self, sums: list[list[Any]]) -> None:
-        """Every accumulator is as if nothing was reduced."""
+        """Initialise every accumulator."""
         for f, places in zip(self.nest.reductions, sums, strict=True):
             for place in places:
                 self.b.store(self.start(f, self.nest.lanes).v, place)
 
     def points(
-        self, known: Values, lead: Counters, at: list[Any], mask: Any, sums: list[list[Any]]
+        self, row_values: Values, lead: Counters, at: list[Any], mask: Any, sums: list[list[Any]]
     ) -> None:
-        """Several vectors: all that is read is read before anything is stored. One alone stores
-        each value as soon as it is there.
+        """Emit several vectors: all loads come before any store.
+
+        A single vector stores each value as soon as it is computed.
         """
         places = [[*lead, i] for i in at]
-        alone = len(at) == 1
-        found = [self.varying(known, p, mask, alone) for p in places]
-        if not alone:
-            for values, place in zip(found, places, strict=True):
-                self.stored(values, place, mask)
-        self.sum_up(found, mask, sums)
+        is_single = len(at) == 1
+        vector_values = [self.varying(row_values, p, mask, is_single) for p in places]
+        if not is_single:
+            for values, place in zip(vector_values, places, strict=True):
+                self.store_values(values, place, mask)
+        self.sum_up(vector_values, mask, sums)
 
     def along(self) -> None:
-        nest, one = self.nest, ir.IntType(self.nest.lanes)
-        sums = self.room(nest.unroll)
+        """Emit a nest whose vectors lie along the reduced axis."""
+        nest, note_type = self.nest, ir.IntType(self.nest.lanes)
+        sums = self.accumulators(nest.unroll)
         self.begin(sums)
         for n, f in enumerate(nest.reductions):
             if COMBINERS[f.combiner].picks and is_float(f.dtype):
-                self.notes[n] = cgutils.alloca_once(self.b, one)
-                self.b.store(one(0), self.notes[n])
+                self.notes[n] = cgutils.alloca_once(self.b, note_type)
+                self.b.store(note_type(0), self.notes[n])
 
         def row(lead: Counters) -> None:
-            known = self.uniform([*lead, I64(0)])
-            self.vectors(nest.unroll, lambda at, m: self.points(known, lead, at, m, sums))
+            row_values = self.uniform([*lead, I64(0)])
+            self.vectors(nest.unroll, lambda at, m: self.points(row_values, lead, at, m, sums))
 
         self.nested([], len(nest.counts) - 1, row)
         for n, (f, places) in enumerate(zip(nest.reductions, sums, strict=True)):
-            total = self.lanes_reduced(f, self.together(f, places))
+            total = self.lanes_reduced(f, self.combine_accumulators(f, places))
             if n in self.notes:
-                noted = self.b.icmp_unsigned("!=", self.b.load(self.notes[n]), one(0))
+                noted = self.b.icmp_unsigned("!=", self.b.load(self.notes[n]), note_type(0))
                 total = LlvmValue(self.b, noted).where(float("nan"), total)
             store(self.b, self.bases[f.operand], total, nest.operands[f.operand].dtype)
 
-    def together(self, f: Reduced, places: list[Any]) -> LlvmValue:
-        """All accumulators of a reduction as one, in pairs."""
-        found = [LlvmValue(self.b, self.b.load(p)) for p in places]
-        while len(found) > 1:
-            half = len(found) // 2
-            pairs = [self.without_nan(f, found[k], found[k + half]) for k in range(half)]
-            found = [*pairs, *found[2 * half :]]
-        return found[0]
+    def combine_accumulators(self, f: Reduced, places: list[Any]) -> LlvmValue:
+        """Combine all accumulators of a reduction, in pairs."""
+        totals = [LlvmValue(self.b, self.b.load(p)) for p in places]
+        while len(totals) > 1:
+            half = len(totals) // 2
+            pairs = [self.without_nan(f, totals[k], totals[k + half]) for k in range(half)]
+            totals = [*pairs, *totals[2 * half :]]
+        return totals[0]
 
     def lanes_reduced(self, f: Reduced, x: LlvmValue) -> LlvmValue:
-        """All lanes of a vector as one number."""
+        """Reduce all lanes of a vector to one number."""
         b, kind = self.b, x.v.type
         half = self.nest.lanes // 2
         while half:
@@ -152,12 +156,13 @@ class Reductions(Loops):
         return LlvmValue(b, b.extract_element(x.v, I32(0)))
 
     def without_nan(self, f: Reduced, x: LlvmValue, y: LlvmValue) -> LlvmValue:
-        """Two results as one, where NaN was noted apart."""
+        """Combine two results, where NaN was noted apart."""
         return beyond(f.combiner, x, y) if COMBINERS[f.combiner].picks else combined(f, x, y)
 
     def across(self) -> None:
+        """Emit a nest whose vectors lie across the reduced axis."""
         nest = self.nest
-        sums = self.room(nest.unroll)
+        sums = self.accumulators(nest.unroll)
 
         def block(at: list[Any], mask: Any) -> None:
             self.begin(sums)
@@ -177,37 +182,40 @@ class Reductions(Loops):
         self.vectors(nest.unroll, block)
 
     def rows(self) -> None:
+        """Emit a nest with results in memory, reduced several rows at a time."""
         depth = len(self.nest.counts) - 2
         self.vectors(1, lambda at, m: self.clear([I64(0)] * (depth + 1), at[0], m))
         self.nested([], depth, self.blocks)
 
     def clear(self, lead: Counters, i: Any, mask: Any) -> None:
-        """The results of one vector as if nothing was reduced."""
+        """Initialise the results of one vector."""
         for f in self.nest.reductions:
             dtype, where = self.nest.operands[f.operand].dtype, self.at(f.operand, [*lead, i])
             store(self.b, where, self.start(f, self.nest.lanes), dtype, mask)
 
     def blocks(self, lead: Counters) -> None:
-        """The last loop but that of vectors, several turns at a time, then those that remain."""
+        """Emit the loop before the vectors' one, several trips at a time, then the rest."""
         count = self.counts[-2]
         many = self.b.and_(count, I64(-ROWS_AT_ONCE))
-        self.loop(many, ROWS_AT_ONCE, lambda i: self.several(lead, i, ROWS_AT_ONCE))
-        self.loop(count, 1, lambda i: self.several(lead, i, 1), many)
+        self.loop(many, ROWS_AT_ONCE, lambda i: self.reduce_rows(lead, i, ROWS_AT_ONCE))
+        self.loop(count, 1, lambda i: self.reduce_rows(lead, i, 1), many)
 
-    def several(self, lead: Counters, i: Any, count: int) -> None:
-        """Some rows reduced into the results."""
+    def reduce_rows(self, lead: Counters, i: Any, count: int) -> None:
+        """Reduce some rows into the results."""
         turns = [[*lead, self.b.add(i, I64(k))] for k in range(count)]
-        known = [self.uniform([*t, I64(0)]) for t in turns]
+        row_values = [self.uniform([*t, I64(0)]) for t in turns]
 
         def vector(at: list[Any], mask: Any) -> None:
             places = [[*t, at[0]] for t in turns]
-            found = [self.varying(k, p, mask) for k, p in zip(known, places, strict=True)]
-            for values, place in zip(found, places, strict=True):
-                self.stored(values, place, mask)
+            vector_values = [
+                self.varying(k, p, mask) for k, p in zip(row_values, places, strict=True)
+            ]
+            for values, place in zip(vector_values, places, strict=True):
+                self.store_values(values, place, mask)
             for f in self.nest.reductions:
                 where, dtype = self.at(f.operand, places[0]), self.nest.operands[f.operand].dtype
                 total = load(self.b, where, dtype, self.nest.lanes, mask)
-                parts = [values[f.node] for values in found]
+                parts = [values[f.node] for values in vector_values]
                 while len(parts) > 1:
                     half = len(parts) // 2
                     parts = [combined(f, parts[k], parts[k + half]) for k in range(half)]
@@ -215,28 +223,31 @@ class Reductions(Loops):
 
         self.vectors(1, vector)
 
-    # A running reduction: the prefix of each vector, and what was reduced before it.
+    # Scans: the prefix of each vector, combined with the carry.
 
     def scan(self) -> None:
+        """Emit a running reduction."""
         b, lanes, (f,) = self.b, self.nest.lanes, self.nest.reductions
         carry = cgutils.alloca_once(b, ir.VectorType(KINDS[f.dtype], lanes))
         b.store(self.start(f, lanes).v, carry)
-        known = self.uniform([I64(0)])
+        row_values = self.uniform([I64(0)])
         if "backwards" not in self.nest.order:
-            self.vectors(1, lambda at, m: self.prefix(known, at[0], m, carry))
+            self.vectors(1, lambda at, m: self.prefix(row_values, at[0], m, carry))
             return
         count = self.counts[-1]
         end, left = b.sub(count, I64(lanes)), b.and_(count, I64(lanes - 1))
-        whole = self.opaque(b.and_(count, I64(-lanes)))
-        self.loop(whole, lanes, lambda i: self.prefix(known, b.sub(end, i), None, carry))
+        full_vectors = self.opaque(b.and_(count, I64(-lanes)))
+        self.loop(
+            full_vectors, lanes, lambda i: self.prefix(row_values, b.sub(end, i), None, carry)
+        )
         with b.if_then(b.icmp_signed(">", left, I64(0))):
-            self.prefix(known, I64(0), self.mask(left), carry)
+            self.prefix(row_values, I64(0), self.mask(left), carry)
 
-    def prefix(self, known: Values, at: Any, mask: Any, carry: Any) -> None:
-        """One vector of results; what they carry on is left in every lane."""
+    def prefix(self, row_values: Values, at: Any, mask: Any, carry: Any) -> None:
+        """Emit one vector of a running reduction; leave the carry in every lane."""
         b, lanes, (f,) = self.b, self.nest.lanes, self.nest.reductions
         back = "backwards" in self.nest.order
-        x, none = self.varying(known, [at], mask)[f.node], self.start(f, lanes)
+        x, none = self.varying(row_values, [at], mask)[f.node], self.start(f, lanes)
         x = x if mask is None else LlvmValue(b, mask).where(x, none)
         step = 1
         while step < lanes:
@@ -251,7 +262,7 @@ class Reductions(Loops):
         store(b, self.at(f.operand, [at]), x, self.nest.operands[f.operand].dtype, mask)
 
     def shifted(self, x: LlvmValue, filler: LlvmValue, by: int) -> LlvmValue:
-        """Lanes moved up by some places, or down; those that are free are the filler's."""
+        """Shift lanes up, or down; vacant lanes are the filler's."""
         lanes = self.nest.lanes
         places = (n - by for n in range(lanes))
         pick = [p if 0 <= p < lanes else lanes for p in places]

@@ -1,8 +1,8 @@
-"""Reductions along rows, for as many rows at once as a vector has lanes: no row waits for another
-one.
+"""Reductions along rows, for as many rows at once as a vector has lanes.
 
-Each row leaves a vector of partial results. These are reduced together: in each of four steps two
-vectors of some rows each become one of twice as many, and at the end there is one lane a row.
+No row waits for another one. Each row leaves a vector of partial results. These are reduced
+together: in each of four steps two vectors of some rows each become one of twice as many, and at
+the end there is one lane a row.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import is_float
 
 
-class Stacks(Reductions):
-    """The order "stacked": the first loop is over rows, at most as many as a vector has lanes."""
+class RowBatchedReductions(Reductions):
+    """An emitter of the order "stacked": its first loop is over rows, at most as many as lanes."""
 
     def write(self) -> None:
-        """The whole nest."""
+        """Emit the nest."""
         nest, b, lanes = self.nest, self.b, self.nest.lanes
-        sums = self.room(nest.unroll)
+        sums = self.accumulators(nest.unroll)
         kinds = [ir.VectorType(KINDS[f.dtype], lanes) for f in nest.reductions]
         stacks = [cgutils.alloca_once(b, k, size=I64(lanes)) for k in kinds]
         self.notes = {
@@ -43,26 +43,26 @@ class Stacks(Reductions):
             store(b, where, self.rows_reduced(f, rows), nest.operands[f.operand].dtype, mask)
 
     def row(self, i: Any, sums: list[list[Any]], stacks: list[Any]) -> None:
-        """The partial results of one row, on the stacks."""
+        """Leave the partial results of one row on the stacks."""
         b, nest = self.b, self.nest
         self.begin(sums)
         for note in self.notes.values():
             b.store(ir.IntType(nest.lanes)(0), note)
 
         def inner(lead: Counters) -> None:
-            known = self.uniform([*lead, I64(0)])
-            self.vectors(nest.unroll, lambda at, m: self.points(known, lead, at, m, sums))
+            row_values = self.uniform([*lead, I64(0)])
+            self.vectors(nest.unroll, lambda at, m: self.points(row_values, lead, at, m, sums))
 
         self.nested([i], len(nest.counts) - 1, inner)
         for n, (f, places) in enumerate(zip(nest.reductions, sums, strict=True)):
-            x = self.together(f, places)
+            x = self.combine_accumulators(f, places)
             if n in self.notes:
-                met = b.bitcast(b.load(self.notes[n]), ir.VectorType(ir.IntType(1), nest.lanes))
-                x = LlvmValue(b, met).where(float("nan"), x)
+                has_nan = b.bitcast(b.load(self.notes[n]), ir.VectorType(ir.IntType(1), nest.lanes))
+                x = LlvmValue(b, has_nan).where(float("nan"), x)
             b.store(x.v, b.gep(stacks[n], [i]))
 
     def rows_reduced(self, f: Reduced, rows: list[LlvmValue]) -> LlvmValue:
-        """One vector with all lanes of each row reduced, in the rows' order."""
+        """Return one vector with all lanes of each row reduced, in the rows' order."""
         while len(rows) > 1:
             half = len(rows) // 2
             first, second = (_halves(self.nest.lanes, half, start) for start in (0, half))
@@ -73,14 +73,15 @@ class Stacks(Reductions):
         return rows[0]
 
     def picked(self, x: LlvmValue, y: LlvmValue, order: list[int]) -> LlvmValue:
-        """Lanes of two vectors by number, those of the second after those of the first."""
+        """Return lanes of two vectors by number, those of the second after those of the first."""
         pick = ir.Constant(ir.VectorType(I32, self.nest.lanes), order)
         return LlvmValue(self.b, self.b.shuffle_vector(x.v, y.v, pick))
 
 
 def _halves(lanes: int, half: int, start: int) -> list[int]:
-    """The first halves of all groups of `2 * half` lanes, from two vectors in turns; their second
-    halves where `start` is `half`.
+    """Return the first halves of all groups of `2 * half` lanes, from two vectors in turns.
+
+    If `start` is `half`, return their second halves.
     """
     order: list[int] = []
     for group in range(start, lanes, 2 * half):

@@ -1,5 +1,6 @@
-"""Square blocks of elements of any size, copied with their axes swapped in registers; of float32
-also so that each row of a block goes to a place of its own.
+"""Square blocks of elements of any size, transposed in registers.
+
+float32 blocks may also store each of their rows at a place of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from explorer.tile.rewriting.vectorise import SIDES
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 
-def _turning(size: int) -> Any:
+def _transpose_intrinsic(size: int) -> Any:
+    """Return the intrinsic that transposes a block of elements of `size` bytes."""
     n, cell = SIDES[size], ir.IntType(8 * size)
     vector = ir.VectorType(cell, n)
 
@@ -26,7 +28,7 @@ def _turning(size: int) -> Any:
     def turn_block(
         context: Any, source: Any, source_step: Any, target: Any, target_step: Any
     ) -> Any:
-        """target[c * target_step + r] = source[r * source_step + c] for a block."""
+        """Copy target[c * target_step + r] = source[r * source_step + c] for a block."""
 
         def emit(cx: Any, b: Any, sig: Any, a: Any) -> Any:
             def at(base: Any, step: Any, r: int) -> Any:
@@ -34,7 +36,7 @@ def _turning(size: int) -> Any:
                 return b.bitcast(place, vector.as_pointer())
 
             rows = [b.load(at(a[0], a[1], r), align=1) for r in range(n)]
-            for c, column in enumerate(turned(b, rows)):
+            for c, column in enumerate(transposed(b, rows)):
                 b.store(column, at(a[2], a[3], c), align=1)
             return cx.get_dummy_value()
 
@@ -43,8 +45,8 @@ def _turning(size: int) -> Any:
     return turn_block
 
 
-def turned(b: Any, rows: list[Any]) -> list[Any]:
-    """The columns of as many rows as a row has elements: halves are exchanged, then quarters."""
+def transposed(b: Any, rows: list[Any]) -> list[Any]:
+    """Return the columns of a square of rows: halves are exchanged, then quarters, and so on."""
     n = len(rows)
     d = n // 2
     while d:
@@ -60,12 +62,12 @@ def turned(b: Any, rows: list[Any]) -> list[Any]:
     return rows
 
 
-turn1, turn2, turn4, turn8 = (_turning(size) for size in SIDES)
+turn1, turn2, turn4, turn8 = (_transpose_intrinsic(size) for size in SIDES)
 
 
 @cache
 def spread(places: tuple[int, ...]) -> Any:
-    """target[places[c] + r] = source[r * source_step + c] for 16 rows of float32."""
+    """Copy target[places[c] + r] = source[r * source_step + c] for 16 rows of float32."""
 
     @intrinsic
     def spread_rows(context: Any, source: Any, source_step: Any, target: Any) -> Any:
@@ -74,12 +76,12 @@ def spread(places: tuple[int, ...]) -> Any:
             n = SIDES[4]
             rows = [b.gep(start, [b.mul(a[1], I64(r))]) for r in range(n)]
             for first in range(0, len(places), n):
-                here = places[first : first + n]
-                kept = ir.Constant(ir.VectorType(I1, n), [c < len(here) for c in range(n)])
-                mask = None if len(here) == n else kept
+                group = places[first : first + n]
+                partial_mask = ir.Constant(ir.VectorType(I1, n), [c < len(group) for c in range(n)])
+                mask = None if len(group) == n else partial_mask
                 at = [b.gep(row, [I64(first)]) for row in rows]
-                columns = turned(b, [elements(b, x, "float32", n, mask).v for x in at])
-                for place, column in zip(here, columns):
+                columns = transposed(b, [elements(b, x, "float32", n, mask).v for x in at])
+                for place, column in zip(group, columns):
                     store(b, b.gep(to, [I64(place)]), LlvmValue(b, column), "float32")
             return cx.get_dummy_value()
 

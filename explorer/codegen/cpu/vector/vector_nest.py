@@ -1,5 +1,6 @@
-"""Loops over vectors as LLVM code: elements are stored and reduced in one pass, what remains of a
-row is masked.
+"""Vectorised loop nests as LLVM code: values are stored and reduced in one pass.
+
+The remainder of a row is masked.
 """
 
 from __future__ import annotations
@@ -10,23 +11,26 @@ from explorer.codegen.cpu.simd import of_integers
 from explorer.codegen.cpu.vector.nest import Nest, Node, Operand, Reduced, Stored
 from explorer.codegen.cpu.vector.nest_loops import I64
 from explorer.codegen.cpu.vector.nest_reductions import Reductions
-from explorer.codegen.cpu.vector.row_batched_reductions import Stacks
-from explorer.codegen.cpu.vector.transposed_maps import Turns
+from explorer.codegen.cpu.vector.row_batched_reductions import RowBatchedReductions
+from explorer.codegen.cpu.vector.transposed_maps import TransposedMaps
 from explorer.codegen.cpu.vector.vector_operations import BORDER_BYTES
 
 __all__ = ["Nest", "Node", "Operand", "Reduced", "Stored", "vector_nest"]
 
-WRITERS: dict[str, type[Reductions | Turns]] = {"turned": Turns, "stacked": Stacks}
+WRITERS: dict[str, type[Reductions | TransposedMaps]] = {
+    "turned": TransposedMaps,
+    "stacked": RowBatchedReductions,
+}
 
 
 def vector_nest(nest: Nest) -> Any:
-    """A function of a tuple of integers that runs a nest."""
-    return of_integers(nest.arguments, lambda b, given: _write(b, nest, given))
+    """Return a function of a tuple of integers that runs a nest."""
+    return of_integers(nest.arguments, lambda b, arguments: _write(b, nest, arguments))
 
 
-def _write(b: Any, nest: Nest, given: list[Any]) -> None:
-    """The nest, twice where results may be stored non-temporally: at aligned addresses."""
-    writer = WRITERS.get(nest.order, Reductions)(b, nest, given)
+def _write(b: Any, nest: Nest, arguments: list[Any]) -> None:
+    """Emit the nest, twice if results may be non-temporal: at aligned addresses, and at others."""
+    writer = WRITERS.get(nest.order, Reductions)(b, nest, arguments)
     past = [s.operand for s in nest.stores if s.past]
     if not past:
         writer.write()

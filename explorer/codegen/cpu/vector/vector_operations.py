@@ -1,6 +1,6 @@
-"""Scalar functions of kernels on LLVM values, one number or a vector, and what memory holds.
+"""Scalar functions of kernels on LLVM values, one number or a vector, and their memory forms.
 
-Raises LookupError for what has no vector form: such loops are printed number by number.
+Raises LookupError for functions without a vector form: such loops are printed element by element.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 
 from llvmlite import ir
 
-from explorer.codegen.compiling import target as compiled_target
 from explorer.codegen.cpu.math.elementary import ELEMENTARY, power
 from explorer.codegen.cpu.math.llvm_value import (
     DOUBLE,
@@ -22,6 +21,7 @@ from explorer.codegen.cpu.math.llvm_value import (
     like,
     suffix,
 )
+from explorer.codegen.current_target import target as compiled_target
 from explorer.ir.dtypes import computed, is_float
 from explorer.tile.rewriting.loop_form import POWERS
 
@@ -38,13 +38,16 @@ NATIVE = {
     for kind, name in (("v16f32", "ps"), ("v8f64", "pd"))
     for op in ("max", "min")
 }
-BORDER_BYTES = 16  # bytes: where non-temporal stores may begin; large arrays of NumPy do
+BORDER_BYTES = 16  # alignment of non-temporal stores, which large NumPy arrays have
 
 
 def operation(
     op: str, dtype: str, args: Sequence[LlvmValue], exponent: float | None = None
 ) -> LlvmValue:
-    """A function of elements of a dtype; `exponent` is the second argument of pow if a number."""
+    """Emit a function of elements of a dtype.
+
+    `exponent` is the second argument of pow if it is a number.
+    """
     x = args[0]
     if op in INFIX:
         return getattr(x, INFIX[op])(args[1])
@@ -60,6 +63,7 @@ def operation(
 
 
 def _other(op: str, dtype: str, args: Sequence[LlvmValue], exponent: float | None) -> LlvmValue:
+    """Emit a function outside of the tables of `operation`."""
     x = args[0]
     match op:
         case "max" | "min":
@@ -93,6 +97,7 @@ def _other(op: str, dtype: str, args: Sequence[LlvmValue], exponent: float | Non
 
 
 def _small_power(x: LlvmValue, exponent: float) -> LlvmValue:
+    """Emit a power that is a few products, a root or a reciprocal."""
     match exponent:
         case 2.0:
             return x * x
@@ -106,12 +111,12 @@ def _small_power(x: LlvmValue, exponent: float) -> LlvmValue:
 
 
 def extreme(op: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
-    """The larger or the smaller one; NaN where either is."""
+    """Emit the larger or the smaller one; NaN if either is."""
     kind = x.v.type
     if element(kind) not in (FLOAT, DOUBLE):
         return beyond(op, x, y)
     name = f"{suffix(kind)} {op}"
-    if compiled_target().is_avx512 and name in NATIVE:  # two selects that LLVM joins take longer
+    if compiled_target().is_avx512 and name in NATIVE:  # two selects, which LLVM joins, take longer
         picked = LlvmValue(x.b, intrinsic(x.b, NATIVE[name], kind, x.v, y.v, I32(4)))
     else:
         picked = beyond(op, x, y)
@@ -119,12 +124,12 @@ def extreme(op: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
 
 
 def beyond(op: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
-    """The larger or the smaller one; the second one where either is NaN."""
+    """Emit the larger or the smaller one; the second one if either is NaN."""
     return x.compare(">" if op == "max" else "<", y).where(x, y)
 
 
 def converted(x: LlvmValue, source: str, target: str) -> LlvmValue:
-    """An element as another dtype, in the type in which kernels compute with it."""
+    """Convert an element to another dtype, in the type that kernels compute it in."""
     before, after = computed(source), computed(target)
     b, kind = x.b, like(x.v.type, KINDS[after])
     if after == "bool" and before != "bool":
@@ -135,6 +140,7 @@ def converted(x: LlvmValue, source: str, target: str) -> LlvmValue:
 
 
 def _between(b: Any, v: Any, before: str, after: str, kind: Any) -> Any:
+    """Emit a conversion between two types that kernels compute in."""
     if before == "bool":
         return b.uitofp(v, kind) if is_float(after) else b.zext(v, kind)
     match is_float(before), is_float(after):
@@ -148,7 +154,7 @@ def _between(b: Any, v: Any, before: str, after: str, kind: Any) -> Any:
 
 
 def decoded(x: LlvmValue, dtype: str) -> LlvmValue:
-    """The value of what was loaded."""
+    """Return the value of a loaded element."""
     b = x.b
     match dtype:
         case "bool":
@@ -156,13 +162,13 @@ def decoded(x: LlvmValue, dtype: str) -> LlvmValue:
         case "float16":
             return LlvmValue(b, b.fpext(x.v, like(x.v.type, FLOAT)))
         case "bfloat16":
-            whole = LlvmValue(b, b.zext(x.v, like(x.v.type, I32)))
-            return (whole << 16).as_float()
+            widened = LlvmValue(b, b.zext(x.v, like(x.v.type, I32)))
+            return (widened << 16).as_float()
     return x
 
 
 def encoded(x: LlvmValue, dtype: str) -> LlvmValue:
-    """What is stored of a value."""
+    """Return the stored form of a value."""
     b = x.b
     match dtype:
         case "bool":
@@ -175,7 +181,7 @@ def encoded(x: LlvmValue, dtype: str) -> LlvmValue:
 
 
 def _encoded_bfloat(x: LlvmValue) -> LlvmValue:
-    """To the nearest, ties to even; NaN stays NaN."""
+    """Round to the nearest bfloat16, ties to even; NaN stays NaN."""
     b, bits = x.b, x.bits
     high = LlvmValue(b, b.lshr(bits.v, bits.of(16)))
     rounded = bits + ((high & 1) + 0x7FFF)
@@ -185,7 +191,7 @@ def _encoded_bfloat(x: LlvmValue) -> LlvmValue:
 
 
 def splat(x: LlvmValue, lanes: int) -> LlvmValue:
-    """A vector of one value."""
+    """Return a vector of one value."""
     b, kind = x.b, ir.VectorType(x.v.type, lanes)
     none = ir.Constant(kind, ir.Undefined)
     same = ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
@@ -193,19 +199,19 @@ def splat(x: LlvmValue, lanes: int) -> LlvmValue:
 
 
 def load(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> LlvmValue:
-    """Elements from an address: one, a vector at any border, or its lanes that the mask names."""
+    """Load elements: one, a vector at any alignment, or its masked lanes."""
     return decoded(elements(b, at, dtype, lanes, mask), dtype)
 
 
-def ask_for(b: Any, at: Any, ahead: int) -> None:
-    """A hint that what lies some bytes after an address will be read: it may lie anywhere."""
+def prefetch(b: Any, at: Any, ahead: int) -> None:
+    """Prefetch `ahead` bytes after an address, which may be invalid."""
     byte = ir.IntType(8).as_pointer()
-    there = b.gep(b.bitcast(at, byte), [I64(ahead)])
-    intrinsic(b, "llvm.prefetch.p0", ir.VoidType(), there, I32(0), I32(3), I32(1))
+    address = b.gep(b.bitcast(at, byte), [I64(ahead)])
+    intrinsic(b, "llvm.prefetch.p0", ir.VoidType(), address, I32(0), I32(3), I32(1))
 
 
 def elements(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> LlvmValue:
-    """The same as they lie in memory."""
+    """Load elements in their stored form."""
     cell = CELLS[dtype]
     if not lanes:
         return LlvmValue(b, b.load(at))
@@ -221,29 +227,30 @@ def elements(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> LlvmV
 def store(
     b: Any, at: Any, value: LlvmValue, dtype: str, mask: Any = None, past: bool = False
 ) -> None:
-    """A vector to an address, or its lanes that the mask names; a whole one may go `past` the
-    caches, to an address at a whole `BORDER_BYTES`.
+    """Store a vector, or its masked lanes.
+
+    A whole vector may bypass the caches (`past`), to an address at a whole `BORDER_BYTES`.
     """
-    kept = encoded(value, dtype)
-    kind, size = kept.v.type, _bytes(CELLS[dtype])
+    stored = encoded(value, dtype)
+    kind, size = stored.v.type, _bytes(CELLS[dtype])
     if not isinstance(kind, ir.VectorType):
-        b.store(kept.v, at)
+        b.store(stored.v, at)
         return
     place = b.bitcast(at, kind.as_pointer())
     if mask is None:
-        made = b.store(kept.v, place, align=BORDER_BYTES if past else size)
+        instruction = b.store(stored.v, place, align=BORDER_BYTES if past else size)
         if past:
-            made.set_metadata("nontemporal", b.module.add_metadata([I32(1)]))
+            instruction.set_metadata("nontemporal", b.module.add_metadata([I32(1)]))
         return
     if _is_first_alone(mask):  # LLVM 22 stores all 32 bits of a masked lane that was cut to 16
-        b.store(b.extract_element(kept.v, I32(0)), at, align=size)
+        b.store(b.extract_element(stored.v, I32(0)), at, align=size)
         return
     name = f"llvm.masked.store.{_cells(kind)}.p0"
-    intrinsic(b, name, ir.VoidType(), kept.v, place, I32(size), mask)
+    intrinsic(b, name, ir.VoidType(), stored.v, place, I32(size), mask)
 
 
 def _is_first_alone(mask: Any) -> bool:
-    """Whether a mask is known, and names the first lane only."""
+    """Return True if a mask is a constant of the first lane only."""
     lanes = mask.constant if isinstance(mask, ir.Constant) else None
     return isinstance(lanes, (list, tuple)) and [_bit(x) for x in lanes] == [1] + [0] * (
         len(lanes) - 1

@@ -1,1 +1,1 @@
-"""Shared memory of a printed thread block: which thread asks which bank for which word."""
+"""Shared-memory bank requests of printed thread blocks, by thread and word."""

@@ -1,5 +1,6 @@
-"""A printed thread block's source as what its addresses are made of: sums of numbers, loops,
-conditions, and the places where arrays are read and written.
+"""The parts of a printed thread block's source that its addresses depend on.
+
+They are sums of numbers, loops, conditions, and the places where arrays are read and written.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from explorer.ir.dtypes import ITEM_BYTES
 
 @dataclass(eq=False, slots=True)
 class Site:
-    """An access in the source; `count` elements of `item_bytes` each thread at once."""
+    """An access in the source to `count` elements of `item_bytes` by each thread at once."""
 
     phase: int
     line: int
@@ -30,19 +31,19 @@ class Site:
     count: int = 1
 
 
-Plan: TypeAlias = list[Any]  # of ("set", name, code | None), ("ask", site), ("for", …), ("if", …)
+Plan: TypeAlias = list[Any]  # ("set", name, code | None), ("access", site), ("for", …), ("if", …)
 
 
-def _where(test: Any, one: Any, other: Any) -> Any:
-    return np.where(test, one, other)
+def _where(test: Any, then: Any, otherwise: Any) -> Any:
+    return np.where(test, then, otherwise)
 
 
 def _extreme(pick: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def chosen(*values: Any) -> Any:
-        found = values[0]
+        extreme = values[0]
         for v in values[1:]:
-            found = pick(found, v)
-        return found
+            extreme = pick(extreme, v)
+        return extreme
 
     return chosen
 
@@ -61,76 +62,84 @@ MEANINGS = {
 
 
 class _Vectors(ast.NodeTransformer):
-    """Conditions as functions of all threads' values."""
+    """A rewrite of conditions to functions of all threads' values."""
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """Replace a conditional expression by `_where`."""
         self.generic_visit(node)
-        return _called("_where", [node.test, node.body, node.orelse])
+        return _call("_where", [node.test, node.body, node.orelse])
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """Replace a conjunction by calls of `_both`."""
         self.generic_visit(node)
-        found = node.values[0]
+        conjunction = node.values[0]
         for value in node.values[1:]:
-            found = _called("_both", [found, value])
-        return found
+            conjunction = _call("_both", [conjunction, value])
+        return conjunction
 
 
-def _called(name: str, args: list[ast.expr]) -> ast.Call:
+def _call(name: str, args: list[ast.expr]) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), args, [])
 
 
 def _code(node: ast.expr) -> CodeType:
-    found = ast.Expression(_Vectors().visit(ast.parse(ast.unparse(node), mode="eval").body))
-    return compile(ast.fix_missing_locations(found), "<index>", "eval")
+    expression = ast.Expression(_Vectors().visit(ast.parse(ast.unparse(node), mode="eval").body))
+    return compile(ast.fix_missing_locations(expression), "<index>", "eval")
 
 
 class Source:
-    """A block's source as what matters for its addresses."""
+    """The access plan of a block's source."""
 
     def __init__(self, code: BlockCode) -> None:
+        """Create the plan from the source of a block."""
         kernel = next(n for n in ast.parse(code.source).body if isinstance(n, ast.FunctionDef))
         self.outputs = {t.local: ITEM_BYTES[t.dtype] for t in code.tensors}
         self.shared = dict(_shared_arrays(kernel))
-        self.needed = _needed(kernel, {*self.shared, *self.outputs})
+        self.needed = _address_variables(kernel, {*self.shared, *self.outputs})
         self.phase = 1
         self.plan = self._block(kernel.body)
 
     def _block(self, body: Sequence[ast.stmt]) -> Plan:
+        """Return the plan of a list of statements, and count its syncs."""
         plan: Plan = []
         for s in body:
             match s:
                 case ast.Expr(ast.Call(ast.Attribute(attr="syncthreads" | "syncwarp"))):
                     self.phase += 1
                 case ast.Expr(ast.Call(ast.Name("store2"), [ast.Name(name), index, *values])):
-                    plan += [item for value in values for item in self._asked(value)]
+                    plan += [item for value in values for item in self._reads(value)]
                     plan += self._site(name, index, True, 2)
                 case ast.Assign([ast.Name(name)], value):
-                    plan += self._asked(value)
+                    plan += self._reads(value)
                     if name in self.needed:
-                        plan.append(("set", name, _known(value)))
+                        plan.append(("set", name, _data_independent(value)))
                 case ast.Assign([ast.Subscript(target, index)], value):
-                    plan += self._asked(value)
+                    plan += self._reads(value)
                     if isinstance(target, ast.Name):
                         plan += self._site(target.id, index, True)
                 case ast.For(ast.Name(name), ast.Call(ast.Name("range"), args), inner):
                     plan.append(("for", name, [_code(a) for a in args], self._block(inner)))
                 case ast.If(test, inner, other):
-                    plan += self._asked(test)
-                    plan.append(("if", _known(test), self._block(inner), self._block(other)))
-        return _joined(plan)
+                    plan += self._reads(test)
+                    plan.append(
+                        ("if", _data_independent(test), self._block(inner), self._block(other))
+                    )
+        return _merge_accesses(plan)
 
-    def _asked(self, value: ast.expr) -> Plan:
-        found: Plan = []
+    def _reads(self, value: ast.expr) -> Plan:
+        """Return the accesses that read arrays in an expression."""
+        plan: Plan = []
         for node in ast.walk(value):
             match node:
                 case ast.Subscript(ast.Name(name), index):
-                    found += self._site(name, index, False)
+                    plan += self._site(name, index, False)
                 case ast.Call(ast.Name("word2" | "word_of" as load), [ast.Name(name), *places]):
                     for index in places:
-                        found += self._site(name, index, False, 2 if load == "word2" else 1)
-        return found
+                        plan += self._site(name, index, False, 2 if load == "word2" else 1)
+        return plan
 
     def _site(self, name: str, index: ast.expr, store: bool, count: int = 1) -> Plan:
+        """Return the access to an array in shared memory, or a store to an output; else nothing."""
         if name in self.shared:
             bytes_ = self.shared[name]
         elif store and name in self.outputs:
@@ -139,7 +148,7 @@ class Source:
             return []
         shared = name in self.shared
         site = Site(self.phase, index.lineno, name, store, bytes_, _code(index), shared, count)
-        return [("ask", site, _group(index) if count == 1 else None)]
+        return [("access", site, _group_index(index) if count == 1 else None)]
 
 
 _TYPES = {"boolean": 1, **{str(k): v for k, v in ITEM_BYTES.items()}}
@@ -155,8 +164,8 @@ def _shared_arrays(kernel: ast.FunctionDef) -> Iterator[tuple[str, int]]:
                 yield name, _TYPES[ast.unparse(kind)]
 
 
-def _known(value: ast.expr) -> CodeType | None:
-    """The code of a value that no data decide; None where they do."""
+def _data_independent(value: ast.expr) -> CodeType | None:
+    """Return the code of a value that is independent of data, else None."""
     for node in ast.walk(value):
         if isinstance(node, ast.Subscript | ast.Attribute) and not _is_place(node):
             return None
@@ -166,47 +175,45 @@ def _known(value: ast.expr) -> CodeType | None:
 
 
 def _is_place(node: ast.AST) -> bool:
-    """The number of the block or of the thread."""
+    """Return True if a node is the number of the block or of the thread."""
     return isinstance(node, ast.Attribute) and ast.unparse(node).startswith(
         ("cuda.blockIdx", "cuda.threadIdx")
     )
 
 
-def _needed(kernel: ast.FunctionDef, arrays: set[str]) -> set[str]:
-    """The variables that addresses, ends of loops and conditions are made of."""
-    made: dict[str, set[str]] = {}
-    found: set[str] = set()
+def _address_variables(kernel: ast.FunctionDef, arrays: set[str]) -> set[str]:
+    """Return the variables that addresses, ends of loops and conditions depend on."""
+    sources: dict[str, set[str]] = {}
+    needed: set[str] = set()
     for node in ast.walk(kernel):
         match node:
             case ast.Assign([ast.Name(name)], value):
-                made.setdefault(name, set()).update(_names(value))
+                sources.setdefault(name, set()).update(_names(value))
             case ast.Subscript(ast.Name(name), index) if name in arrays:
-                found |= _names(index)
+                needed |= _names(index)
             case ast.Call(ast.Name("store2"), [_, index, *_]):
-                found |= _names(index)
+                needed |= _names(index)
             case ast.Call(ast.Name("word2" | "word_of"), [_, *places]):
-                found |= {n for index in places for n in _names(index)}
+                needed |= {n for index in places for n in _names(index)}
             case ast.For(_, ast.Call(_, args)):
-                found |= {n for a in args for n in _names(a)}
+                needed |= {n for a in args for n in _names(a)}
             case ast.If(test):
-                found |= _names(test)
-    left = list(found)
+                needed |= _names(test)
+    left = list(needed)
     while left:
-        for name in made.get(left.pop(), ()):
-            if name not in found:
-                found.add(name)
+        for name in sources.get(left.pop(), ()):
+            if name not in needed:
+                needed.add(name)
                 left.append(name)
-    return found
+    return needed
 
 
 def _names(value: ast.expr) -> set[str]:
     return {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
 
 
-def _group(index: ast.expr) -> tuple[str, int, int] | None:
-    """An index that is a whole number of groups, and a number: the first as text, how many elements
-    a group has, and the number.
-    """
+def _group_index(index: ast.expr) -> tuple[str, int, int] | None:
+    """Return an index in groups of elements as base text, group size and constant, else None."""
     match index:
         case ast.Call(ast.Name("uint64"), [ast.BinOp(first, ast.Add(), ast.Constant(int(more)))]):
             pass
@@ -220,33 +227,34 @@ def _group(index: ast.expr) -> tuple[str, int, int] | None:
     return None
 
 
-def _joined(plan: Plan) -> Plan:
-    """Accesses to elements beside each other, from an index on that their number divides, are one:
-    the compiler makes a load of several words of them.
+def _merge_accesses(plan: Plan) -> Plan:
+    """Merge accesses to neighbouring elements, if their number divides the first index.
+
+    The compiler makes one load of several words of them.
     """
     groups: dict[tuple[Any, ...], dict[int, list[int]]] = {}
     for n, item in enumerate(plan):
-        if item[0] == "ask" and item[2] is not None:
+        if item[0] == "access" and item[2] is not None:
             base, count, more = item[2]
             site = item[1]
             key = site.phase, site.array, site.store, base, count, more // count
             groups.setdefault(key, {}).setdefault(more, []).append(n)
-    gone: set[int] = set()
+    removed: set[int] = set()
     for (*_, count, nth), places in groups.items():
         if sorted(places) == list(range(nth * count, (nth + 1) * count)):
-            first, *rest = sorted(n for found in places.values() for n in found)
+            first, *merged = sorted(n for sites in places.values() for n in sites)
             site = plan[places[nth * count][0]][1]
             site.count = count
-            plan[first] = ("ask", site, None)
-            gone.update(rest)
-    return [item for n, item in enumerate(plan) if n not in gone]
+            plan[first] = ("access", site, None)
+            removed.update(merged)
+    return [item for n, item in enumerate(plan) if n not in removed]
 
 
 def weight(plan: Plan) -> int:
-    """How many requests one trip has, where those of loops inside are few."""
+    """Return the number of requests in one trip, with few trips of inner loops."""
     total = 0
     for item in plan:
-        if item[0] == "ask":
+        if item[0] == "access":
             total += 1
         elif item[0] == "for":
             total += 8 * weight(item[3])

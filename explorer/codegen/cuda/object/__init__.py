@@ -1,1 +1,1 @@
-"""PTX and machine code of GPUs: made, kept, and read line by line."""
+"""PTX and machine code of GPUs: compiled, cached, and read line by line."""

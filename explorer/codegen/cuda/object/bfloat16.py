@@ -1,5 +1,6 @@
-"""bfloat16 of float32 and back in a few instructions: printed kernels import it, where there is
-numba-cuda, which has no such type.
+"""Conversions between bfloat16 and float32 in a few instructions.
+
+Printed kernels import them if numba-cuda is installed, which has no such type.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numba.cuda.extending import intrinsic
 
 from explorer.codegen.cpu.math.narrow import decode, encode
 
-LEAST_CAPABILITY = 80  # tenths, from which on there is the instruction (LLVM, review D116673)
+LEAST_CAPABILITY = 80  # tenths, of the instruction (LLVM, review D116673)
 CONVERT = "cvt.rn.bf16.f32 $0, $1;"  # PTX ISA, cvt; each NaN becomes 0x7FFF
 HALF, WORD, SINGLE = ir.IntType(16), ir.IntType(32), ir.FloatType()
 TEXT = ir.IntType(8).as_pointer()
@@ -21,27 +22,27 @@ TEXT = ir.IntType(8).as_pointer()
 
 @intrinsic
 def to_bfloat16(context: Any, x: Any) -> Any:
-    """The bits of the nearest one of a float32, of two the even one."""
+    """Return the bits of the bfloat16 nearest to a float32, to even in a tie."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         (value,) = args
-        with builder.if_else(_is_there(context, builder)) as (there, older):
+        with builder.if_else(_has_instruction(context, builder)) as (there, older):
             with there:
                 kind = ir.FunctionType(HALF, [SINGLE])
                 quick, first = builder.asm(kind, CONVERT, "=h,f", args, False), builder.block
             with older:
                 slow, second = encode(builder, value, "bfloat16"), builder.block
-        found = builder.phi(HALF)
-        found.add_incoming(quick, first)
-        found.add_incoming(slow, second)
-        return found
+        result = builder.phi(HALF)
+        result.add_incoming(quick, first)
+        result.add_incoming(slow, second)
+        return result
 
     return types.uint16(types.float32), code
 
 
 @intrinsic
 def of_bfloat16(context: Any, bits: Any) -> Any:
-    """The float32 that bits are."""
+    """Reinterpret bits as the upper half of a float32."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return decode(builder, args[0], "bfloat16")
@@ -49,10 +50,10 @@ def of_bfloat16(context: Any, bits: Any) -> Any:
     return types.float32(types.uint16), code
 
 
-def _is_there(context: Any, builder: Any) -> Any:
-    """Whether code is made for a device that has the instruction: NVVM knows, and keeps one way."""
+def _has_instruction(context: Any, builder: Any) -> Any:
+    """Return True if the device has the instruction: NVVM knows, and compiles one branch only."""
     kind = ir.FunctionType(WORD, [TEXT])
-    ask = get_or_insert_function(builder.module, kind, "__nvvm_reflect")
+    reflect = get_or_insert_function(builder.module, kind, "__nvvm_reflect")
     name = context.insert_const_string(builder.module, "__CUDA_ARCH")
-    arch = builder.call(ask, [builder.addrspacecast(name, TEXT)])
+    arch = builder.call(reflect, [builder.addrspacecast(name, TEXT)])
     return builder.icmp_unsigned(">=", arch, WORD(LEAST_CAPABILITY * 10))

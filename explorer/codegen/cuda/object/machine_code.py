@@ -1,5 +1,7 @@
-"""Numba CUDA source -> PTX and machine code for a compute capability, on any machine that has
-numba-cuda, with a GPU or without one; kept in memory and on disk, as a CPU's code is.
+"""Numba CUDA source -> PTX and machine code for a compute capability.
+
+It runs on any machine that has numba-cuda, with or without a GPU. The code is cached in memory and
+on disk, like a CPU's.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ _ONE_AT_A_TIME = Lock()
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """One kernel: its PTX, the object file that a driver loads, in which it is the function
-    `entry`, and what the assembler told of it.
+    """One kernel: its PTX, the object file that a driver loads, and the assembler's log.
+
+    In the object file the kernel is the function `entry`.
     """
 
     ptx: str
@@ -41,41 +44,41 @@ class MachineCode:
     @property
     def entry(self) -> str:
         """The name of the kernel in the object file."""
-        found = ENTRY.search(self.ptx)
-        if found is None:
+        match = ENTRY.search(self.ptx)
+        if match is None:
             raise KernelCompileError("PTX without a kernel", where="kernel")
-        return found.group(1)
+        return match.group(1)
 
 
 @lru_cache(maxsize=256)
 def machine_code(
     source: str, kernel: str, dtypes: tuple[DType, ...], threads: int, capability: int
 ) -> MachineCode:
-    """The code of a kernel of a source text of our own making, whose arguments are flat arrays of
-    these dtypes, for blocks of so many threads; `capability` in tenths.
+    """Return the code of a kernel from printed source, for blocks of `threads` threads.
 
-    Raises KernelCompileError where Numba or the assembler refuses.
+    The arguments are flat arrays of these dtypes; `capability` is in tenths. Raises
+    KernelCompileError if Numba or the assembler rejects the source.
     """
-    asked = (kernel, *dtypes, str(threads), str(capability))
-    key = content_key(FORMAT, *_tools(), *asked, source)
+    request = (kernel, *dtypes, str(threads), str(capability))
+    key = content_key(FORMAT, *_tools(), *request, source)
     data = get(key)
-    found = None if data is None else _unpacked(data)
-    if found is not None:
-        return found
+    cached = None if data is None else _unpacked(data)
+    if cached is not None:
+        return cached
     try:
         ptx = _ptx(source, kernel, dtypes, threads, divmod(capability, 10))
-        made = MachineCode(ptx, *_linked(ptx, f"-arch=sm_{capability}"))
-    except Exception as problem:  # numba's and the linker's are of many kinds
+        code = MachineCode(ptx, *_link(ptx, f"-arch=sm_{capability}"))
+    except Exception as problem:  # Numba and the linker raise many kinds
         first = str(problem).strip().split("\n")[0]
         raise KernelCompileError(f"a thread block has no PTX: {first}", where="kernel") from problem
     counters.add("kernel_compiles")
-    put(key, _packed(made), "kernel")
-    return made
+    put(key, _packed(code), "kernel")
+    return code
 
 
 @lru_cache(maxsize=1)
 def _tools() -> tuple[str, ...]:
-    """The versions of all that has a part in it."""
+    """Return the versions of all tools that take part."""
 
     def of(name: str) -> str:
         try:
@@ -92,7 +95,7 @@ def _packed(code: MachineCode) -> bytes:
 
 
 def _unpacked(data: bytes) -> MachineCode | None:
-    """None where it is no such code."""
+    """Return the code in a cache entry, None if it holds none."""
     head = struct.calcsize("<3Q")
     if len(data) < head:
         return None
@@ -108,27 +111,27 @@ def _unpacked(data: bytes) -> MachineCode | None:
 def marked_ptx(
     source: str, kernel: str, dtypes: tuple[DType, ...], threads: int, capability: int
 ) -> str:
-    """The PTX of a kernel with marks of the lines of its source, to be looked at.
+    """Return the PTX of a kernel with marks of its source lines, for listings.
 
-    Raises KernelCompileError where Numba refuses.
+    Raises KernelCompileError if Numba rejects the source.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the source is in no file
         try:
             return _ptx(source, kernel, dtypes, threads, divmod(capability, 10), marked=True)
-        except Exception as problem:  # numba's are of many kinds
+        except Exception as problem:  # Numba raises many kinds
             raise KernelCompileError(f"no PTX with lines: {problem}", where="kernel") from problem
 
 
 @lru_cache(maxsize=64)
 def marked_cubin(ptx: str, capability: int) -> bytes:
-    """The object file of PTX that has such marks, with them, to be looked at.
+    """Return the object file of marked PTX, with its line marks, for listings.
 
-    Raises KernelCompileError where the assembler refuses.
+    Raises KernelCompileError if the assembler rejects it.
     """
     try:
-        return _linked(ptx, f"-arch=sm_{capability}", "-lineinfo")[0]
-    except Exception as problem:  # the linker's are of many kinds
+        return _link(ptx, f"-arch=sm_{capability}", "-lineinfo")[0]
+    except Exception as problem:  # the linker raises many kinds
         raise KernelCompileError(f"no SASS with lines: {problem}", where="kernel") from problem
 
 
@@ -141,22 +144,24 @@ def _ptx(
     *,
     marked: bool = False,
 ) -> str:
+    """Return the PTX of a kernel; `marked`: with line information."""
     cuda, types = import_module("numba.cuda"), import_module("numba.types")
     names: dict[str, Any] = {"__name__": "thread_block"}
     exec(source, names)
     numbers = (getattr(types, "boolean" if dtype == "bool" else dtype) for dtype in dtypes)
     signature = tuple(number[::1] for number in numbers)
-    with _as_on(capability):
-        found, _ = cuda.compile_ptx(
+    with _compute_capability(capability):
+        ptx, _ = cuda.compile_ptx(
             names[kernel].py_func, signature, cc=capability, launch_bounds=threads, lineinfo=marked
         )
-    return str(found)
+    return str(ptx)
 
 
 @contextmanager
-def _as_on(capability: tuple[int, int]) -> Iterator[None]:
-    """Inside, functions that a kernel calls are compiled for a capability, where numba-cuda would
-    ask the device that is there; one thread at a time.
+def _compute_capability(capability: tuple[int, int]) -> Iterator[None]:
+    """Compile functions that a kernel calls for a capability, one thread at a time.
+
+    Otherwise numba-cuda would query the machine's device.
     """
     dispatcher: Any = import_module("numba.cuda.dispatcher")
     with _ONE_AT_A_TIME:
@@ -168,8 +173,8 @@ def _as_on(capability: tuple[int, int]) -> Iterator[None]:
             dispatcher.get_current_device = before
 
 
-def _linked(ptx: str, *options: str) -> tuple[bytes, str]:
-    """The object file of PTX, and what the linker tells of it."""
+def _link(ptx: str, *options: str) -> tuple[bytes, str]:
+    """Return the object file of PTX, and the linker's log."""
     linker: Any = import_module("cuda.bindings.nvjitlink")
     options, data = ("-verbose", *options), ptx.encode()
     handle = linker.create(len(options), list(options))

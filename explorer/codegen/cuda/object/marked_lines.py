@@ -1,4 +1,4 @@
-"""Which line of a thread block's source each line of its PTX and of its SASS comes from."""
+"""The source lines of a thread block's PTX and SASS, from copies with line information."""
 
 from __future__ import annotations
 
@@ -25,48 +25,55 @@ NEARLY = (
 
 
 def ptx_listing(plain: str, marked: str) -> tuple[Listing, str]:
-    """A text with the lines that a copy of it has, compiled with line information, and how far
-    they can be trusted. Numba numbers and mangles names anew each time, which is no difference.
+    """Return PTX with the source lines of its marked copy, and a note on how far to trust them.
+
+    Numba numbers and mangles names anew each time, which does not count as a difference.
     """
-    lines, kept, now = list[int](), list[str](), 0
+    lines, unmarked, now = list[int](), list[str](), 0
     for text in marked.rstrip().split("\n"):
-        if found := _LOC.match(text):
-            now = int(found.group(1))
+        if match := _LOC.match(text):
+            now = int(match.group(1))
         if not _OF_MARKS.match(text):
-            kept.append(text)
+            unmarked.append(text)
             lines.append(now if _INSTRUCTION.match(text) else 0)
-    return _as_in(plain, kept, lines, "PTX")
+    return _match_lines(plain, unmarked, lines, "PTX")
 
 
 def sass_listing(plain: str, marked: str) -> tuple[Listing, str]:
-    """The same of what the disassembler tells, of whose marks the first above an instruction is the
-    line itself, the others are where it was inlined.
+    """Return SASS with the source lines of its marked copy, and a note on how far to trust them.
+
+    Of the marks above an instruction, the first is the line itself; the others are where it was
+    inlined.
     """
-    lines, kept, now, marks = list[int](), list[str](), 0, False
+    lines, unmarked, now, marks = list[int](), list[str](), 0, False
     for text in marked.rstrip().split("\n"):
         if text.startswith(_SASS_MARK):
-            found = _SASS_LINE.match(text)
-            now, marks = (int(found.group(1)) if found and not marks else now), True
+            match = _SASS_LINE.match(text)
+            now, marks = (int(match.group(1)) if match and not marks else now), True
             continue
         marks = False
-        kept.append(text)
+        unmarked.append(text)
         lines.append(now if _SASS_INSTRUCTION.match(text) else 0)
-    return _as_in(plain, kept, lines, "SASS")
+    return _match_lines(plain, unmarked, lines, "SASS")
 
 
-def _as_in(plain: str, kept: list[str], lines: list[int], what: str) -> tuple[Listing, str]:
-    """The lines of a copy for the text that it is of, where both are the same."""
-    mine, theirs = (_renamed(text).split("\n") for text in (plain.rstrip(), "\n".join(kept)))
-    same = SequenceMatcher(None, mine, theirs, autojunk=False).get_matching_blocks()
-    found = [0] * (plain.rstrip("\n").count("\n") + 1)
+def _match_lines(
+    plain: str, unmarked: list[str], lines: list[int], what: str
+) -> tuple[Listing, str]:
+    """Return the lines of a copy for the text itself, where both are the same."""
+    lines_plain, lines_marked = (
+        _numbered_names(text).split("\n") for text in (plain.rstrip(), "\n".join(unmarked))
+    )
+    same = SequenceMatcher(None, lines_plain, lines_marked, autojunk=False).get_matching_blocks()
+    source_lines = [0] * (plain.rstrip("\n").count("\n") + 1)
     for a, b, size in same:
-        found[a : a + size] = lines[b : b + size]
-    others = len(mine) - sum(size for _, _, size in same)
-    note = NEARLY.format(others, len(mine), what) if others else EXACT.format(what)
-    return Listing(plain, tuple(found)), note
+        source_lines[a : a + size] = lines[b : b + size]
+    others = len(lines_plain) - sum(size for _, _, size in same)
+    note = NEARLY.format(others, len(lines_plain), what) if others else EXACT.format(what)
+    return Listing(plain, tuple(source_lines)), note
 
 
-def _renamed(text: str) -> str:
-    """The text with its long names numbered in their order."""
+def _numbered_names(text: str) -> str:
+    """Return the text with its long names numbered in their order."""
     names: dict[str, str] = {}
-    return _NAME.sub(lambda found: names.setdefault(found.group(), f"_{len(names)}"), text)
+    return _NAME.sub(lambda match: names.setdefault(match.group(), f"_{len(names)}"), text)

@@ -1,5 +1,7 @@
-"""Pieces of matrices multiplied by a whole warp on its tensor core: printed kernels import it,
-where there is numba-cuda, which has no functions for that, but takes PTX.
+"""Matrix fragments multiplied by a warp on its tensor core.
+
+Printed kernels import it if numba-cuda is installed, which has no functions for that, but takes
+PTX.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ def _multiply(context: Any, builder: Any, args: Any, dtype: str) -> Any:
     function = ir.FunctionType(ir.LiteralStructType([SINGLE] * SUMS), kinds)
     places = ",".join(["=f"] * SUMS + ["r"] * OPERANDS + ["f"] * SUMS)
     asm = ir.InlineAsm(function, MULTIPLY.format(dtype), places, side_effect=True)
-    made = builder.call(asm, args, attrs=("convergent", "nounwind"))  # all lanes come to it
-    parts = [builder.extract_value(made, n) for n in range(SUMS)]
+    sums = builder.call(asm, args, attrs=("convergent", "nounwind"))  # all lanes take part
+    parts = [builder.extract_value(sums, n) for n in range(SUMS)]
     return context.make_tuple(builder, types.UniTuple(types.float32, SUMS), parts)
 
 
 def _products(dtype: str) -> Any:
-    """The type of an instruction's function, and what makes its code."""
+    """Return the type of an instruction's function, and the emitter of its code."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _multiply(context, builder, args, dtype)
@@ -42,7 +44,7 @@ def _products(dtype: str) -> Any:
 def mma_float16(
     context: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, p: Any, q: Any, r: Any, s: Any
 ) -> Any:
-    """The four sums of a lane with the products of float16 pairs, of 16 x 8 results all in all."""
+    """Return the four sums of a lane after products of float16 pairs, of 16 x 8 sums in total."""
     return _products("f16")
 
 
@@ -50,13 +52,13 @@ def mma_float16(
 def mma_bfloat16(
     context: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, p: Any, q: Any, r: Any, s: Any
 ) -> Any:
-    """The same of bfloat16 pairs."""
+    """Return the four sums of a lane after products of bfloat16 pairs, of 16 x 8 sums in total."""
     return _products("bf16")
 
 
 @intrinsic
 def word2(context: Any, array: Any, at: Any) -> Any:
-    """Two 16-bit elements of a flat array from an even index on, as one word."""
+    """Load two 16-bit elements of a flat array, from an even index on, as one word."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _place(context, builder, signature.args[0], args)
@@ -67,19 +69,19 @@ def word2(context: Any, array: Any, at: Any) -> Any:
 
 @intrinsic
 def word_of(context: Any, array: Any, low: Any, high: Any) -> Any:
-    """Two 16-bit elements of a flat array from anywhere, as one word."""
+    """Load two 16-bit elements of a flat array, from anywhere, as one word."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        found = []
+        halves = []
         for at in args[1:]:
             place = _place(context, builder, signature.args[0], (args[0], at))
             half = builder.load(builder.bitcast(place, HALF.as_pointer()), align=2)
-            found.append(builder.zext(half, WORD))
-        return builder.or_(found[0], builder.shl(found[1], ir.Constant(WORD, 16)))
+            halves.append(builder.zext(half, WORD))
+        return builder.or_(halves[0], builder.shl(halves[1], ir.Constant(WORD, 16)))
 
     return types.uint32(array, low, high), code
 
 
 def _place(context: Any, builder: Any, kind: Any, args: Any) -> Any:
-    held = context.make_array(kind)(context, builder, args[0])
-    return builder.gep(held.data, [args[1]])
+    array = context.make_array(kind)(context, builder, args[0])
+    return builder.gep(array.data, [args[1]])

@@ -1,4 +1,4 @@
-"""The instructions that a GPU runs, SASS, where NVIDIA's disassembler is on this machine."""
+"""SASS, the instructions that a GPU runs, from NVIDIA's disassembler if it is installed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PATIENCE_S = 60  # for a program of some megabytes; chosen
 
 
 def disassembler() -> str:
-    """Where it is: on the path, or in the package of that name; "" where it is not."""
-    found = which(NAME)
-    if found is not None:
-        return found
+    """Return the path of the disassembler, on the path or in its package; "" if it is missing."""
+    on_path = which(NAME)
+    if on_path is not None:
+        return on_path
     spec = find_spec("nvidia")
     for folder in () if spec is None else spec.submodule_search_locations or ():
         for file in sorted(Path(folder).glob(f"cu*/bin/{NAME}")):
@@ -32,14 +32,14 @@ def disassembler() -> str:
 
 @lru_cache(maxsize=64)
 def sass(cubin: bytes, marks: bool = False) -> str:
-    """The instructions of an object file, or a comment that says why there are none; `marks`: with
-    those of the lines of the source that it holds.
+    """Return the instructions of an object file, or a comment that says why there are none.
 
-    Raises KernelCompileError where the disassembler refuses it, or does not run.
+    `marks`: with the source-line marks that it holds. Raises KernelCompileError if the disassembler
+    rejects it or does not run.
     """
     tool = disassembler()
     if not tool:
-        return f"// SASS is told with NVIDIA's disassembler: pip install {PACKAGE}\n"
+        return f"// SASS needs NVIDIA's disassembler: pip install {PACKAGE}\n"
     with TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cubin"
         file.write_bytes(cubin)
@@ -52,5 +52,5 @@ def sass(cubin: bytes, marks: bool = False) -> str:
             raise KernelCompileError(f"{NAME} did not run: {problem}", where="kernel") from problem
     if done.returncode:
         first = done.stderr.strip().split("\n")[0]
-        raise KernelCompileError(f"{NAME} refuses an object file: {first}", where="kernel")
+        raise KernelCompileError(f"{NAME} rejects an object file: {first}", where="kernel")
     return done.stdout

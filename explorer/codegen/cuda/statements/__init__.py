@@ -1,1 +1,1 @@
-"""Statements of many lines: register tiles, reductions, pieces of matrices."""
+"""Statements of many lines: register tiles, reductions, matrix fragments."""

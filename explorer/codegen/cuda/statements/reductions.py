@@ -1,4 +1,4 @@
-"""Reductions of a thread, one by one."""
+"""Reductions of a thread, element by element."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from explorer.ir.tile_programs.statements import Reduce, Scan, Shuffle
 from explorer.ops.kernels.scalar import start_value
 
 WARP_THREADS = 32  # CUDA C++ programming guide, SIMT architecture
-WHOLE_WARP = f"0x{(1 << WARP_THREADS) - 1:X}"  # the lanes that come to a shuffle
+WHOLE_WARP = f"0x{(1 << WARP_THREADS) - 1:X}"  # mask of the lanes of a shuffle
 
 
 def reduce_(e: Emitter, s: Reduce) -> None:
-    """A reduction one by one, the sum in a register."""
+    """Print a reduction element by element; the sum is in a register."""
     for span in s.spans:
         e.loop(span)
     scalars = e.scalars()
@@ -30,7 +30,7 @@ def reduce_(e: Emitter, s: Reduce) -> None:
 
 
 def scan(e: Emitter, s: Scan) -> None:
-    """A running reduction one by one: a number is carried along each row."""
+    """Print a scan element by element; a number is carried along each row."""
     for span in s.spans:
         e.loop(span)
     e.expressions += 1
@@ -49,19 +49,23 @@ def scan(e: Emitter, s: Scan) -> None:
 
 
 def shuffle(e: Emitter, s: Shuffle) -> None:
-    """Each thread with the one half of them away, then a quarter, and so on: all have the whole."""
-    mine, away = register(s.target), s.lanes // 2
+    """Print a butterfly reduction of lanes.
+
+    Partners are half the lanes away, then a quarter, and so on. After it every lane has the
+    complete result.
+    """
+    own_sum, away = register(s.target), s.lanes // 2
     while away:
-        e.line(f"_other = cuda.shfl_xor_sync({WHOLE_WARP}, {mine}, {away})")
-        e.line(f"{mine} = {combined(s, mine, '_other')}")
+        e.line(f"_other = cuda.shfl_xor_sync({WHOLE_WARP}, {own_sum}, {away})")
+        e.line(f"{own_sum} = {combined(s, own_sum, '_other')}")
         away //= 2
 
 
 def begin_shuffle(e: Emitter, s: Shuffle) -> None:
-    """Threads that have nothing to reduce come to a shuffle with nothing, too."""
+    """Initialise a shuffle's register, for threads that reduce nothing but take part."""
     e.line(f"{register(s.target)} = {e.value(e.scalars(), start_value(s.combiner, s.dtype))}")
 
 
 def combined(s: Reduce | Scan | Shuffle, so_far: str, value: str) -> str:
-    """One more element of a reduction."""
+    """Return the text of one more step of a reduction."""
     return applied(COMBINERS[s.combiner].step, s.dtype, [so_far, value])

@@ -1,4 +1,4 @@
-"""Statements whose points are statements of their own: the register tile of a thread."""
+"""Statements unrolled over their points: the register tile of a thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.ops.kernels.scalar import start_value
 from explorer.tile.gpu.operands import together
 
-MOST_LOADED = 16  # points of a map whose values are in registers together; chosen
+MOST_LOADED = 16  # points of a map with values in registers at once; chosen
 HALVES: tuple[DType, ...] = ("float16", "bfloat16")
 NONE: Mapping[str, Affine] = MappingProxyType({})
 Values = dict[str, Affine]
@@ -26,9 +26,11 @@ Point = Callable[[Scalars, Values], None]
 
 
 def unrolled_map(e: Emitter, s: Map) -> None:
-    """`target = expr` for each point; of a few that are all there, what they are is loaded before
-    any is stored, so that no load waits for a store. Points are those of threads, which come to
-    them in any order: none reads what another one stores.
+    """Print `target = expr` for each point.
+
+    If there are few points and none is clipped, all values are loaded before any is stored, so that
+    no load waits for a store. Points belong to threads, which run in any order: none reads what
+    another one stores.
     """
     points, expr = prod(int(x.size) for x in s.spans), unrounded(s.expr, s.target)
     if is_vector(s, e.multiples) and isinstance(s.expr, Fetch) and s.expr.buffer.name in e.aligned:
@@ -38,19 +40,19 @@ def unrolled_map(e: Emitter, s: Map) -> None:
         pairs_map(e, s, expr, points <= MOST_LOADED)
         return
     if points <= MOST_LOADED and not any(x.clip_low or x.clip_high for x in s.spans):
-        made: list[tuple[Scalars, Fetch, str]] = []
+        loaded: list[tuple[Scalars, Fetch, str]] = []
         copied = s.expr if isinstance(s.expr, Fetch) and is_copied(s, s.expr) else None
 
         def load(scalars: Scalars, at: Values) -> None:
             if copied is not None:
-                value = e.taken(scalars, moved(copied, at))
+                value = e.load_encoded(scalars, moved(copied, at))
             else:
                 value = e.value(scalars, substitute(expr, at))
-            made.append((scalars, moved(s.target, at), value))
+            loaded.append((scalars, moved(s.target, at), value))
 
         each(e, s.spans, load)
-        for scalars, target, value in made:
-            (e.put if copied is not None else e.store)(scalars, target, value)
+        for scalars, target, value in loaded:
+            (e.store_encoded if copied is not None else e.store)(scalars, target, value)
         return
 
     def point(scalars: Scalars, at: Values) -> None:
@@ -60,15 +62,16 @@ def unrolled_map(e: Emitter, s: Map) -> None:
 
 
 def is_copied(s: Map, source: Fetch) -> bool:
-    """Whether elements are copied that are not stored as they are computed with: as they are."""
+    """Return True if elements are copied in their encoded form."""
     dtype = s.target.buffer.dtype
     return source.buffer.dtype == dtype and is_stored_otherwise(dtype)
 
 
 def is_vector(s: Map, multiples: Mapping[str, int]) -> bool:
-    """Whether the points of the last axis are neighbours in memory that are loaded at once, from a
-    multiple of their number on if their tensor begins at one; variables may be `multiples` of a
-    number themselves.
+    """Return True if the points of the last axis can be loaded as one vector.
+
+    They are neighbours in memory, from a multiple of their number on if their tensor begins at one.
+    `multiples` has the number of which a variable is a multiple.
     """
     match s:
         case Map(expr=Fetch(buffer, offset, ()), spans=(*_, last)):
@@ -76,77 +79,80 @@ def is_vector(s: Map, multiples: Mapping[str, int]) -> bool:
             in_memory = buffer.kind in ("input", "constant") and buffer.dtype == dtype
             begin = offset.substitute({last.axis: last.base})
             plain = not any(x.clip_low or x.clip_high for x in s.spans)
-            whole = _divides(wide, begin, multiples)
-            beside = wide == last.size > 1 and offset.factor(last.axis) == 1
-            return plain and in_memory and beside and whole
+            aligned = _divides(wide, begin, multiples)
+            contiguous = wide == last.size > 1 and offset.factor(last.axis) == 1
+            return plain and in_memory and contiguous and aligned
     return False
 
 
 def is_pairs(s: Map, multiples: Mapping[str, int]) -> bool:
-    """Whether the points of the last axis are pairs of neighbours in a result in memory, of floats
-    of 16 bits, from even places on if their tensor begins at one, and are made, not copied.
+    """Return True if the points of the last axis can be stored as pairs of 16-bit floats.
+
+    They are computed neighbours in a result in memory, not copies, from even places on if their
+    tensor begins at one.
     """
     match s:
         case Map(target=Fetch(buffer, offset, ()), spans=(*_, last)):
             narrow = buffer.kind == "output" and buffer.dtype in HALVES
             copied = isinstance(s.expr, Fetch) and is_copied(s, s.expr)
             plain = not any(x.clip_low or x.clip_high for x in s.spans)
-            beside = int(last.size) % 2 == 0 and offset.factor(last.axis) == 1
+            contiguous = int(last.size) % 2 == 0 and offset.factor(last.axis) == 1
             begin = offset.substitute({last.axis: last.base})
             even = _divides(2, begin, multiples)
-            return narrow and not copied and plain and beside and even
+            return narrow and not copied and plain and contiguous and even
     return False
 
 
 def pairs_map(e: Emitter, s: Map, expr: TileExpr, few: bool) -> None:
-    """Two points after the other are made, and stored at once: each pair, or of a few all of them
-    before any is stored.
+    """Print two neighbouring points at a time, stored at once.
+
+    With `few` points all are computed before any is stored.
     """
     *rows, last = s.spans
-    made: list[tuple[Scalars, Fetch, list[str]]] = []
+    pairs: list[tuple[Scalars, Fetch, list[str]]] = []
 
     def point(scalars: Scalars, at: Values) -> None:
         for n in range(0, int(last.size), 2):
             both = [at | {last.axis: last.base.substitute(at) + k} for k in (n, n + 1)]
             values = [e.value(scalars, substitute(expr, own)) for own in both]
-            made.append((scalars, moved(s.target, both[0]), values))
+            pairs.append((scalars, moved(s.target, both[0]), values))
             if not few:
                 flush()
 
     def flush() -> None:
-        for pair in made:
+        for pair in pairs:
             e.store_both(*pair)
-        made.clear()
+        pairs.clear()
 
     each(e, tuple(rows), point)
     flush()
 
 
 def _divides(count: int, offset: Affine, multiples: Mapping[str, int]) -> bool:
-    """Whether an offset is a multiple of a number, whatever its variables are."""
+    """Return True if an offset is a multiple of a number for all values of its variables."""
     steps = (*(f * multiples.get(name, 1) for name, f in offset.terms), offset.const)
     return all(isinstance(n, int) and n % count == 0 for n in steps)
 
 
 def vector_map(e: Emitter, s: Map, source: Fetch) -> None:
-    """All rows are loaded before any is stored, each of them at once."""
+    """Print vector loads of all rows before any is stored."""
     *rows, last = s.spans
-    made: list[tuple[Scalars, Fetch, str]] = []
+    loaded: list[tuple[Scalars, Fetch, str]] = []
 
     def load(scalars: Scalars, at: Values) -> None:
         first = moved(source, {**at, last.axis: last.base.substitute(at)})
-        names = e.loaded(scalars, first, together(source.buffer.dtype))
+        names = e.load(scalars, first, together(source.buffer.dtype))
         for n, name in enumerate(names):
             target = moved(s.target, {**at, last.axis: last.base.substitute(at) + n})
-            made.append((scalars, target, name))
+            loaded.append((scalars, target, name))
 
     each(e, tuple(rows), load)
-    for scalars, target, name in made:
-        e.put(scalars, target, name)
+    for scalars, target, name in loaded:
+        e.store_encoded(scalars, target, name)
 
 
 def unrolled_reduce(e: Emitter, s: Reduce) -> None:
-    """What is reduced is iterated over around the points, of which each has its own sum."""
+    """Print a reduction whose loops surround the points, each of which has its own sum."""
     start = start_value(s.combiner, s.dtype)
 
     def begin(scalars: Scalars, at: Values) -> None:
@@ -173,8 +179,9 @@ def unrolled_reduce(e: Emitter, s: Reduce) -> None:
 
 
 def steps_at_once(s: Reduce, most: int) -> int:
-    """Of the innermost of what is reduced, how many follow each other in the code of one trip, of
-    `most` statements.
+    """Return how many steps of the innermost reduced axis one trip unrolls.
+
+    A trip has at most `most` statements.
     """
     if not s.over:
         return 1
@@ -188,8 +195,10 @@ def steps_at_once(s: Reduce, most: int) -> int:
 def each(
     e: Emitter, spans: tuple[Span, ...], point: Point, around: Mapping[str, Affine] = NONE
 ) -> None:
-    """Every point of the spans, within conditions where some are clipped away; what several points
-    share is printed once, as far as the conditions reach. `around`: values of other variables.
+    """Print every point of the spans, under conditions where some are clipped.
+
+    Common subexpressions of points are printed once, as far as the conditions reach. `around` has
+    values of other variables.
     """
     scalars = e.scalars()
 
@@ -197,7 +206,7 @@ def each(
         if not left:
             point(scalars, at)
             return
-        span, depth, known = left[0], e.depth, dict(scalars.names)
+        span, depth, names = left[0], e.depth, dict(scalars.names)
         for n in range(int(span.size)):
             value = span.base + n
             tests = inside(span, affine_text(value))
@@ -207,6 +216,6 @@ def each(
             go(left[1:], at | {span.axis: value})
             if tests:
                 e.depth = depth
-                scalars.names = dict(known)
+                scalars.names = dict(names)
 
     go(spans, dict(around))

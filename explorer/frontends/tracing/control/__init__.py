@@ -1,1 +1,1 @@
-"""Control flow in a trace: branches, loops and scans, whose bodies are functions of the program."""
+"""Control flow in a trace: branches, loops and scans, with bodies as functions of the program."""

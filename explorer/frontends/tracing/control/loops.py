@@ -1,4 +1,4 @@
-"""while_loop: a function again and again, as long as data says. Outside of a trace, a `while`."""
+"""while_loop: a loop on a traced condition; outside of a trace, Python's `while`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import numpy as np
 
 from explorer.errors import DtypeError, ShapeError, TraceError
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.control.bodies import Body, captured, finish, run_body
-from explorer.frontends.tracing.control.branches import one_bool
-from explorer.frontends.tracing.control.shared import changed_in, check_trips, handed_on_by_trips
+from explorer.frontends.tracing.control.aliases import (
+    alias_loop_results,
+    check_trips,
+    propagate_changes,
+)
+from explorer.frontends.tracing.control.bodies import Body, captures_of, finish, run_body
+from explorer.frontends.tracing.control.branches import scalar_bool
 from explorer.frontends.tracing.emit import bind
-from explorer.frontends.tracing.frames import current_frame, is_tracing, source_of
+from explorer.frontends.tracing.frames import attributed_to_call, current_frame, is_tracing
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import converted, traced
 from explorer.frontends.tracing.structure import Structure, flatten, rebuild
@@ -25,17 +29,16 @@ COUNTERS = (("iteration", Tensor((), "int64")), ("going", Tensor((), "bool")))
 
 
 def while_loop(condition: Run, body: Run, *state: Any) -> Any:
-    """`body` as long as `condition` holds of the state: `while condition(*state): state =
-    body(*state)`.
+    """Run `while condition(*state): state = body(*state)`.
 
-    The state keeps its dtypes and shapes. One state is given back as it is, several as a tuple.
+    The state keeps its dtypes and shapes. A single state is returned as it is, several as a tuple.
     """
     if not is_tracing():
         while condition(*state):
-            found = body(*state)
-            state = (found,) if len(state) == 1 else tuple(found)
+            after = body(*state)
+            state = (after,) if len(state) == 1 else tuple(after)
         return state[0] if len(state) == 1 else state
-    with source_of("while_loop"):
+    with attributed_to_call("while_loop"):
         return _while(condition, body, state)
 
 
@@ -43,31 +46,35 @@ def _while(condition: Run, body: Run, state: tuple[Any, ...]) -> Any:
     leaves, nesting = flatten(state)
 
     def check(values: Sequence[Any]) -> TracedArray:
-        return one_bool(condition(*rebuild(nesting, values)), "while_loop")
+        return scalar_bool(condition(*rebuild(nesting, values)), "while_loop")
 
     def step(_: TracedArray, going: TracedArray, *values: TracedArray) -> Any:
-        found = body(*rebuild(nesting, values))
-        after, nested = flatten((found,) if len(state) == 1 else tuple(found))
-        same_nesting("while_loop", nested, nesting)
+        result = body(*rebuild(nesting, values))
+        after, nested = flatten((result,) if len(state) == 1 else tuple(result))
+        check_nesting("while_loop", nested, nesting)
         return [check(after), *after]
 
-    given, done = steady(step, [traced(leaf) for leaf in leaves])
-    going = check(given)
-    found = emit_loop(done, None, going, given, 0, ())
-    result = rebuild(nesting, found)
+    initial, done = trace_loop_body(step, [traced(leaf) for leaf in leaves])
+    going = check(initial)
+    results = emit_loop(done, None, going, initial, 0, ())
+    result = rebuild(nesting, results)
     return result[0] if len(state) == 1 else result
 
 
-def same_nesting(op: str, found: Structure, wanted: Structure) -> None:
-    if found != wanted:
+def check_nesting(op: str, nesting: Structure, expected: Structure) -> None:
+    """Raise TraceError if a loop's body returns another nesting than it takes."""
+    if nesting != expected:
         raise TraceError(
-            f"{calling_line()}: the body of {op} is given {wanted} and gives {found}",
+            f"{calling_line()}: the body of {op} takes {expected} and returns {nesting}",
             where=calling_line(),
         )
 
 
-def steady(step: Run, state: list[TracedArray]) -> tuple[list[TracedArray], Body]:
-    """The body, and the state it starts from: numbers take the dtype that a step gives them."""
+def trace_loop_body(step: Run, state: list[TracedArray]) -> tuple[list[TracedArray], Body]:
+    """Return the initial state and the traced body.
+
+    A weakly typed number of the state takes the dtype that it has after a step.
+    """
     recorder = current_frame().recorder
     for _ in range(len(state) + 1):
         mark = recorder.mark()
@@ -81,11 +88,11 @@ def steady(step: Run, state: list[TracedArray]) -> tuple[list[TracedArray], Body
             converted(a, b.dtype) if c else a for a, b, c in zip(state, after, changed, strict=True)
         ]
     for before, value in zip(state, after, strict=True):
-        _check_kept(before, value, done)
+        _check_invariant_type(before, value, done)
     return state, done
 
 
-def _check_kept(before: TracedArray, after: TracedArray, body: Body) -> None:
+def _check_invariant_type(before: TracedArray, after: TracedArray, body: Body) -> None:
     env = current_frame().recorder.env
     kind = f"{before.type}" + (" (a number)" if before.weak else "")
     sentence = (
@@ -112,7 +119,8 @@ def emit_loop(
     scans: int,
     stacked: Sequence[Tensor],
 ) -> list[TracedArray]:
-    frame, captures = current_frame(), captured([body])
+    """Emit a loop and return its final state and stacked results."""
+    frame, captures = current_frame(), captures_of([body])
     dtypes = [np.dtype(bool), *(s.dtype for s in state)]
 
     def convert(i: int, value: TracedArray) -> TracedArray:
@@ -128,10 +136,10 @@ def emit_loop(
         tuple(captures.values()),
         scans,
     )
-    found = bind(frame, loop, [*(s.type for s in state), *stacked], "loop")
-    for value, before in zip(found, state, strict=False):
+    results = bind(frame, loop, [*(s.type for s in state), *stacked], "loop")
+    for value, before in zip(results, state, strict=False):
         value.weak = before.weak
     check_trips(body.frame)
-    changed_in(body.frame)
-    handed_on_by_trips(found[: len(state)], state, body.values[len(COUNTERS) :], body.results[1:])
-    return found
+    propagate_changes(body.frame)
+    alias_loop_results(results[: len(state)], state, body.values[len(COUNTERS) :], body.results[1:])
+    return results

@@ -1,4 +1,4 @@
-"""The models of Cocktailer's paper (Zhang et al., OSDI 2023), with their loops and branches.
+"""Models of Cocktailer's paper (Zhang et al., OSDI 2023), with their loops and branches.
 
-Each is written in Python over arrays, once: traced it is a model, on NumPy it runs as it stands.
+Each is written once in Python over arrays: traced it is a model, on NumPy it runs eagerly.
 """

@@ -1,8 +1,8 @@
-"""Decoding with attention: each step reads all that was kept, and adds a row to it.
+"""Decoding with attention: each step reads all cached rows and appends one.
 
-12 heads of 64, from 32 kept rows to 64 in 32 steps (Zhang et al. 2023, section 6). Each head has
-matrices of its own for queries, keys and values; a step's answer is the next one's input. The
-caches are as long as they will be: places that are not yet written are masked.
+12 heads of 64, from 32 cached rows to 64 in 32 steps (Zhang et al. 2023, section 6). Each head has
+its own matrices for queries, keys and values; a step's output is the next one's input. The caches
+have their final length: rows that are not yet written are masked.
 """
 
 from __future__ import annotations
@@ -24,31 +24,36 @@ from explorer.ir.types import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Attention:
+    """Sizes of the model."""
+
     heads: int = 12
     width: int = 64  # of a head
-    first: int = 32  # rows that are kept before the first step
+    first: int = 32  # cached rows before the first step
     steps: int = 32
 
     @property
     def rows(self) -> int:
-        """Room in a cache."""
+        """The capacity of a cache, in rows."""
         return self.first + self.steps
 
     @property
     def weights(self) -> tuple[Weight, ...]:
+        """The weights."""
         shape = (self.heads, self.width, self.width)
         return tuple(Weight(n, shape, 1 / sqrt(self.width)) for n in ("query", "key", "value"))
 
     @property
     def inputs(self) -> Mapping[str, Tensor]:
-        kept = tensor("float32", "batch", self.heads, self.first, self.width)
+        """The annotation of each input."""
+        cache = tensor("float32", "batch", self.heads, self.first, self.width)
         return {
             "x": tensor("float32", "batch", self.heads, 1, self.width),
-            "keys": kept,
-            "values": kept,
+            "keys": cache,
+            "values": cache,
         }
 
     def function(self, w: Arrays) -> Callable[..., Any]:
+        """Return the model as a function over arrays, with weights `w`."""
         places = np.arange(self.rows)
 
         def step(state: Any, at: Any) -> Any:
@@ -63,9 +68,9 @@ class Attention:
 
         def attention_decoding(x: Any, keys: Any, values: Any) -> dict[str, Any]:
             room = xp.zeros((x.shape[0], self.heads, self.steps, self.width), "float32")
-            kept = [xp.concatenate([rows, room], axis=2) for rows in (keys, values)]
-            (_, *kept), answers = scan(step, (x, *kept), np.arange(self.first, self.rows))
-            return {"answers": answers, "keys": kept[0], "values": kept[1]}
+            caches = [xp.concatenate([rows, room], axis=2) for rows in (keys, values)]
+            (_, *caches), answers = scan(step, (x, *caches), np.arange(self.first, self.rows))
+            return {"answers": answers, "keys": caches[0], "values": caches[1]}
 
         return attention_decoding
 

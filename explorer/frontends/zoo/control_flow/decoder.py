@@ -1,8 +1,8 @@
-"""The decoder of a sequence to sequence model: words until every sentence has ended.
+"""The decoder of a sequence to sequence model: it emits words until every sentence has ended.
 
-A step embeds the last word, goes through an LSTM of 256, scores 3,797 words and takes the best
-(Zhang et al. 2023, section 6); there are at most 50 steps. `ending` says how much each step favours
-the end, as the penalty of a length does: with random weights, it decides when a sentence ends.
+A step embeds the last word, runs an LSTM of 256, scores 3,797 words and takes the best (Zhang et
+al. 2023, section 6); there are at most 50 steps. `ending` is a bonus for the end symbol in each
+step, like a length penalty: with random weights, it decides when a sentence ends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ END, BEGIN = 0, 1  # words
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
+    """Sizes of the model."""
+
     words: int = 3797
     width: int = 256
     most: int = 50  # steps
 
     @property
     def weights(self) -> tuple[Weight, ...]:
+        """The weights."""
         return (
             Weight("embedding", (self.words, self.width), 1.0),
             *lstm_weights("cell", self.width, self.width, gain=4.0),
@@ -39,28 +42,31 @@ class Decoder:
 
     @property
     def inputs(self) -> Mapping[str, Tensor]:
+        """The annotation of each input."""
         state = tensor("float32", "batch", self.width)
         return {"h": state, "c": state, "ending": tensor("float32", self.most)}
 
     def function(self, w: Arrays) -> Callable[..., Any]:
+        """Return the model as a function over arrays, with weights `w`."""
+
         def seq2seq_decoder(h: Any, c: Any, ending: Any) -> dict[str, Any]:
             word = xp.full(h.shape[:1], BEGIN, "int64")
             going = xp.ones(h.shape[:1], "bool")
-            said = xp.full((self.most, *h.shape[:1]), END, "int64")
+            decoded = xp.full((self.most, *h.shape[:1]), END, "int64")
             at = 0
             while at < self.most and going.any():
-                h, c, scores = scored(w, word, h, c, ending[at])
+                h, c, scores = score_words(w, word, h, c, ending[at])
                 word = xp.where(going, xp.argmax(scores, axis=1), END)
                 going = word != END
-                said[at] = word
+                decoded[at] = word
                 at = at + 1
-            return {"words": said, "steps": at, "state": h}
+            return {"words": decoded, "steps": at, "state": h}
 
         return seq2seq_decoder
 
 
-def scored(w: Arrays, word: Any, h: Any, c: Any, ending: Any) -> tuple[Any, Any, Any]:
-    """The next state, and how well each word goes on, [batch, words]."""
+def score_words(w: Arrays, word: Any, h: Any, c: Any, ending: Any) -> tuple[Any, Any, Any]:
+    """Return the next state, and the score of each next word, [batch, words]."""
     h, c = lstm_cell(w, "cell", xp.take(w["embedding"], word, axis=0), h, c)
     scores = h @ w["scores.weight"] + w["scores.bias"]
     end = np.arange(w["scores.bias"].size) == END

@@ -1,4 +1,4 @@
-"""What a model with control flow says of itself, and the words that several of them share."""
+"""The protocol of models with control flow, and building blocks that several of them share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Flow(Protocol):
-    """A model as a Python function over arrays, made of its weights by name."""
+    """A model as a Python function over arrays, made from its weights by name."""
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        """What it is made of."""
+        """The weights."""
         ...
 
     @property
@@ -30,22 +30,22 @@ class Flow(Protocol):
         ...
 
     def function(self, w: Arrays) -> Callable[..., Any]:
-        """The function; what it gives is a dict of outputs."""
+        """Return the function, which returns a dict of outputs."""
         ...
 
 
 def matrix(name: str, inputs: int, outputs: int, gain: float = 1.0) -> Weight:
-    """A weight that multiplies rows of `inputs`; variance grows by `gain`."""
+    """Return a weight that multiplies rows of `inputs`; variance grows by `gain`."""
     return Weight(name, (inputs, outputs), sqrt(gain / inputs))
 
 
 def vector(name: str, width: int) -> Weight:
-    """A bias."""
+    """Return a bias."""
     return Weight(name, (width,), BIAS)
 
 
 def lstm_weights(name: str, inputs: int, width: int, gain: float = 1.0) -> tuple[Weight, ...]:
-    """The weights of a cell, `gain` on what it reads."""
+    """Return the weights of a cell, with `gain` on its input."""
     return (
         matrix(f"{name}.input", inputs, 4 * width, gain),
         matrix(f"{name}.state", width, 4 * width),
@@ -54,21 +54,22 @@ def lstm_weights(name: str, inputs: int, width: int, gain: float = 1.0) -> tuple
 
 
 def lstm_cell(w: Arrays, name: str, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
-    """The next h and c, each [batch, width]; gates in the order of `recurrent`."""
+    """Return the next h and c, each [batch, width]; the gates are in the order of `recurrent`."""
     both = x @ w[f"{name}.input"] + h @ w[f"{name}.state"] + w[f"{name}.bias"]
     i, f, g, o = xp.split(both, 4, axis=1)
     c = xp.sigmoid(f) * c + xp.sigmoid(i) * xp.tanh(g)
     return xp.sigmoid(o) * xp.tanh(c), c
 
 
-ADDED = 0.2  # gain of what is added to what was kept, so that many blocks stay of ordinary size
+ADDED = 0.2  # gain of a residual branch, so that values stay bounded over many blocks
 
 
 def conv_weights(
     name: str, inputs: int, outputs: int, window: int, gain: float = 2.0
 ) -> tuple[Weight, ...]:
-    """A convolution with a bias, into which its batch norm is folded. Variance grows by `gain`: it
-    doubles, as half of it is lost to a ReLU.
+    """Return the weights of a convolution with a bias, into which its batch norm is folded.
+
+    Variance grows by `gain`: it doubles, since a ReLU removes half of it.
     """
     depth = inputs * window * window
     shape = (outputs, inputs, window, window)
@@ -76,7 +77,7 @@ def conv_weights(
 
 
 def conv(w: Arrays, name: str, x: Any, stride: int = 1) -> Any:
-    """That convolution, its borders padded so that stride 1 keeps the size."""
+    """Apply that convolution, padded so that stride 1 keeps the size."""
     weight = w[f"{name}.weight"]
     pad = weight.shape[-1] // 2
     return xp.conv(x, weight, w[f"{name}.bias"], strides=stride, padding=pad)

@@ -1,10 +1,10 @@
-"""A language model that goes on with a text: a prefill over the prompt, then a step for each word,
-which reads the keys and values of all words before it and adds its own where they lie.
+"""A language model that continues a text: a prefill over the prompt, then a step for each word.
 
-The model is LLaMA's (Touvron et al. 2023: rotary positions, RMSNorm, SwiGLU) at the size of
-llama2.c's stories15M; several heads may share keys and values (Ainslie et al. 2023). The best word
-is taken, or, where `temperature` is more than 0, one of the likeliest that together have the
-probability `top_p` (Holtzman et al. 2020), by a random number of `noise` for each.
+A step reads the cached keys and values of all words before it and appends its own in place. The
+model is LLaMA's (Touvron et al. 2023: rotary positions, RMSNorm, SwiGLU) at the size of llama2.c's
+stories15M; several heads may share keys and values (Ainslie et al. 2023). The best word is taken.
+With `temperature` more than 0, it is drawn from the likeliest words whose probabilities sum to
+`top_p` (Holtzman et al. 2020), by a random number of `noise` for each.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from explorer.frontends.zoo.control_flow.flow import Arrays, matrix
 from explorer.frontends.zoo.weights import Weight
 from explorer.ir.types import Tensor
 
-SMALLEST = 1e-5  # of a variance, as all sizes of LLaMA have it
-TURN = 10000.0  # the longest wave of a position
-NEAR = np.float32(1e-7)  # probabilities that are told apart
+SMALLEST = 1e-5  # epsilon of the norms, as in all sizes of LLaMA
+TURN = 10000.0  # base of the rotary frequencies
+NEAR = np.float32(1e-7)  # precision of the bisection of probabilities
 NEVER = np.float32(-np.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Llama:
+    """Sizes of the model."""
+
     words: int = 32000
     width: int = 288
     layers: int = 6
     heads: int = 6
-    shared: int = 1  # heads that have keys and values in common
+    shared: int = 1  # heads that share keys and values
     inner: int = 768
     most: int = 256  # words of the prompt and of the answer
 
@@ -46,19 +48,20 @@ class Llama:
 
     @property
     def groups(self) -> int:
-        """How many heads of keys and values there are."""
+        """The number of heads of keys and values."""
         return self.heads // self.shared
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        kept = self.groups * self.each
-        found = [Weight("embedding", (self.words, self.width), 1.0)]
+        """The weights."""
+        group_width = self.groups * self.each
+        weights = [Weight("embedding", (self.words, self.width), 1.0)]
         for n in range(self.layers):
-            found += [
+            weights += [
                 Weight(f"{n}.attention.norm", (self.width,), 0.1, 1.0),
                 matrix(f"{n}.query", self.width, self.width),
-                matrix(f"{n}.key", self.width, kept),
-                matrix(f"{n}.value", self.width, kept),
+                matrix(f"{n}.key", self.width, group_width),
+                matrix(f"{n}.value", self.width, group_width),
                 matrix(f"{n}.answer", self.width, self.width, gain=0.2),
                 Weight(f"{n}.inner.norm", (self.width,), 0.1, 1.0),
                 matrix(f"{n}.gate", self.width, self.inner),
@@ -66,13 +69,14 @@ class Llama:
                 matrix(f"{n}.down", self.inner, self.width, gain=0.2),
             ]
         return (
-            *found,
+            *weights,
             Weight("norm", (self.width,), 0.1, 1.0),
             matrix("scores", self.width, self.words, gain=4.0),
         )
 
     @property
     def inputs(self) -> Mapping[str, Tensor]:
+        """The annotation of each input."""
         return {
             "prompt": tensor("int64", "batch", "n"),
             "steps": tensor("int64"),
@@ -82,36 +86,37 @@ class Llama:
         }
 
     def function(self, w: Arrays) -> Callable[..., Any]:
+        """Return the model as a function over arrays, with weights `w`."""
         waves = TURN ** -(np.arange(0, self.each, 2) / self.each)
         angles = np.arange(self.most)[:, None] * waves
         cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
         places = np.arange(self.most)
 
-        def asked(n: int, x: Any, c: Any, s: Any) -> tuple[Any, Any, Any]:
-            """Queries, keys and values of a layer, [batch, heads, n, each]."""
+        def project_qkv(n: int, x: Any, c: Any, s: Any) -> tuple[Any, Any, Any]:
+            """Return queries, keys and values of a layer, [batch, heads, n, each]."""
             h = xp.rms_norm(x, w[f"{n}.attention.norm"], epsilon=SMALLEST)
             q, k, v = (split(h @ w[f"{n}.{name}"], self.each) for name in ("query", "key", "value"))
-            return turned(q, c, s), turned(k, c, s), v
+            return rotate_pairs(q, c, s), rotate_pairs(k, c, s), v
 
         def attention(q: Any, keys: Any, values: Any, seen: Any) -> Any:
-            """Each query reads the places that it has `seen`."""
+            """Return attention over the positions that `seen` allows."""
             batch, _, count, each = q.shape
             q = xp.reshape(q, (batch, self.groups, self.shared * count, each))
             scores = q @ xp.swapaxes(keys, 2, 3) * np.float32(1 / sqrt(each))
-            whole = xp.reshape(scores, (batch, self.heads, count, keys.shape[2]))
-            found = xp.softmax(xp.where(seen, whole, NEVER))
-            found = xp.reshape(found, scores.shape) @ values
-            found = xp.swapaxes(xp.reshape(found, (batch, self.heads, count, each)), 1, 2)
-            return xp.reshape(found, (batch, count, self.width))
+            by_head = xp.reshape(scores, (batch, self.heads, count, keys.shape[2]))
+            mixed = xp.softmax(xp.where(seen, by_head, NEVER))
+            mixed = xp.reshape(mixed, scores.shape) @ values
+            mixed = xp.swapaxes(xp.reshape(mixed, (batch, self.heads, count, each)), 1, 2)
+            return xp.reshape(mixed, (batch, count, self.width))
 
         def after(n: int, x: Any, read: Any) -> Any:
-            """What a layer gives, where attention has read that."""
+            """Return a layer's output, given its attention output `read`."""
             x = x + read @ w[f"{n}.answer"]
             h = xp.rms_norm(x, w[f"{n}.inner.norm"], epsilon=SMALLEST)
             return x + (xp.silu(h @ w[f"{n}.gate"]) * (h @ w[f"{n}.up"])) @ w[f"{n}.down"]
 
         def scored(x: Any) -> Any:
-            """How well each word goes on, [batch, words], from the last place."""
+            """Return the score of each next word, [batch, words], from the last position."""
             return xp.rms_norm(x[:, -1], w["norm"], epsilon=SMALLEST) @ w["scores"]
 
         def llama(
@@ -123,47 +128,48 @@ class Llama:
             keys, values = [], []
             x = xp.take(w["embedding"], prompt, axis=0)
             for m in range(self.layers):
-                q, k, v = asked(m, x, xp.asarray(cos)[:n], xp.asarray(sin)[:n])
+                q, k, v = project_qkv(m, x, xp.asarray(cos)[:n], xp.asarray(sin)[:n])
                 keys += [xp.concatenate([k, room], axis=2)]
                 values += [xp.concatenate([v, room], axis=2)]
                 x = after(m, x, attention(q, k, v, seen))
             scores = scored(x)
 
-            said = xp.zeros((batch, self.most), "int64")
+            decoded = xp.zeros((batch, self.most), "int64")
             count = xp.minimum(steps, self.most - n)
             for i in range(count):
                 at = i + n
                 if temperature > 0:
-                    word = drawn(scores / temperature, top_p, noise[i])
+                    word = draw_word(scores / temperature, top_p, noise[i])
                 else:
                     word = xp.argmax(scores, axis=1)
-                said[:, i] = word
+                decoded[:, i] = word
                 x = xp.take(w["embedding"], word, axis=0)[:, None]
                 for m in range(self.layers):
-                    q, k, v = asked(m, x, xp.take(cos, at, axis=0), xp.take(sin, at, axis=0))
+                    q, k, v = project_qkv(m, x, xp.take(cos, at, axis=0), xp.take(sin, at, axis=0))
                     keys[m][:, :, at] = k[:, :, 0]
                     values[m][:, :, at] = v[:, :, 0]
                     x = after(m, x, attention(q, keys[m], values[m], places <= at))
                 scores = scored(x)
-            return {"words": said, "count": count}
+            return {"words": decoded, "count": count}
 
         return llama
 
 
 def split(x: Any, each: int) -> Any:
-    """[batch, n, heads * each] as [batch, heads, n, each]."""
+    """Reshape [batch, n, heads * each] to [batch, heads, n, each]."""
     return xp.swapaxes(xp.reshape(x, (*x.shape[:2], x.shape[2] // each, each)), 1, 2)
 
 
-def turned(x: Any, cos: Any, sin: Any) -> Any:
-    """Pairs of elements turned by the angles of their places (Su et al. 2021)."""
+def rotate_pairs(x: Any, cos: Any, sin: Any) -> Any:
+    """Rotate pairs of elements by the angles of their positions (Su et al. 2021)."""
     a, b = xp.split(x, 2, axis=3)
     return xp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=3)
 
 
-def drawn(scores: Any, top_p: Any, noise: Any) -> Any:
-    """A word of each row, of the likeliest that have the probability `top_p` together: those of at
-    least a probability that is found by halving.
+def draw_word(scores: Any, top_p: Any, noise: Any) -> Any:
+    """Draw a word of each row from the likeliest whose probabilities sum to `top_p`.
+
+    The least probability that is admitted is determined by bisection.
     """
     p = xp.softmax(scores)
 
@@ -174,8 +180,8 @@ def drawn(scores: Any, top_p: Any, noise: Any) -> Any:
 
     low, high = xp.zeros((p.shape[0], 1), "float32"), p.max(axis=1, keepdims=True)
     low, _ = while_loop(lambda low, high: (high - low).max() > NEAR, halved, low, high)
-    kept = xp.where(p >= low, p, 0)
-    so_far = xp.cumsum(kept, axis=1)
+    nucleus = xp.where(p >= low, p, 0)
+    so_far = xp.cumsum(nucleus, axis=1)
     return xp.argmax(so_far > noise[:, None] * so_far[:, -1:], axis=1)
 
 

@@ -1,4 +1,4 @@
-"""Ten LSTM layers over each other, 64 steps: all layers of a step before the next step.
+"""Ten stacked LSTM layers over 64 steps: all layers of a step run before the next step.
 
 The sizes are Cocktailer's (Zhang et al. 2023, section 6): 256 wide.
 """
@@ -20,20 +20,26 @@ from explorer.ir.types import Tensor
 
 @dataclass(frozen=True, slots=True)
 class LoopedLstm:
+    """Sizes of the model."""
+
     layers: int = 10
     width: int = 256
     steps: int = 64
 
     @property
     def weights(self) -> tuple[Weight, ...]:
+        """The weights."""
         names = [f"layers.{n}" for n in range(self.layers)]
         return tuple(w for n in names for w in lstm_weights(n, self.width, self.width, GAIN))
 
     @property
     def inputs(self) -> Mapping[str, Tensor]:
+        """The annotation of each input."""
         return {"x": tensor("float32", self.steps, "batch", self.width)}
 
     def function(self, w: Arrays) -> Callable[..., Any]:
+        """Return the model as a function over arrays, with weights `w`."""
+
         def step(states: Any, x: Any) -> Any:
             after = []
             for n, (h, c) in enumerate(states):

@@ -1,7 +1,7 @@
-"""NASRNN: the recurrent cell that a search found (Zoph and Le 2017), 1000 times.
+"""NASRNN: a recurrent cell found by architecture search (Zoph and Le 2017), run 1000 times.
 
-A step reads eight gates of its input and eight of its state, each 256 wide, and joins them two by
-two. The sizes and the cell are Cocktailer's (Zhang et al. 2023, section 6): the fourth gate
+A step computes eight gates of its input and eight of its state, each 256 wide, and combines them
+pairwise. The sizes and the cell are Cocktailer's (Zhang et al. 2023, section 6): the fourth gate
 multiplies where the others add.
 """
 
@@ -23,19 +23,25 @@ GATES = 8
 
 @dataclass(frozen=True, slots=True)
 class NasRnn:
+    """Sizes of the model."""
+
     width: int = 256
     steps: int = 1000
 
     @property
     def weights(self) -> tuple[Weight, ...]:
+        """The weights."""
         wide = GATES * self.width
         return matrix("input", self.width, wide, gain=2.0), matrix("state", self.width, wide)
 
     @property
     def inputs(self) -> Mapping[str, Tensor]:
+        """The annotation of each input."""
         return {"x": tensor("float32", self.steps, "batch", self.width)}
 
     def function(self, w: Arrays) -> Callable[..., Any]:
+        """Return the model as a function over arrays, with weights `w`."""
+
         def step(state: tuple[Any, Any], x: Any) -> tuple[Any, None]:
             m, c = state
             return cell(xp.split(x @ w["input"], GATES, 1), xp.split(m @ w["state"], GATES, 1), c)
@@ -49,7 +55,7 @@ class NasRnn:
 
 
 def cell(i: Any, h: Any, c: Any) -> tuple[tuple[Any, Any], None]:
-    """The next state and cell, of the gates of the input and of the state."""
+    """Return the next state and cell, from the gates of the input and of the state."""
     first = xp.tanh(xp.sigmoid(i[0] + h[0]) * xp.relu(i[1] + h[1]))
     second = xp.tanh(xp.sigmoid(i[2] + h[2]) + xp.relu(i[3] * h[3]))
     third = xp.tanh(xp.tanh(i[4] + h[4]) * xp.sigmoid(i[5] + h[5]))

@@ -1,8 +1,8 @@
-"""A recursive autoencoder: the vector of a tree is made of those of its two children.
+"""A recursive autoencoder: the vector of a tree is computed from those of its two children.
 
 Socher et al. 2011, at the size of Zhang et al. 2023, section 6: one linear layer from 1,024 to 512
-for every inner node of a tree with at most 127 nodes. The tree is data, and the function calls
-itself as deep as the tree goes.
+for every inner node of a tree with at most 127 nodes. The tree is data, and the function is
+recursive to the depth of the tree.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from explorer.ir.types import Tensor
 
 @dataclass(frozen=True, slots=True)
 class RecursiveAutoencoder:
+    """Sizes of the model."""
+
     hidden: int = 512
     nodes: int = 127  # of the largest tree
 
     @property
     def weights(self) -> tuple[Weight, ...]:
+        """The weights."""
         return (
             matrix("encode.weight", 2 * self.hidden, self.hidden),
             vector("encode.bias", self.hidden),
@@ -33,12 +36,13 @@ class RecursiveAutoencoder:
 
     @property
     def inputs(self) -> Mapping[str, Tensor]:
-        """The children of each node, -1 for none, and what each leaf is; node 0 is the root."""
+        """The children of each node, -1 for none, and each leaf's vector; node 0 is the root."""
         links = tensor("int64", self.nodes)
         leaves = tensor("float32", self.nodes, self.hidden)
         return {"left": links, "right": links, "leaf": leaves}
 
     def function(self, w: Arrays) -> Callable[..., Any]:
+        """Return the model as a function over arrays, with weights `w`."""
         inputs = {"node": tensor("int64"), **self.inputs}
 
         @function(inputs=inputs, result=tensor("float32", self.hidden))

@@ -1,1 +1,1 @@
-"""The models of the papers, each a dataclass of its sizes that is a function of the vocabulary."""
+"""Models of the papers, each a dataclass of sizes that is a function of the layer vocabulary."""

@@ -1,6 +1,6 @@
-"""BERT: an encoder that normalises after each residual connection (Devlin et al. 2019).
+"""BERT: an encoder with layer norm after each residual connection (Devlin et al. 2019).
 
-The base model at 128 tokens; ids in, the last hidden state out.
+The base model at 128 tokens, from ids to the last hidden state.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ EPSILON = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Bert:
+    """Sizes of the model; the defaults are BERT base."""
+
     tokens: int = 128
     vocabulary: int = 30_522
     width: int = 768
@@ -22,6 +24,7 @@ class Bert:
     layers: int = 12
 
     def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
         ids = net.input("ids", ("batch", self.tokens), below=self.vocabulary)
         with net.inside("embeddings"):
             words = net.embedding("word", ids, self.vocabulary, self.width)

@@ -1,8 +1,8 @@
-"""Conformer: attention for what is far, convolution for what is near (Gulati et al. 2020).
+"""Conformer: attention for global context, convolution for local context (Gulati et al. 2020).
 
 The encoder's blocks, at the Welder paper's size: 12 of them over 512 frames of 512 features. The
 attention is Transformer-XL's, with relative positions; the sinusoids of the positions times their
-projection are one weight, as constant folding leaves them.
+projection are one weight, as after constant folding.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from explorer.frontends.zoo.layers import Layers, V
 
 @dataclass(frozen=True, slots=True)
 class Conformer:
+    """Sizes of the model."""
+
     frames: int = 512
     width: int = 512
     heads: int = 8
@@ -23,6 +25,7 @@ class Conformer:
     layers: int = 12
 
     def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
         dims = ("batch", self.frames, self.width)
         x = net.input("frames", dims)
         for n in range(self.layers):
@@ -62,9 +65,10 @@ class Conformer:
             return net.linear("output", mixed, width, width)
 
     def _shifted(self, net: Layers[V], x: V) -> V:
-        """[n, heads, frames, 2 · frames - 1] by distance → [n, heads, frames, frames] by place.
+        """Reindex scores from distances to positions.
 
-        Dai et al. 2019, appendix B.
+        [n, heads, frames, 2 · frames - 1] → [n, heads, frames, frames] (Dai et al. 2019, appendix
+        B).
         """
         t = self.frames
         x = net.reshape(net.pad_front(x, 4, 3, 1), 0, self.heads, 2 * t, t)

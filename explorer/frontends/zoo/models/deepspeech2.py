@@ -1,8 +1,8 @@
-"""Deep Speech 2: convolutions over a spectrogram, then LSTM layers, one answer for each frame.
+"""Deep Speech 2: convolutions over a spectrogram, then LSTM layers, one output for each frame.
 
-Amodei et al. 2016, at the sizes that Rammer raced (Ma et al. 2020, section 5.1): 300 frames of 171
-frequencies, 2 convolutions, 7 LSTM layers 256 wide in one direction, 29 letters. The LSTM layers
-are ONNX operators; frames come first in what they read and in the answer.
+Amodei et al. 2016, at Rammer's sizes (Ma et al. 2020, section 5.1): 300 frames of 171 frequencies,
+2 convolutions, 7 LSTM layers 256 wide in one direction, 29 letters. The LSTM layers are ONNX
+operators; frames are the first dim of their inputs and outputs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ CEILING = 20.0  # of activations; section 3.1 of the paper
 
 @dataclass(frozen=True, slots=True)
 class DeepSpeech2:
+    """Sizes of the model."""
+
     frames: int = 300
     frequencies: int = 171
     channels: int = 32
@@ -27,6 +29,7 @@ class DeepSpeech2:
     letters: int = 29
 
     def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
         x = net.input("spectrogram", ("batch", 1, self.frames, self.frequencies))
         x, frames, features = self._frames(net, x)
         for n in range(self.layers):
@@ -36,7 +39,7 @@ class DeepSpeech2:
         net.output("scores", scores, (frames, "batch", self.letters))
 
     def _frames(self, net: Layers[V], x: V) -> tuple[V, int, int]:
-        """[batch, 1, frames, frequencies] → [frames / 4, batch, features], and both dims."""
+        """Return [batch, 1, frames, frequencies] → [frames / 4, batch, features], and both dims."""
         frames, frequencies, inputs = self.frames, self.frequencies, 1
         for n, (kernel, stride) in enumerate(zip(self.kernels, ((2, 2), (2, 1)))):
             x = conv_norm(

@@ -21,6 +21,8 @@ STAGES = (  # expansion, channels, blocks, stride of the first; table 2 of the p
 
 @dataclass(frozen=True, slots=True)
 class MobileNetV2:
+    """Sizes of the model."""
+
     size: int = 224
     stages: tuple[tuple[int, int, int, int], ...] = STAGES
     stem: int = 32
@@ -28,6 +30,7 @@ class MobileNetV2:
     classes: int = 1000
 
     def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
         x = net.input("image", ("batch", 3, self.size, self.size))
         x = conv_norm(net, "stem", x, 3, self.stem, 3, 2, activation=_relu6(net))
         channels = self.stem

@@ -11,6 +11,8 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class NafNet:
+    """Sizes of the model."""
+
     size: int = 256
     width: int = 16
     middle: int = 1
@@ -18,6 +20,7 @@ class NafNet:
     decoders: tuple[int, ...] = (1, 1, 1)
 
     def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
         image = net.input("image", ("batch", 3, self.size, self.size))
         x, width, skips = net.conv("intro", image, 3, self.width, 3), self.width, []
         for n, blocks in enumerate(self.encoders):
@@ -44,7 +47,7 @@ def _blocks(net: Layers[V], name: str, x: V, width: int, blocks: int) -> V:
 
 
 def _block(net: Layers[V], x: V, width: int) -> V:
-    """Figure 2 (d) of the paper."""
+    """Apply the block of figure 2 (d) of the paper."""
     y = net.conv("conv1", _channel_norm(net, "norm1", x, width), width, 2 * width)
     y = _gate(net, net.conv("conv2", y, 2 * width, 2 * width, 3, groups=2 * width))
     y = net.multiply(y, net.conv("attention", net.global_pool(y), width, width))
@@ -56,16 +59,19 @@ def _block(net: Layers[V], x: V, width: int) -> V:
 
 
 def _gate(net: Layers[V], x: V) -> V:
-    """The product of both halves of the channels."""
+    """Return the product of both halves of the channels."""
     return net.multiply(*net.split(x, 2, axis=1))
 
 
 def _channel_norm(net: Layers[V], name: str, x: V, width: int) -> V:
-    """A layer norm over the channels of [batch, channels, height, width], in its parts."""
+    """Apply a layer norm over the channels of [batch, channels, height, width].
+
+    It is written in elementary operators.
+    """
     with net.inside(name):
-        apart = net.subtract(x, net.mean(x, 1))
-        variance = net.mean(net.multiply(apart, apart), 1)
-        y = net.divide(apart, net.square_root(net.shift(variance, EPSILON)))
+        deviation = net.subtract(x, net.mean(x, 1))
+        variance = net.mean(net.multiply(deviation, deviation), 1)
+        y = net.divide(deviation, net.square_root(net.shift(variance, EPSILON)))
         y = net.multiply(y, net.weight("weight", (1, width, 1, 1), 0.1, 1.0))
         return net.add(y, net.weight("bias", (1, width, 1, 1), 0.1))
 

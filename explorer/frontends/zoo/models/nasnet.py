@@ -1,7 +1,7 @@
-"""NASNet-A for images of 32 by 32: two cells that were searched for, stacked (Zoph et al. 2018).
+"""NASNet-A for images of 32 by 32: a stack of two cells found by search (Zoph et al. 2018).
 
-NASNet-A (6 @ 768): three times six normal cells, a reduction cell between them. A cell reads the
-two values before it and adds pairs of operations on them (figure 4 of the paper).
+NASNet-A (6 @ 768): three times six normal cells, with a reduction cell between them. A cell reads
+the two previous values and adds pairs of operations on them (figure 4 of the paper).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Generic
 from explorer.frontends.zoo.blocks import conv_norm
 from explorer.frontends.zoo.layers import Layers, V
 
-# A pair of operations, each with what it reads: 0 is the value before the cell, 1 the one before
-# that, 2 and on are the sums of the cell.
+# A pair of operations, each with the index of its input: 0 is the previous value, 1 the one before
+# it, 2 and on are the sums of the cell.
 Pair = tuple[str, int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Pairs, and which values lie side by side in the answer, as the authors' code has them."""
+    """Pairs of operations, and the values that are concatenated, as in the authors' code."""
 
     pairs: tuple[Pair, ...]
     joined: tuple[int, ...]
@@ -50,15 +50,17 @@ INPUTS = 2  # of a cell
 
 @dataclass(frozen=True, slots=True)
 class Image(Generic[V]):
-    """A value of [batch, channels, side, side]."""
+    """A value of [batch, channels, extent, extent]."""
 
     value: V
     channels: int
-    side: int
+    extent: int
 
 
 @dataclass(frozen=True, slots=True)
 class NasNet:
+    """Sizes of the model."""
+
     size: int = 32
     cells: int = 6  # of a stack, reductions not counted
     filters: int = 32  # of the first stack; each later one has twice as many
@@ -66,6 +68,7 @@ class NasNet:
     classes: int = 10
 
     def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
         x = net.input("image", ("batch", 3, self.size, self.size))
         stem = Image(conv_norm(net, "stem", x, 3, self.stem, 3), self.stem, self.size)
         before, last = stem, stem
@@ -85,36 +88,36 @@ class NasNet:
 def _cell(
     net: Layers[V], cell: Cell, filters: int, last: Image[V], before: Image[V], stride: int
 ) -> Image[V]:
-    values = [_squeezed(net, last, filters), _fitted(net, before, last.side, filters)]
-    for n, (left, one, right, other) in enumerate(cell.pairs):
+    values = [_squeezed(net, last, filters), _fitted(net, before, last.extent, filters)]
+    for n, (left, left_input, right, right_input) in enumerate(cell.pairs):
         with net.inside(f"pairs.{n}"):
             first, second = (
                 _operation(net, name, what, values[i], filters, stride if i < INPUTS else 1)
-                for name, what, i in (("left", left, one), ("right", right, other))
+                for name, what, i in (("left", left, left_input), ("right", right, right_input))
             )
             values.append(net.add(first, second))
-    found = net.concat([values[n] for n in cell.joined], 1)
-    return Image(found, len(cell.joined) * filters, last.side // stride)
+    joined = net.concat([values[n] for n in cell.joined], 1)
+    return Image(joined, len(cell.joined) * filters, last.extent // stride)
 
 
 def _squeezed(net: Layers[V], x: Image[V], filters: int) -> V:
     return conv_norm(net, "last", net.relu(x.value), x.channels, filters)
 
 
-def _fitted(net: Layers[V], x: Image[V], side: int, filters: int) -> V:
-    """As many channels and as large as the value after it."""
-    if x.side == side:
+def _fitted(net: Layers[V], x: Image[V], extent: int, filters: int) -> V:
+    """Project a value to the channels and the size of the value after it."""
+    if x.extent == extent:
         return conv_norm(net, "before", net.relu(x.value), x.channels, filters)
     return _halved(net, net.relu(x.value), x.channels, filters)
 
 
 def _halved(net: Layers[V], x: V, channels: int, filters: int) -> V:
-    """Half of the channels see the pixels of even places, the others those of odd ones."""
+    """Halve the size: half of the channels read the even pixels, the others the odd ones."""
     with net.inside("before"):
         odd = net.slice(net.slice(x, 2, 1), 3, 1)
         parts = [
-            net.conv(name, seen, channels, filters // 2, stride=2, pad=0, bias=False)
-            for name, seen in (("even", x), ("odd", odd))
+            net.conv(name, pixels, channels, filters // 2, stride=2, pad=0, bias=False)
+            for name, pixels in (("even", x), ("odd", odd))
         ]
         return net.batch_norm("norm", net.concat(parts, 1), filters)
 
@@ -133,7 +136,7 @@ def _operation(net: Layers[V], name: str, what: str, x: V, filters: int, stride:
 
 
 def _separable(net: Layers[V], x: V, filters: int, kernel: int, stride: int) -> V:
-    """Twice a convolution of each channel, then one of each pixel."""
+    """Apply a depthwise and a pointwise convolution, twice."""
     for n in range(2):
         with net.inside(str(n)):
             x = net.conv(

@@ -1,7 +1,7 @@
-"""ResNeXt-29 for images of 32 by 32: bottlenecks whose middle convolution is in groups.
+"""ResNeXt-29 for images of 32 by 32: bottlenecks with a grouped middle convolution.
 
-Xie et al. 2017, table 7, at the cardinality that Rammer raced (Ma et al. 2020, section 5.1): 16
-groups of 64 channels, 29 layers.
+Xie et al. 2017, table 7, at Rammer's cardinality (Ma et al. 2020, section 5.1): 16 groups of 64
+channels, 29 layers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from explorer.frontends.zoo.layers import Layers, V
 
 @dataclass(frozen=True, slots=True)
 class ResNext:
+    """Sizes of the model."""
+
     size: int = 32
     cardinality: int = 16
     group: int = 64  # channels of a group, in the first stage
@@ -23,6 +25,7 @@ class ResNext:
     classes: int = 10
 
     def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
         x = net.input("image", ("batch", 3, self.size, self.size))
         x = conv_norm(net, "stem", x, 3, self.stem, 3, activation=net.relu)
         channels, inner = self.stem, self.cardinality * self.group
@@ -39,7 +42,7 @@ class ResNext:
     def _bottleneck(
         self, net: Layers[V], x: V, channels: int, inner: int, width: int, stride: int
     ) -> V:
-        """Figure 3 (c) of the paper."""
+        """Apply the bottleneck of figure 3 (c) of the paper."""
         y = conv_norm(net, "reduce", x, channels, inner, activation=net.relu)
         y = conv_norm(net, "groups", y, inner, inner, 3, stride, self.cardinality, net.relu)
         y = conv_norm(net, "expand", y, inner, width)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from explorer.frontends.zoo.layers import Layers, V
 
-LEAST = 1e-12  # a length is divided by no less
+LEAST = 1e-12  # lower bound of a norm in a division
 
 
 @dataclass(frozen=True, slots=True)
 class Restormer:
-    """Sizes of section 4 of the paper; of blocks and heads, those of the finest level first."""
+    """Sizes of section 4 of the paper; blocks and heads start at the finest level."""
 
     size: int = 256
     width: int = 48
@@ -21,65 +21,66 @@ class Restormer:
     expansion: float = 2.66
 
     def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
         image = net.input("image", ("batch", 3, self.size, self.size))
         x = net.conv("embed", image, 3, self.width, 3, bias=False)
-        width, side, skips = self.width, self.size, []
+        width, extent, skips = self.width, self.size, []
         *finer, coarsest = zip(self.blocks, self.heads)
         for n, (blocks, heads) in enumerate(finer):
-            x = self._blocks(net, f"encoder.{n}", x, width, side, heads, blocks)
+            x = self._blocks(net, f"encoder.{n}", x, width, extent, heads, blocks)
             skips.append(x)
-            x = _down(net, f"down.{n}", x, width, side)
-            width, side = 2 * width, side // 2
-        x = self._blocks(net, "latent", x, width, side, coarsest[1], coarsest[0])
+            x = _down(net, f"down.{n}", x, width, extent)
+            width, extent = 2 * width, extent // 2
+        x = self._blocks(net, "latent", x, width, extent, coarsest[1], coarsest[0])
         for n, (blocks, heads) in reversed(list(enumerate(finer))):
             up = net.conv(f"up.{n}", x, width, 2 * width, 3, bias=False)
             x = net.concat([net.pixel_shuffle(up, 2), skips.pop()], axis=1)
-            side *= 2
+            extent *= 2
             if n:  # the finest level keeps both halves
                 x = net.conv(f"reduce.{n}", x, width, width // 2, bias=False)
                 width //= 2
-            x = self._blocks(net, f"decoder.{n}", x, width, side, heads, blocks)
-        x = self._blocks(net, "refinement", x, width, side, self.heads[0], self.refinement)
+            x = self._blocks(net, f"decoder.{n}", x, width, extent, heads, blocks)
+        x = self._blocks(net, "refinement", x, width, extent, self.heads[0], self.refinement)
         clean = net.add(net.conv("output", x, width, 3, 3, bias=False), image)
         net.output("clean", clean, ("batch", 3, self.size, self.size))
 
     def _blocks(
-        self, net: Layers[V], name: str, x: V, width: int, side: int, heads: int, blocks: int
+        self, net: Layers[V], name: str, x: V, width: int, extent: int, heads: int, blocks: int
     ) -> V:
         for n in range(blocks):
             with net.inside(f"{name}.{n}"):
-                y = _channels_normal(net, "norm1", x, width, side)
-                x = net.add(x, _attention(net, y, width, side, heads))
-                y = _channels_normal(net, "norm2", x, width, side)
+                y = _channels_normal(net, "norm1", x, width, extent)
+                x = net.add(x, _attention(net, y, width, extent, heads))
+                y = _channels_normal(net, "norm2", x, width, extent)
                 x = net.add(x, _feed_forward(net, y, width, int(width * self.expansion)))
         return x
 
 
-def _channels_normal(net: Layers[V], name: str, x: V, width: int, side: int) -> V:
-    """A layer norm over the channels of [batch, width, side, side]."""
-    rows = net.transpose(net.reshape(x, 0, width, side * side), 0, 2, 1)
+def _channels_normal(net: Layers[V], name: str, x: V, width: int, extent: int) -> V:
+    """Apply a layer norm over the channels of [batch, width, extent, extent]."""
+    rows = net.transpose(net.reshape(x, 0, width, extent * extent), 0, 2, 1)
     rows = net.layer_norm(name, rows, width)
-    return net.reshape(net.transpose(rows, 0, 2, 1), 0, width, side, side)
+    return net.reshape(net.transpose(rows, 0, 2, 1), 0, width, extent, extent)
 
 
-def _attention(net: Layers[V], x: V, width: int, side: int, heads: int) -> V:
-    """Section 3.1: of channels with channels, each of length one."""
+def _attention(net: Layers[V], x: V, width: int, extent: int, heads: int) -> V:
+    """Apply the attention between channels of section 3.1, with normalised queries and keys."""
     with net.inside("attention"):
         x = net.conv("qkv", x, width, 3 * width, bias=False)
         x = net.conv("depthwise", x, 3 * width, 3 * width, 3, groups=3 * width, bias=False)
         q, k, v = (
-            net.reshape(part, 0, heads, width // heads, side * side)
+            net.reshape(part, 0, heads, width // heads, extent * extent)
             for part in net.split(x, 3, axis=1)
         )
         q, k = (net.divide(y, net.at_least(net.norm(y, -1), LEAST)) for y in (q, k))
         scores = net.matmul(q, net.transpose(k, 0, 1, 3, 2))
         scores = net.multiply(scores, net.weight("temperature", (heads, 1, 1), 0.1, 1.0))
-        mixed = net.reshape(net.matmul(net.softmax(scores), v), 0, width, side, side)
+        mixed = net.reshape(net.matmul(net.softmax(scores), v), 0, width, extent, extent)
         return net.conv("output", mixed, width, width, bias=False)
 
 
 def _feed_forward(net: Layers[V], x: V, width: int, inner: int) -> V:
-    """Section 3.2: one half of the channels opens and shuts the other."""
+    """Apply the gated feed-forward network of section 3.2."""
     with net.inside("feed_forward"):
         x = net.conv("inner", x, width, 2 * inner, bias=False)
         x = net.conv("depthwise", x, 2 * inner, 2 * inner, 3, groups=2 * inner, bias=False)
@@ -87,12 +88,14 @@ def _feed_forward(net: Layers[V], x: V, width: int, inner: int) -> V:
         return net.conv("outer", net.multiply(net.gelu(gate), y), inner, width, bias=False)
 
 
-def _down(net: Layers[V], name: str, x: V, width: int, side: int) -> V:
-    """[batch, width, side, side] → [batch, 2 · width, side / 2, side / 2]."""
+def _down(net: Layers[V], name: str, x: V, width: int, extent: int) -> V:
+    """Downsample [batch, width, extent, extent] → [batch, 2 · width, extent / 2, extent / 2]."""
     with net.inside(name):
         x = net.conv("conv", x, width, width // 2, 3, bias=False)
-        x = net.reshape(x, 0, width // 2, side // 2, 2, side // 2, 2)
-        return net.reshape(net.transpose(x, 0, 1, 3, 5, 2, 4), 0, 2 * width, side // 2, side // 2)
+        x = net.reshape(x, 0, width // 2, extent // 2, 2, extent // 2, 2)
+        return net.reshape(
+            net.transpose(x, 0, 1, 3, 5, 2, 4), 0, 2 * width, extent // 2, extent // 2
+        )
 
 
 SMALL = Restormer(16, 8, blocks=(1, 1, 1), heads=(1, 2, 4), refinement=1)

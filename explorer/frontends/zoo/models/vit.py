@@ -1,4 +1,4 @@
-"""ViT: an image is a sequence of patches (Dosovitskiy et al. 2021).
+"""ViT: an image as a sequence of patches (Dosovitskiy et al. 2021).
 
 The small model of Touvron et al. 2021 (DeiT-S), with patches of 32 by 32.
 """
@@ -15,6 +15,8 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Vit:
+    """Sizes of the model."""
+
     size: int = 224
     patch: int = 32
     width: int = 384
@@ -23,6 +25,7 @@ class Vit:
     classes: int = 1000
 
     def __call__(self, net: Layers[V]) -> None:
+        """Build the model with the layers of `net`."""
         image = net.input("image", ("batch", 3, self.size, self.size))
         width, patches = self.width, (self.size // self.patch) ** 2
         x = net.conv("patches", image, 3, width, self.patch, stride=self.patch, pad=0)

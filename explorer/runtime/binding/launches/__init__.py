@@ -1,1 +1,1 @@
-"""From scheduled uTasks to what runs: launches of rows for units, and what Python does between."""
+"""Launches of rows for units, from scheduled uTasks, and the steps of Python between them."""

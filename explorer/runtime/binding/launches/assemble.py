@@ -1,4 +1,4 @@
-"""The steps of a run: launches as long as they can be, and what Python does between them."""
+"""Steps of a run: launches as long as possible, and the steps of Python between them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from explorer.grinder.independent_calls import concurrent_groups
 from explorer.runtime.binding.launches.addresses import Addresses
 from explorer.runtime.binding.launches.call_rows import CallRows
 from explorer.runtime.binding.launches.control_rows import ControlRows
-from explorer.runtime.binding.launches.given import Given
 from explorer.runtime.binding.launches.kernel_rows import KernelRows, LaunchNumbers
 from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
+from explorer.runtime.binding.launches.launch_inputs import LaunchInputs
 from explorer.runtime.binding.launches.unit_rows import UnitRows
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.workers.launch import rows_of
 
 
-def assemble(given: Given) -> tuple[Step, ...]:
-    """The steps of a run; what stays on the device between two returns to Python is one launch."""
-    return _Assembler(given).steps(given.program.parts)
+def assemble(inputs: LaunchInputs) -> tuple[Step, ...]:
+    """Return the steps of a run; one launch covers all work between two returns to Python."""
+    return _Assembler(inputs).steps(inputs.program.parts)
 
 
 class _Assembler:
-    def __init__(self, given: Given) -> None:
-        self.given, self.numbers = given, LaunchNumbers()
+    """Partition of the uTasks into launches and steps of Python."""
+
+    def __init__(self, inputs: LaunchInputs) -> None:
+        self.inputs, self.numbers = inputs, LaunchNumbers()
 
     def steps(self, parts: Sequence[UTask]) -> tuple[Step, ...]:
         out: list[Step] = []
@@ -42,7 +44,7 @@ class _Assembler:
                 case LibraryTask():
                     out += [*self.launch(group), part]
                     group = []
-                case Straight() if self.given.program.apart:
+                case Straight() if self.inputs.program.apart:
                     out += [*self.launch(group), *self.launch([part])]
                     group = []
                 case LoopTask(level="host"):
@@ -60,29 +62,29 @@ class _Assembler:
     def launch(self, parts: Sequence[UTask]) -> list[LaunchCode]:
         if not parts:
             return []
-        writer = _Writer(self.given, self.numbers)
+        writer = _LaunchEmitter(self.inputs, self.numbers)
         writer.parts(parts)
         return [writer.code()]
 
 
-class _Writer:
-    """Writes one launch."""
+class _LaunchEmitter:
+    """Emitter of one launch."""
 
-    def __init__(self, given: Given, numbers: LaunchNumbers) -> None:
-        self.given, self.rows = given, UnitRows(given.units)
-        self.addresses = Addresses(given, self.rows)
-        self.kernels = KernelRows(given, self.rows, self.addresses, numbers)
-        self.control = ControlRows(given, self.rows, self.addresses, self.parts)
-        self.calls = CallRows(given, self.rows, self.addresses, self.parts)
+    def __init__(self, inputs: LaunchInputs, numbers: LaunchNumbers) -> None:
+        self.inputs, self.rows = inputs, UnitRows(inputs.units)
+        self.addresses = Addresses(inputs, self.rows)
+        self.kernels = KernelRows(inputs, self.rows, self.addresses, numbers)
+        self.control = ControlRows(inputs, self.rows, self.addresses, self.parts)
+        self.calls = CallRows(inputs, self.rows, self.addresses, self.parts)
 
     def parts(self, parts: Sequence[UTask]) -> None:
         for group in concurrent_groups(parts):
-            first, units = group[0], self.given.dealt_to(group)
+            first, units = group[0], self.inputs.assigned_units(group)
             if isinstance(first, CallTask):
-                again = [part for part in group if isinstance(part, CallTask)]
-                self.calls.again(first.recursion, again)
+                calls = [part for part in group if isinstance(part, CallTask)]
+                self.calls.recursive_calls(first.recursion, calls)
             elif units and not self.rows.alone:
-                self.dealt(group, units)
+                self.assigned(group, units)
             else:
                 for part in group:
                     self.part(part)
@@ -100,28 +102,28 @@ class _Writer:
             case LibraryTask() | CallTask():
                 raise AssertionError(f"{part.name} is no part of a launch by itself")
 
-    def dealt(self, group: Sequence[UTask], units: Sequence[int]) -> None:
-        """Each member on its own unit; what follows meets."""
-        self.rows.meet()
-        every = self.rows.taking
+    def assigned(self, group: Sequence[UTask], units: Sequence[int]) -> None:
+        """Run each member on its own unit; a barrier follows."""
+        self.rows.barrier()
+        every = self.rows.participants
         for unit in sorted({*units}):
             self.rows.take(range(unit, unit + 1))
-            self.rows.apart = True
+            self.rows.synchronised = True
             for part, own in zip(group, units, strict=True):
                 if own == unit:
                     self.part(part)
         self.rows.take(every)
-        self.rows.apart = False
+        self.rows.synchronised = False
 
     def code(self) -> LaunchCode:
         rows, runs = self.rows, self.kernels.runs
-        rows.all(isa.END)
-        at_work = {unit for unit, own in enumerate(runs) if own} | rows.decides
+        rows.emit(isa.END)
+        at_work = {unit for unit, own in enumerate(runs) if own} | rows.deciders
         units = tuple(sorted(at_work)) or (0,)
         places = {unit: place for place, unit in enumerate(units)}
         return LaunchCode(
             units,
-            tuple(rows_of(rows.seen_by(unit, places)) for unit in units),
+            tuple(rows_of(rows.rows_for(unit, places)) for unit in units),
             tuple(self.kernels.tasks),
             tuple(name for name, _ in self.addresses.slots),
             tuple(self.addresses.pointers),

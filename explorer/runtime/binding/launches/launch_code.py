@@ -1,4 +1,4 @@
-"""What a run is made of: launches, each with rows for every unit, and what Python does between."""
+"""Steps of a run: launches with rows for every unit, and decisions of Python between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from explorer.runtime.workers.launch import Pointer
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """What a Run row of a unit is: tasks of an operator, in the n-th launch of the wall."""
+    """The meaning of a unit's Run row: tasks of an operator, in the n-th launch of the wall."""
 
     operator: OperatorTask
     first: int
@@ -24,9 +24,10 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a row of control flow decides, of the loop, branch or recursion that `binding` binds:
-    "enter" and "trip" (of so many `trips` at once), "branch", or "call", whose register is `least`
-    where no other is open. `own`: it is a decision of one unit.
+    """The decision that a row of control flow makes, for the loop, branch or recursion `binding`.
+
+    `kind` is "enter", "trip" (of `trips` trips at once), "branch", or "call", whose register is
+    `least` if no other call is open. `own`: one unit decides for itself.
     """
 
     kind: str
@@ -38,12 +39,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class LaunchCode:
-    """Rows for each unit that has tasks: the others need not wake up. `units` are their numbers,
-    and each has so many `registers`, and a stack of so many words.
+    """Rows for each unit that has tasks; the other units need not wake up.
 
-    `operators`, `slots` and `pointers` say what the tables hold that the rows index; fault n + 1 of
-    a row is that of `recursions[n]`; `marks` are what the rows of the first units decide: the first
-    one's all, of others what each decides for itself.
+    `units` are their numbers; each has `registers` registers, and a stack of `stack` words.
+    `operators`, `slots` and `pointers` are the contents of the tables that the rows index; fault n
+    + 1 of a row is that of `recursions[n]`; `marks` are the decisions of the rows of the first
+    units: all of the first unit's, and those that each other unit makes for itself.
     """
 
     units: tuple[int, ...]
@@ -54,13 +55,13 @@ class LaunchCode:
     runs: tuple[Mapping[int, RunRow], ...]  # for each unit, by row
     registers: int
     stack: int
-    recursions: tuple[tuple[str, int], ...]  # functions, and how deep their calls may nest
+    recursions: tuple[tuple[str, int], ...]  # functions, and the largest depth of their calls
     marks: tuple[Mapping[int, Mark], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HostLoop:
-    """A loop whose decisions are made in Python."""
+    """A loop that Python decides."""
 
     task: LoopTask
     body: tuple[Step, ...]
@@ -68,7 +69,7 @@ class HostLoop:
 
 @dataclass(frozen=True, slots=True)
 class HostBranch:
-    """A branch whose decision is made in Python."""
+    """A branch that Python decides."""
 
     task: BranchTask
     then: tuple[Step, ...]

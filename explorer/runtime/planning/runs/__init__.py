@@ -1,1 +1,1 @@
-"""Straight runs as Rammer is told of them: what each operator waits for, its tasks, their times."""
+"""Straight runs as inputs of Rammer: waits of operators, tasks, and their times."""

@@ -1,5 +1,6 @@
-"""Whether each task of a kernel call reads only what the task of the same number of another wrote:
-where both are on one unit, none waits for the other.
+"""Alignment of operators: each task reads only what the producer's task of the same number wrote.
+
+If both tasks are on one unit, neither waits.
 """
 
 from __future__ import annotations
@@ -15,50 +16,50 @@ Cuts = list[tuple[str, int, Dim]]  # axes that are cut, outermost first: size of
 
 
 def is_aligned(reader: OperatorTask, producer: OperatorTask) -> bool:
-    """Whether task n of `reader` takes of the result of `producer` what its task n wrote, no more.
+    """Return True if task n of `reader` reads from `producer`'s result only what its task n wrote.
 
-    Both write each element in one compute, cut alike; the result is loaded there alone, at the
-    very place where it was stored.
+    Both write each element in one compute, cut alike; the result is loaded there alone, at the very
+    place where it was stored.
     """
-    made, used = producer.call.kernel, reader.call.kernel
-    if len(made.outputs) > 1 or len(used.outputs) > 1:
+    producing, reading = producer.call.kernel, reader.call.kernel
+    if len(producing.outputs) > 1 or len(reading.outputs) > 1:
         return False
-    wrote, writes = _writer(made), _writer(used)
-    names = [t for t, a in zip(used.inputs, reader.args, strict=True) if a in producer.results]
-    over = made.updates or used.updated(used.output) in names
+    wrote, writes = _writer(producing), _writer(reading)
+    names = [t for t, a in zip(reading.inputs, reader.args, strict=True) if a in producer.results]
+    over = producing.updates or reading.updated(reading.output) in names
     if wrote is None or writes is None or not names or over:
         return False
     before, after = _cuts(wrote, producer.call.tiling), _cuts(writes, reader.call.tiling)
     if not before or [c[1:] for c in before] != [c[1:] for c in after]:
         return False
     mine = {a: b for (a, _, _), (b, _, _) in zip(before, after, strict=True)}
-    found = [(c, r) for c in used.computes for r in reads(c.expr) if r.tensor in names]
+    loads = [(c, r) for c in reading.computes for r in reads(c.expr) if r.tensor in names]
     return all(
         c is writes and r.fill is None and _same_place(wrote.target, r.index, mine)
-        for c, r in found
+        for c, r in loads
     )
 
 
 def _writer(kernel: Kernel) -> Compute | None:
-    found = writers(kernel, kernel.output)
-    return found[0] if len(found) == 1 else None
+    computes = writers(kernel, kernel.output)
+    return computes[0] if len(computes) == 1 else None
 
 
 def _cuts(c: Compute, tiling: Tiling | None) -> Cuts:
     if tiling is None:
         return []  # nothing is cut before Roller
-    found = []
+    cuts = []
     for a in c.axes:
         size = tiling.size(a.name)
         if size is not None and not (isinstance(a.extent, int) and size >= a.extent):
-            found.append((a.name, size, a.extent))
-    return found
+            cuts.append((a.name, size, a.extent))
+    return cuts
 
 
 def _same_place(
     stored: tuple[Affine, ...], loaded: tuple[object, ...], names: dict[str, str]
 ) -> bool:
-    """Whether each cut axis iterates over one dim, alone, the same in stores and in loads."""
+    """Return True if each cut axis iterates over one dim alone, the same in stores and in loads."""
     dims = {i.bare: d for d, i in enumerate(stored) if i.bare in names}
     if set(dims) != set(names):
         return False

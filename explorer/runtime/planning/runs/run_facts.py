@@ -1,4 +1,4 @@
-"""What Rammer is told of straight runs under one binding."""
+"""Facts about straight runs under one binding, for Rammer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from explorer.rammer import Facts, RKernel, ROperator, VDevice
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.planning.extents import Extents
 from explorer.runtime.planning.runs.sheet_times import SheetTimes
-from explorer.runtime.planning.runs.straight_runs import Run
+from explorer.runtime.planning.runs.straight_runs import StraightRun
 from explorer.runtime.planning.runs.task_times import TaskFact
 
 TaskFacts: TypeAlias = Callable[[OperatorTask, Sizes], TaskFact]
 
 
 class RunFacts:
-    """The tasks of each operator, how long one takes, and what it may choose from."""
+    """The tasks of each operator, their time, and the implementations to choose from."""
 
     def __init__(
         self,
@@ -28,24 +28,26 @@ class RunFacts:
         rammer: RammerOptions,
         sheet: SheetTimes | None,
     ) -> None:
+        """Prepare the facts of a program's runs."""
         self.program, self.units = program, units
         self.task_facts, self.rammer, self.sheet = task_facts, rammer, sheet
 
     def of(
-        self, runs: Sequence[Run], sizes: Sizes, extents: Extents
+        self, runs: Sequence[StraightRun], sizes: Sizes, extents: Extents
     ) -> Iterator[tuple[VDevice, list[Facts]]]:
-        """The units, and the facts of each run; a data sheet's units depend on what runs there, and
-        there may be several ways, of which the first is estimated to be best.
+        """Yield candidate units with the facts of each run, best estimate first.
+
+        On a data sheet the units depend on the runs, and there may be several candidates.
         """
         if self.sheet is None:
             yield self.units, [self._facts(run, sizes, extents) for run in runs]
             return
-        told = [(run.operators, run.reads) for run in runs]
-        yield from self.sheet.facts(told, sizes, extents, self.rammer)
+        waits = [(run.operators, run.reads) for run in runs]
+        yield from self.sheet.facts(waits, sizes, extents, self.rammer)
 
-    def _facts(self, run: Run, sizes: Sizes, extents: Extents) -> Facts:
+    def _facts(self, run: StraightRun, sizes: Sizes, extents: Extents) -> Facts:
         operators = []
-        stands_for: list[tuple[int, ...]] = []  # an operator without tasks orders nothing itself
+        stands_for: list[tuple[int, ...]] = []  # an operator without tasks passes on its waits
         counts: list[int] = []
         for n, (operator, reads) in enumerate(zip(run.operators, run.reads)):
             fact = self.task_facts(operator, sizes)
@@ -67,7 +69,7 @@ class RunFacts:
                     kernels=kernels,
                     constant=constant,
                     constant_bytes=constant_bytes,
-                    kept_us=fact.kept_us,
+                    cached_us=fact.cached_us,
                     aligned=aligned,
                     source=fact.source,
                 )
@@ -78,25 +80,25 @@ class RunFacts:
     def _kernels(
         self, operator: OperatorTask, sizes: Sizes, fastest: TaskFact
     ) -> tuple[RKernel, ...]:
-        """What the policy may choose from, where there is a choice."""
+        """Return the implementations that the policy may choose from, if there is a choice."""
         if operator.call.efficient is None:
             return ()
         efficient = self.task_facts(operator.implementation(1), sizes)
         return tuple(
-            RKernel(name, fact.tasks, fact.us, fact.kept_us, fact.source)
+            RKernel(name, fact.tasks, fact.us, fact.cached_us, fact.source)
             for name, fact in (
-                ("fastest", fastest.beside(efficient)),
-                ("efficient", efficient.beside(fastest)),
+                ("fastest", fastest.rescaled(efficient)),
+                ("efficient", efficient.rescaled(fastest)),
             )
         )
 
     def _largest_constant(self, operator: OperatorTask, extents: Extents) -> tuple[str, int]:
-        """Which of its operands is the largest that no run changes, and its bytes."""
+        """Return the operator's largest constant operand, and its bytes."""
         values = self.program.values
-        found = [a for a in operator.args if values[values[a].root].home == "constant"]
-        if not found:
+        constants = [a for a in operator.args if values[values[a].root].home == "constant"]
+        if not constants:
             return "", 0
-        largest = max(found, key=extents.bytes)
+        largest = max(constants, key=extents.bytes)
         where = values[largest]
         return f"{where.root} + {where.offset}" if where.offset else where.root, extents.bytes(
             largest

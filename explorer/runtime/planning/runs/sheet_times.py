@@ -1,6 +1,4 @@
-"""What Rammer is told of a program on a data-sheet device: grids of thread blocks of each call, and
-as many units as blocks are resident.
-"""
+"""Facts about a program on a data-sheet device: grids of thread blocks, and resident blocks."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.device_sheet_kernels import GridOperator, device_facts, virtual_devices
-from explorer.roller.blocks.gpu_candidates import comes_cold, grids_of
-from explorer.roller.blocks.remembered_grids import remembered_grids
+from explorer.roller.blocks.cached_grids import cached_grids
+from explorer.roller.blocks.gpu_candidates import grids_of, has_cold_constants
 from explorer.roller.blocks.thread_block import launched
 from explorer.runtime.planning.extents import Extents
 
@@ -27,8 +25,10 @@ ALONE = "op-by-op"  # the policy under which an operator has the device to itsel
 
 
 class SheetTimes:
-    """Grids of kernel calls on a data sheet; those of equal kernels are worked out once. `chosen`:
-    under a binding the blocks that calls have, of which no others are looked for where they fit.
+    """Grids of kernel calls on a data sheet, computed once for equal kernels.
+
+    `chosen` returns the blocks that calls have under a binding; other blocks are only searched
+    where these do not fit.
     """
 
     def __init__(
@@ -37,24 +37,25 @@ class SheetTimes:
         device: Device,
         chosen: Callable[[Sizes], Chosen] | None = None,
     ) -> None:
+        """Prepare the grids of a program's calls."""
         self.device = device
         self._blocks_of = chosen or (lambda sizes: {})
-        self._chosen: tuple[Binding, Chosen] | None = None  # those of one binding
-        self.cold = comes_cold(program, device)
+        self._chosen: tuple[Binding, Chosen] | None = None  # of the latest binding
+        self.cold = has_cold_constants(program, device)
         self._named: dict[tuple[Kernel, Binding], Kernel] = {}
-        self._known: dict[tuple[Kernel, tuple[Block, ...]], tuple[ThreadBlocks, ...]] = {}
+        self._grids: dict[tuple[Kernel, tuple[Block, ...]], tuple[ThreadBlocks, ...]] = {}
 
     def of(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:
-        """The grids that a call could be launched with under a binding."""
+        """Return the grids that a call could be launched with under a binding."""
         binding = tuple(sorted(sizes.items()))
-        known = self._chosen
-        if known is None or known[0] != binding:
-            known = self._chosen = binding, self._blocks_of(sizes)
-        blocks = tuple(known[1].get(operator.binding, ()))
-        return self._of(operator, sizes, blocks) or self.weighed(operator, sizes)
+        chosen = self._chosen
+        if chosen is None or chosen[0] != binding:
+            chosen = self._chosen = binding, self._blocks_of(sizes)
+        blocks = tuple(chosen[1].get(operator.binding, ()))
+        return self._of(operator, sizes, blocks) or self.all_grids(operator, sizes)
 
-    def weighed(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:
-        """The same where nothing was chosen before."""
+    def all_grids(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:
+        """Return the grids of a call as if nothing was chosen before."""
         return self._of(operator, sizes, ())
 
     def _of(
@@ -64,13 +65,13 @@ class SheetTimes:
         if key not in self._named:
             self._named[key] = launched(operator.call.kernel, sizes)
         kernel = self._named[key]
-        if (kernel, blocks) not in self._known:
-            self._known[kernel, blocks] = (
+        if (kernel, blocks) not in self._grids:
+            self._grids[kernel, blocks] = (
                 grids_of(kernel, self.device, blocks, self.cold)
                 if blocks
-                else remembered_grids(kernel, self.device, self.cold)
+                else cached_grids(kernel, self.device, self.cold)
             )
-        return self._known[kernel, blocks]
+        return self._grids[kernel, blocks]
 
     def facts(
         self,
@@ -79,9 +80,9 @@ class SheetTimes:
         extents: Extents,
         rammer: RammerOptions,
     ) -> Iterator[tuple[VDevice, list[Facts]]]:
-        """The units that all runs may share, and what each is told then, those that are estimated
-        to be best first; a run is its operators and, for each, the positions of those that it waits
-        for.
+        """Yield the units that all runs may share, with the facts of each run, best estimate first.
+
+        A run is its operators and, for each, the positions of those that it waits for.
         """
         alone = rammer.policy_name == ALONE
         every = [

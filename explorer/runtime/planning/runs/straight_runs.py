@@ -1,4 +1,4 @@
-"""Kernel calls without control flow between them, as Rammer is told of them."""
+"""Straight runs: kernel calls without control flow between them, as inputs of Rammer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from explorer.runtime.planning.timeline import key_of
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A straight run as Rammer is told of it, but for the numbers that a binding gives.
+class StraightRun:
+    """A straight run with the waits of its operators, without the numbers of a binding.
 
-    `tied` are the operators whose tasks line up with those of another one: they keep their tiles.
+    `tied` are the operators whose tasks are aligned with those of another one: they keep their
+    tiles.
     """
 
     key: str
@@ -24,13 +25,17 @@ class Run:
     tied: frozenset[int]
 
 
-def run_of(part: Straight, program: UProgram, begin: int, turns: Mapping[int, list[int]]) -> Run:
-    """Each operator waits for those that write what it reads, for those that read what it writes
-    over, for those of its run that used the storage that it writes before it, and for what makes
-    the value that it comes after.
+def straight_run(
+    part: Straight, program: UProgram, begin: int, turns: Mapping[int, list[int]]
+) -> StraightRun:
+    """Return a straight run with the waits of its operators.
+
+    Each operator waits for the writers of its operands, the readers of the memory that it
+    overwrites, the previous users in its run of the storage that it writes, and the producer of the
+    value that it comes after.
     """
     writers: dict[str, int] = {}
-    readers: dict[str, set[int]] = {}  # since it was written
+    readers: dict[str, set[int]] = {}  # of the root since its last write
     reads, aligned = [], []
     for n, operator in enumerate(part.operators):
         roots = [program.values[a].root for a in operator.args]
@@ -53,15 +58,15 @@ def run_of(part: Straight, program: UProgram, begin: int, turns: Mapping[int, li
         waits |= turn if behind is None else {*turn, behind}
         reads.append(tuple(sorted(waits)))
         writers |= dict.fromkeys(written, n)
-    return Run(key_of(part), part.operators, tuple(reads), tuple(aligned), _tied(aligned))
+    return StraightRun(key_of(part), part.operators, tuple(reads), tuple(aligned), _tied(aligned))
 
 
 def _reads_result(program: UProgram, reader: OperatorTask, producer: OperatorTask) -> bool:
-    """Whether it takes another's results as they are, and no views of that memory."""
+    """Return True if it reads another's results themselves, and no views of their memory."""
     roots = {program.values[r].root for r in producer.results}
     return all(a in producer.results for a in reader.args if program.values[a].root in roots)
 
 
 def _tied(aligned: Sequence[Sequence[int]]) -> frozenset[int]:
-    readers = frozenset(n for n, found in enumerate(aligned) if found)
+    readers = frozenset(n for n, producers in enumerate(aligned) if producers)
     return readers.union(*aligned)

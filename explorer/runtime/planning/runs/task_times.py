@@ -1,6 +1,4 @@
-"""How many tasks each call has under a binding, and how long one takes: by the clock where it was
-measured, else by the cost model.
-"""
+"""Number of tasks of each call under a binding, and the time of one: measured, or modelled."""
 
 from __future__ import annotations
 
@@ -24,32 +22,34 @@ from explorer.rammer import TaskProfile
 from explorer.runtime.planning.extents import Extents
 
 Key = tuple[str, tuple[tuple[str, int], ...]]
-REMEMBERED = 512  # kernels: the next setting of a program has most of them again
+REMEMBERED = 512  # kernels: most recur in the next compilation of a program
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFact:
-    """A kernel call under one binding: how many tasks, and how long one takes.
+    """The tasks of a kernel call under one binding, and the time of one.
 
-    `us`: a task whose operands come from where they lie after the rest of the program; `kept_us`:
+    `us`: a task whose operands come from where they lie after the rest of the program; `cached_us`:
     one whose part of its constants is still in its unit's private cache (0: as `us`). `source`:
-    "modelled", or "measured" by time stamps of runs, where the model says `modelled_us`.
+    "modelled", or "measured" by time stamps of runs, for which the model predicts `modelled_us`.
     """
 
     tasks: int
     us: float
-    kept_us: float = 0.0
+    cached_us: float = 0.0
     source: str = "modelled"
     modelled_us: float = 0.0
 
-    def beside(self, other: TaskFact) -> TaskFact:
-        """As it compares with the same call's other tiling: where a clock saw that one alone, this
-        one takes as much more than modelled as that does.
+    def rescaled(self, other: TaskFact) -> TaskFact:
+        """Return the fact for a comparison with another tiling of the same call.
+
+        If only the other one was measured, scale this one by the other's ratio of measured to
+        modelled time.
         """
         if self.source == other.source or not other.modelled_us:
             return self
         more = other.us / other.modelled_us
-        return replace(self, us=self.us * more, kept_us=self.kept_us * more)
+        return replace(self, us=self.us * more, cached_us=self.cached_us * more)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -63,9 +63,9 @@ def _estimate(kernel: Kernel, tiling: Tiling, device: Device) -> Estimate:
 
 
 class TaskTimes:
-    """Facts about kernel calls, with code or without; what no size changes is worked out once.
+    """Facts about kernel calls, with code or without; parts that no size changes are computed once.
 
-    A profile counts where it was measured on as many units; without code, nothing is known by it.
+    A profile counts if it was measured on as many units; without code, it has no entries.
     """
 
     def __init__(
@@ -76,37 +76,45 @@ class TaskTimes:
         profile: TaskProfile | None = None,
         threads: int = 0,
     ) -> None:
+        """Prepare the facts of a program's calls."""
         self.codes, self.device = codes, device
         fits = profile is not None and profile.fits(threads or device.units)
         self.profile = profile if fits else None
-        self._known: dict[str, tuple[Kernel, Tiling, Estimate]] = {}
+        self._normal_forms: dict[str, tuple[Kernel, Tiling, Estimate]] = {}
         self._estimates: dict[object, Estimate] = {}  # calls of equal code share one
-        self._times: tuple[object, dict[Estimate, tuple[float, float]]] = (None, {})  # a binding's
+        # of the latest binding
+        self._times: tuple[object, dict[Estimate, tuple[float, float]]] = (
+            None,
+            {},
+        )
 
     def of(self, operator: OperatorTask, sizes: Sizes) -> TaskFact:
-        """What is known of a call under a binding."""
+        """Return the fact of a call under a binding."""
         fact = self.modelled(operator, sizes)
         key = self.key_of(operator, sizes) if self.profile is not None else None
         if self.profile is None or key is None:
             return fact
-        found = self.profile.of(*key, operator.name)
-        if found is None:
+        measured = self.profile.of(*key, operator.name)
+        if measured is None:
             return fact
-        kept_us = found.kept_us or found.us * (fact.kept_us / fact.us if fact.us else 0.0)
-        kept_us = kept_us if kept_us < found.us else 0.0
-        return TaskFact(fact.tasks, found.us, kept_us, "measured", fact.us)
+        cached_us = measured.cached_us or measured.us * (
+            fact.cached_us / fact.us if fact.us else 0.0
+        )
+        cached_us = cached_us if cached_us < measured.us else 0.0
+        return TaskFact(fact.tasks, measured.us, cached_us, "measured", fact.us)
 
     def modelled(self, operator: OperatorTask, sizes: Sizes) -> TaskFact:
-        """What the cost model says of a call under a binding."""
+        """Return the cost model's fact of a call under a binding."""
         kernel, tiling, estimate = self._normal(operator)
         code = self.codes.get(operator.binding)
         count = tasks(kernel, tiling, sizes) if code is None else code.tasks(sizes)
-        us, kept_us = self._us(estimate, sizes)
-        return TaskFact(count, us, kept_us if kernel.constants and kept_us < us else 0.0)
+        us, cached_us = self._us(estimate, sizes)
+        return TaskFact(count, us, cached_us if kernel.constants and cached_us < us else 0.0)
 
     def key_of(self, operator: OperatorTask, sizes: Sizes) -> Key | None:
-        """What a time is kept under: the code's hash, and the sizes that it asks for; None without
-        code, or where a size is not known.
+        """Return the key of a measured time: the code's hash, and the sizes that it takes.
+
+        Return None without code, or if a size is unknown.
         """
         code = self.codes.get(operator.binding)
         dims = [] if code is None else [a for a in code.arguments if a.kind == "dim"]
@@ -115,53 +123,55 @@ class TaskTimes:
         return code.key, tuple((a.local, evaluate_dim(a.elements, sizes)) for a in dims)
 
     def library(self, task: LibraryTask, extents: Extents) -> TaskFact:
-        """A library call as one task; modelled: Python's way to it, and its operands once through
-        memory.
+        """Return the fact of a library call, which is one task.
+
+        Modelled: Python's overhead, and its operands once through memory.
         """
         if self.profile is not None:
-            found = self.profile.of(*self.library_key(task, extents), task.name)
-            if found is not None:
-                return TaskFact(1, found.us, 0.0, "measured")
+            measured = self.profile.of(*self.library_key(task, extents), task.name)
+            if measured is not None:
+                return TaskFact(1, measured.us, 0.0, "measured")
         names = [*(a for a in task.args if a is not None), *task.results]
         moved = sum(extents.bytes(name) for name in names)
         farthest = levels_of(self.device).levels[-1]
         return TaskFact(1, self.device.python.library_us + moved / farthest.bytes_per_us)
 
     def library_key(self, task: LibraryTask, extents: Extents) -> Key:
-        """The same for a library call: its function, its attributes, the shapes of its operands."""
+        """Return the key of a library call: function, attributes, and shapes of its operands."""
         call = task.call
         shapes = [a and extents.shape(a) for a in (*task.args, *task.results)]
         text = f"{call.library} {call.function} {call.attrs!r} {shapes}"
         return blake2b(text.encode(), digest_size=16).hexdigest(), ()
 
     def _us(self, estimate: Estimate, sizes: Sizes) -> tuple[float, float]:
-        """The time of a task, and of one whose constants are near, worked out once a binding."""
+        """Return the time of a task, and of one with cached constants, computed once a binding."""
         binding = tuple(sorted(sizes.items()))
-        known, times = self._times
-        if known != binding:
+        latest, times = self._times
+        if latest != binding:
             times = {}
             self._times = binding, times
         if estimate not in times:
             us = sum(us for _, us in estimate.terms(sizes))
-            times[estimate] = us, estimate.kept_us(sizes)
+            times[estimate] = us, estimate.cached_constants_us(sizes)
         return times[estimate]
 
     def _normal(self, operator: OperatorTask) -> tuple[Kernel, Tiling, Estimate]:
-        if operator.binding not in self._known:
+        if operator.binding not in self._normal_forms:
             kernel = _normal_form(operator.call.kernel)
-            found = operator.call.tiling
-            tiling = found if isinstance(found, Tiling) else Tiling()
-            key = self._alike(operator, kernel, tiling)
+            chosen = operator.call.tiling
+            tiling = chosen if isinstance(chosen, Tiling) else Tiling()
+            key = self._estimate_key(operator, kernel, tiling)
             estimate = self._estimates.get(key)
             if estimate is None:
                 counters.add("estimates_made")
                 estimate = self._estimates[key] = _estimate(kernel, tiling, self.device)
-            self._known[operator.binding] = (kernel, tiling, estimate)
-        return self._known[operator.binding]
+            self._normal_forms[operator.binding] = (kernel, tiling, estimate)
+        return self._normal_forms[operator.binding]
 
-    def _alike(self, operator: OperatorTask, kernel: Kernel, tiling: Tiling) -> object:
-        """What calls have in common whose tasks take the same time: one code, for operands of the
-        same shapes. The names of axes and tensors, and where in a tensor it begins, say nothing.
+    def _estimate_key(self, operator: OperatorTask, kernel: Kernel, tiling: Tiling) -> object:
+        """Return a key of calls with equal task times: one code, for operands of the same shapes.
+
+        The names of axes and tensors, and a tensor's offset, do not matter.
         """
         code = self.codes.get(operator.binding)
         if code is None:

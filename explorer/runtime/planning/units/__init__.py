@@ -1,1 +1,1 @@
-"""Which units do what: all together in step, one alone, or units apart."""
+"""Assignment of work to units: all together in step, one alone, or separate units."""

@@ -1,9 +1,9 @@
-"""Whether loops and branches that need nothing of each other run on units apart, or one after the
-other on all units; and whether one that stands alone runs on one unit.
+"""Assignment of independent loops and branches to separate units, and of a lone one to one unit.
 
-On units apart nobody waits for another until all meet behind them, and each unit takes its own
-branches and makes its own trips; all that one does takes it alone. A loop that stands alone meets
-nobody from trip to trip then, which may be more than a small body has to do.
+The alternative is to run them one after the other on all units. On separate units none waits for
+another until the barrier behind them, and each unit takes its own branches and makes its own trips;
+one unit runs all tasks of its member. A lone loop on one unit has no barriers between trips, which
+may cost more than a small body.
 """
 
 from __future__ import annotations
@@ -12,43 +12,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from explorer.grinder import BranchTask, LoopTask, Straight, UTask
-from explorer.grinder.independent import is_lone, is_rest
+from explorer.grinder.independent import is_lone, is_remainder
 from explorer.grinder.independent_calls import concurrent_groups, first_member_name
 from explorer.ir.decisions.candidate import Candidate
 from explorer.rammer import Facts, Options, Schedule, schedule
 from explorer.runtime.planning.allocations import recursions_of, straights
 from explorer.runtime.planning.host_steps import HostSteps
 from explorer.runtime.planning.timeline import key_of
-from explorer.runtime.planning.units.recursion_ways import (
+from explorer.runtime.planning.units.recursion_schedule import (
     APART,
     TOGETHER,
     UNCOUNTED_TRIPS,
-    of_one,
+    on_one_unit,
 )
 
 LABELS = {TOGETHER: "one after the other, all units", APART: "at the same time, units apart"}
 LONE = {TOGETHER: "all units", APART: "one unit"}
-MEETINGS_APART = 2  # of all units, counted: before the members, and behind
+APART_BARRIERS = 2  # of all units, counted: before the members, and after
 
 
 @dataclass(frozen=True, slots=True)
 class UnitAssignment:
-    """How a group of loops and branches runs: `units` has the unit of each, and is empty where all
-    units do one after the other. `schedules` are those of a unit alone. `weighed` are both ways,
-    by an entry of the group.
+    """The units of a group of loops and branches.
+
+    `units` has the unit of each member, and is empty if all units run them one after the other.
+    `schedules` are those of a unit alone. `candidates` are both assignments, by an entry of the
+    group.
     """
 
-    way: str
+    mode: str
     units: tuple[int, ...] = ()
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
-    weighed: tuple[Candidate[str], ...] = ()
+    candidates: tuple[Candidate[str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
-    """What groups are weighed by. `barrier_us` is one of all units; where the first does all that
-    there is, the others need not wake up (`wake_us`). `storages`: values lie in such, by
-    memory.policy. What was found is kept: the ways of groups, and the schedules of one unit.
+class GroupCosts:
+    """Costs of groups.
+
+    `barrier_us` is that of all units; if the first unit runs everything, the others need not wake
+    up (`wake_us`). `storages`: values lie in storages, by memory.policy. The assignments of groups
+    and the schedules of one unit are cached.
     """
 
     schedules: Mapping[str, Schedule]
@@ -59,52 +63,52 @@ class Prices:
     device: str
     host: HostSteps
     storages: bool = False
-    found: dict[str, UnitAssignment] = field(default_factory=dict)
-    one: dict[str, Schedule] = field(default_factory=dict)
+    assignments: dict[str, UnitAssignment] = field(default_factory=dict)
+    single_unit_schedules: dict[str, Schedule] = field(default_factory=dict)
 
-    def dealt(self, group: Sequence[UTask]) -> UnitAssignment:
-        """The way that was asked for, or that takes least by the model."""
+    def assign(self, group: Sequence[UTask]) -> UnitAssignment:
+        """Return the requested assignment, or the one with the least modelled time."""
         name = first_member_name(group)
-        if name not in self.found:
-            self.found[name] = self._dealt(group)
-        return self.found[name]
+        if name not in self.assignments:
+            self.assignments[name] = self._assign(group)
+        return self.assignments[name]
 
-    def _dealt(self, group: Sequence[UTask]) -> UnitAssignment:
+    def _assign(self, group: Sequence[UTask]) -> UnitAssignment:
         at_work = {s.unit for w in self.schedules.values() for p in w.placement.programs for s in p}
-        single, rests = len(at_work) < 2, [n for n, p in enumerate(group) if is_rest(p)]
+        single, remainders = len(at_work) < 2, [n for n, p in enumerate(group) if is_remainder(p)]
         together = replace(self, barrier_us=0.0) if single else self
-        met_us = MEETINGS_APART * self.barrier_us + (self.wake_us if single else 0.0)
+        met_us = APART_BARRIERS * self.barrier_us + (self.wake_us if single else 0.0)
         together_us = together.of_all(group)
-        least = shared(self.least(group), self.units, rests)[1] + met_us
-        refused = {APART: self.why_not(group), TOGETHER: ""}
+        least = balance(self.least(group), self.units, remainders)[1] + met_us
+        refused = {APART: self.apart_refusal(group), TOGETHER: ""}
         apart, alone = ("kernels, at least", least - met_us), dict[str, Schedule]()
         units: tuple[int, ...] = ()
-        if not refused[APART] and (least < together_us or asked(group) == APART):
+        if not refused[APART] and (least < together_us or requested_mode(group) == APART):
             alone = {key_of(part): self.alone(key_of(part)) for part in straights(group)}
-            one = replace(self, schedules=alone, barrier_us=0.0)
-            each = [one.us((part,), self.units) for part in group]
-            units, apart_us = shared(each, self.units, rests)
+            on_one_unit = replace(self, schedules=alone, barrier_us=0.0)
+            each = [on_one_unit.us((part,), self.units) for part in group]
+            units, apart_us = balance(each, self.units, remainders)
             apart = "kernels", apart_us
-        weighed = {
+        costs = {
             TOGETHER: (("kernels and barriers", together_us),),
             APART: (apart, ("barriers", met_us)),
         }
         labels = LONE if is_lone(group) else LABELS
-        ways = [
-            Candidate(labels[way], way, () if refused[way] else terms, refused[way])
-            for way, terms in weighed.items()
+        candidates = [
+            Candidate(labels[mode], mode, () if refused[mode] else terms, refused[mode])
+            for mode, terms in costs.items()
         ]
-        ways.sort(key=lambda way: (bool(way.refused), way.cost_us))
-        if asked(group) == APART and not refused[APART]:
-            ways.sort(key=lambda way: way.value != APART)
-        if ways[0].value == TOGETHER:
-            return UnitAssignment(TOGETHER, weighed=tuple(ways))
-        return UnitAssignment(APART, units, alone, tuple(ways))
+        candidates.sort(key=lambda c: (bool(c.refused), c.cost_us))
+        if requested_mode(group) == APART and not refused[APART]:
+            candidates.sort(key=lambda c: c.value != APART)
+        if candidates[0].value == TOGETHER:
+            return UnitAssignment(TOGETHER, candidates=tuple(candidates))
+        return UnitAssignment(APART, units, alone, tuple(candidates))
 
-    def why_not(self, group: Sequence[UTask]) -> str:
-        """Why its members cannot run on units apart, or shall not; "" if they can."""
+    def apart_refusal(self, group: Sequence[UTask]) -> str:
+        """Return why its members cannot or shall not run on separate units; "" if they can."""
         lone = is_lone(group)
-        if asked(group) == TOGETHER:
+        if requested_mode(group) == TOGETHER:
             return "grinder.alone is all" if lone else "grinder.independent is together"
         if self.units < 2:
             return "there is one unit"
@@ -112,19 +116,19 @@ class Prices:
             return "a recursion in one of them has one stack"
         if self.storages:
             return "values lie in buffers, which are shared in the order of one unit"
-        if lone and not isinstance(self.options.policy, str) and asked(group) != APART:
-            return "rammer.policy is one of your own, which says what all units do"
+        if lone and not isinstance(self.options.policy, str) and requested_mode(group) != APART:
+            return "rammer.policy is a function, which places the tasks of all units"
         return ""
 
     def alone(self, key: str) -> Schedule:
-        """A straight run on one unit."""
-        if key not in self.one:
-            facts = of_one(self.schedules[key].facts)
-            self.one[key] = schedule(facts, self.options, self.device)
-        return self.one[key]
+        """Return the schedule of a straight run on one unit."""
+        if key not in self.single_unit_schedules:
+            facts = on_one_unit(self.schedules[key].facts)
+            self.single_unit_schedules[key] = schedule(facts, self.options, self.device)
+        return self.single_unit_schedules[key]
 
     def least(self, group: Sequence[UTask]) -> list[float]:
-        """What each member takes at least on one unit: its kernels, and nothing between them."""
+        """Return a lower bound of each member's time on one unit: its kernels alone."""
         works = {
             key_of(part): _work_us(self.schedules[key_of(part)].facts) for part in straights(group)
         }
@@ -145,98 +149,103 @@ class Prices:
         return total
 
     def trips(self, loop: LoopTask) -> int:
-        """How many turns it makes, or is assumed to."""
+        """Return the number of its turns, or the assumed one."""
         trips = self.host.trips(loop)
         return UNCOUNTED_TRIPS if trips is None else trips
 
     def us(self, parts: Sequence[UTask], copying: int = 1) -> float:
-        """Parts one after the other, each group the way that it goes; a branch by its longer side.
-        Of units that copy a value, each copies its part, or one unit all that so many would.
+        """Return the time of consecutive parts, each group as assigned; a branch by its longer arm.
+
+        If units copy a value together, each copies its part; one unit alone copies `copying` parts.
         """
         total = 0.0
         for group in concurrent_groups(parts):
             if self.barrier_us and first_member_name(group):
-                total += self.dealt(group).weighed[0].cost_us
+                total += self.assign(group).candidates[0].cost_us
             else:
                 total += self.of_all(group, copying)
         return total
 
     def of_all(self, group: Sequence[UTask], copying: int = 1) -> float:
-        """The same of one group, by all units that there are."""
+        """Return the time of one group on all units."""
         total = 0.0
         for part in group:
             match part:
                 case Straight():
                     total += self.schedules[key_of(part)].wall.total_us
                 case LoopTask(body=body):
-                    meetings, copied = self.host.turned(part)
-                    turn = self.us(body, copying) + meetings * self.barrier_us + copying * copied
-                    total += 2 * self.barrier_us + copying * self.host.entered_us(part)
+                    barriers, copied = self.host.between_turns(part)
+                    turn = self.us(body, copying) + barriers * self.barrier_us + copying * copied
+                    total += 2 * self.barrier_us + copying * self.host.entry_copy_us(part)
                     total += self.trips(part) * turn
                 case BranchTask(then=then, orelse=orelse):
-                    sides = []
-                    for side, made in ((then, 1), (orelse, 2)):
-                        meetings, copied = self.host.sided(part, made)
-                        met = (self.host.looked(part, made) + meetings) * self.barrier_us
-                        sides.append(self.us(side, copying) + met + copying * copied)
-                    total += max(sides)
+                    arms = []
+                    for arm, arm_number in ((then, 1), (orelse, 2)):
+                        barriers, copied = self.host.after_arm(part, arm_number)
+                        met = (
+                            self.host.barriers_before_arm(part, arm_number) + barriers
+                        ) * self.barrier_us
+                        arms.append(self.us(arm, copying) + met + copying * copied)
+                    total += max(arms)
                 case _:
                     continue
         return total
 
 
 def _work_us(facts: Facts) -> float:
-    """The least that the kernels of a straight run take on one unit."""
+    """Return the least time of the kernels of a straight run on one unit."""
     return sum(
         min(
-            kernel.tasks * min(kernel.task_us, kernel.kept_us or kernel.task_us)
+            kernel.tasks * min(kernel.task_us, kernel.cached_us or kernel.task_us)
             for kernel in o.kernels or (o.kernel(0),)
         )
         for o in facts.operators
     )
 
 
-def asked(group: Sequence[UTask]) -> str:
-    """What was asked for."""
+def requested_mode(group: Sequence[UTask]) -> str:
+    """Return the requested assignment."""
     first = group[0]
     return first.units if isinstance(first, LoopTask | BranchTask) else "auto"
 
 
-def shared(
-    us: Sequence[float], units: int, rests: Sequence[int] = ()
+def balance(
+    us: Sequence[float], units: int, remainders: Sequence[int] = ()
 ) -> tuple[tuple[int, ...], float]:
-    """The unit of each part, the longest first to whoever has least, and until all are done
-    (Graham, 1969, Bounds on multiprocessing timing anomalies). Each of the `rests` goes with the
-    part before it.
+    """Return the unit of each part, and the time until all are done.
+
+    The longest goes first to the least loaded unit (Graham, 1969, Bounds on multiprocessing timing
+    anomalies). Each of the `remainders` goes with the part before it.
     """
-    busy, found, whole = [0.0] * units, [0] * len(us), [*us]
-    for n in rests:
-        whole[n - 1] += us[n]
-    for n in sorted(set(range(len(us))) - {*rests}, key=lambda n: -whole[n]):
-        found[n] = min(range(units), key=lambda unit: busy[unit])
-        busy[found[n]] += whole[n]
-    for n in rests:
-        found[n] = found[n - 1]
-    return tuple(found), max(busy)
+    busy, assigned, with_remainders = [0.0] * units, [0] * len(us), [*us]
+    for n in remainders:
+        with_remainders[n - 1] += us[n]
+    for n in sorted(set(range(len(us))) - {*remainders}, key=lambda n: -with_remainders[n]):
+        assigned[n] = min(range(units), key=lambda unit: busy[unit])
+        busy[assigned[n]] += with_remainders[n]
+    for n in remainders:
+        assigned[n] = assigned[n - 1]
+    return tuple(assigned), max(busy)
 
 
-def ways_of_groups(parts: Sequence[UTask], prices: Prices) -> dict[str, UnitAssignment]:
-    """How each group runs, by the name of its first member; those in one that units do apart are
-    done by their unit one after the other.
+def assign_groups(parts: Sequence[UTask], prices: GroupCosts) -> dict[str, UnitAssignment]:
+    """Return the assignment of each group, by the name of its first member.
+
+    Groups inside of a member on a separate unit run on that unit one after the other.
     """
-    found: dict[str, UnitAssignment] = {}
+    assignments: dict[str, UnitAssignment] = {}
     for group in concurrent_groups(parts):
         name, apart = first_member_name(group), False
         if name:
-            found[name] = prices.dealt(group)
-            apart = found[name].way == APART
+            assignments[name] = prices.assign(group)
+            apart = assignments[name].mode == APART
         for body in () if apart else bodies_of(group):
-            found |= ways_of_groups(body, prices)
-    return found
+            assignments |= assign_groups(body, prices)
+    return assignments
 
 
 def groups_of(parts: Sequence[UTask]) -> Iterator[Sequence[UTask]]:
-    """Every group, an outer one before those in it."""
+    """Yield every group, an outer one before those inside."""
     for group in concurrent_groups(parts):
         if first_member_name(group):
             yield group
@@ -245,7 +254,7 @@ def groups_of(parts: Sequence[UTask]) -> Iterator[Sequence[UTask]]:
 
 
 def bodies_of(group: Sequence[UTask]) -> Iterator[Sequence[UTask]]:
-    """What loops run in each trip, and both sides of branches."""
+    """Yield the bodies of loops, and both arms of branches."""
     for part in group:
         match part:
             case LoopTask(body=body):

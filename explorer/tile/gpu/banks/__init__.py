@@ -1,1 +1,1 @@
-"""Banks of shared memory: what lanes ask of them at once, rows and lanes that do not collide."""
+"""Banks of shared memory: lanes' simultaneous requests, and layouts without conflicts."""

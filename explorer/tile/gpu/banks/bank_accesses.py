@@ -1,5 +1,6 @@
-"""What the threads of a block ask of each array in shared memory, by the steps of its loops: how
-far the elements of neighbours lie apart, how many of them a thread asks for at once, how often.
+"""A block's accesses to each array in shared memory, as steps of its loops.
+
+They give the distance of neighbours' elements, the vector size of a thread, and the repetitions.
 """
 
 from __future__ import annotations
@@ -16,23 +17,25 @@ from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.tile_programs.elements import REGISTER, Buffer, Fetch
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Scan, Span, Statement
-from explorer.ir.tile_programs.traversal import dealt, loads, stored, touched
+from explorer.ir.tile_programs.traversal import distributed_loops, loads, stored, touched
 from explorer.tile.gpu.banks.requests import WARP, WORD_BYTES, cycles_of
 from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.gpu.matrix_units import MATRIX, fragments
 
 Steps: TypeAlias = tuple[tuple[int, int], ...]  # (how many points, elements from one to the next)
 Axes: TypeAlias = list[tuple[Span, int]]  # as in `axes_of`
-WIDE = (4, 2)  # elements that a compiler makes one request of, where groups begin at a multiple
+WIDE = (4, 2)  # elements of one request, if groups are aligned
 REMEMBERED_VALUES = 1 << 14  # cycles of requests: a bound on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """An access: `lanes` has the steps of the loops that are dealt out, by threads, the last one
-    fastest; `own` those along which a thread's points are unrolled, `loops` all others and rounds;
-    `reach` all of these whole. The element is `first` elements from the buffer's begin where all
-    are at 0. `times`: how often a thread comes to its points.
+class BankAccess:
+    """An access to shared memory.
+
+    `lanes` has the steps of the loops distributed over threads, the last one fastest; `own` those
+    along which a thread's points are unrolled, `loops` all others and rounds; `reach` all of these
+    in full. The element is `first` elements from the buffer's beginning when all are at 0. `times`
+    is how often a thread runs its points.
     """
 
     buffer: Buffer
@@ -46,57 +49,58 @@ class Asked:
 
     @property
     def together(self) -> int:
-        """How many elements a thread asks for at once."""
+        """The elements that a thread requests at once."""
         every = (*self.lanes, *self.loops, *self.own, (1, self.first))
-        rest = [s for _, s in every if s != 1]
-        alone = sum(s == 1 for _, s in every) == 1  # no other loop than the row's
-        fitting = (n for n in WIDE if self.row % n == 0 and all(s % n == 0 for s in rest))
-        return next(fitting, 1) if alone else 1
+        other_steps = [s for _, s in every if s != 1]
+        is_row_alone = sum(s == 1 for _, s in every) == 1  # only the row's loop has step 1
+        fitting = (n for n in WIDE if self.row % n == 0 and all(s % n == 0 for s in other_steps))
+        return next(fitting, 1) if is_row_alone else 1
 
     @property
     def row(self) -> int:
-        """How many of a thread's points lie beside each other."""
+        """The number of a thread's points that are contiguous."""
         return next((n for n, s in self.own if s == 1), 1)
 
     @property
     def is_best(self) -> bool:
-        """Whether no other layout of the array could serve it faster."""
+        """True if no other layout of the array could serve it faster."""
         widest = next((n for n in WIDE if self.row % n == 0), 1)
         return self.together == widest and self.cycles == self.least
 
     @property
     def requests(self) -> int:
-        """Of a thread, all times."""
+        """The requests of a thread, in all repetitions."""
         return self.times * prod(n for n, _ in self.own) // self.together
 
     @property
     def turns(self) -> int:
-        """Of warps, to ask for all."""
+        """The issue slots of warps for all requests."""
         return self.requests * -(-prod(n for n, _ in self.lanes) // WARP)
 
     @property
     def cycles(self) -> int:
-        """That all warps of a block wait for all of its requests."""
-        return self.requests * self._waits()[0]
+        """The cycles that all warps of a block wait for all of its requests."""
+        return self.requests * self._cycles()[0]
 
     @property
     def least(self) -> int:
-        """The same if no two words were in one bank."""
-        return self.requests * self._waits()[1]
+        """The cycles without bank conflicts."""
+        return self.requests * self._cycles()[1]
 
-    def _waits(self) -> tuple[int, int]:
+    def _cycles(self) -> tuple[int, int]:
         return waits(self.lanes, self.together, ITEM_BYTES[self.buffer.dtype])
 
     def holds(self, pitch: int) -> bool:
-        """Whether it is an element of a row `pitch` long, by steps of whole rows and others that
-        stay in one row.
+        """Return True if it is an element of a row `pitch` long.
+
+        Its steps must be of whole rows, or stay in one row.
         """
         inner = sum((n - 1) * s for n, s in self.reach if s % pitch)
         forward = self.first >= 0 and all(s >= 0 for _, s in self.reach)
         return forward and inner + self.first % pitch < pitch
 
-    def padded(self, pitch: int, pad: int) -> Asked:
-        """The same where rows are `pad` elements farther apart."""
+    def padded(self, pitch: int, pad: int) -> BankAccess:
+        """Return the same access with rows `pad` elements farther apart."""
 
         def of(steps: Steps) -> Steps:
             return tuple((n, s if s % pitch else s + pad * (s // pitch)) for n, s in steps)
@@ -114,9 +118,7 @@ class Asked:
 
 @lru_cache(maxsize=REMEMBERED_VALUES)
 def waits(lanes: Steps, together: int, item_bytes: int) -> tuple[int, int]:
-    """The cycles of all warps for one request of each thread, and what they would be without
-    conflicts.
-    """
+    """Return the cycles of all warps for one request of each thread, with and without conflicts."""
     first = elements(lanes)[:, None] * item_bytes // WORD_BYTES
     count = max(1, together * item_bytes // WORD_BYTES)
     cycles, least = cycles_of(first + np.arange(count), together * item_bytes)
@@ -124,7 +126,7 @@ def waits(lanes: Steps, together: int, item_bytes: int) -> tuple[int, int]:
 
 
 def elements(lanes: Steps) -> np.ndarray:
-    """How far the element of each thread lies from the first thread's."""
+    """Return the distance of each thread's element from the first thread's."""
     thread = np.arange(prod(n for n, _ in lanes), dtype=np.int64)
     at = np.zeros_like(thread)
     inner = 1
@@ -136,43 +138,41 @@ def elements(lanes: Steps) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Loops around a statement, from the outside: those dealt out to threads have a count."""
+    """A loop around a statement; those distributed over threads have a count."""
 
     span: Span
     count: int = 0
 
 
-def asked_of(p: TileProgram) -> dict[str, list[Asked]]:
-    """The accesses to each array in shared memory; none of one with an access that is not known by
-    steps.
-    """
-    found: dict[str, list[Asked]] = {}
+def bank_accesses(p: TileProgram) -> dict[str, list[BankAccess]]:
+    """Return the accesses to each array in shared memory; none of one with an unknown access."""
+    by_array: dict[str, list[BankAccess]] = {}
     unknown: set[str] = set()
-    for s, around in walked(p.body, ()):
+    for s, around in walk_statements(p.body, ()):
         if not isinstance(s, Map | Reduce | Scan):
             unknown |= {b.name for b in touched(s)}
             continue
         for f, store, axes, over in _accesses(s, around):
-            one = _asked(f, store, axes, over)
-            if one is None:
+            access = _access(f, store, axes, over)
+            if access is None:
                 unknown.add(f.buffer.name)
             else:
-                found.setdefault(f.buffer.name, []).append(one)
-    return {name: asked for name, asked in found.items() if name not in unknown}
+                by_array.setdefault(f.buffer.name, []).append(access)
+    return {name: accesses for name, accesses in by_array.items() if name not in unknown}
 
 
-def walked(
+def walk_statements(
     body: Iterable[Statement], around: tuple[Inside, ...]
 ) -> Iterator[tuple[Statement, tuple[Inside, ...]]]:
-    """Every statement that is no loop, with the loops around it."""
+    """Yield every statement that is no loop, with the loops around it, outermost first."""
     for s in body:
         match s:
             case For(threads=None):
-                yield from walked(s.body, (*around, Inside(s.span)))
+                yield from walk_statements(s.body, (*around, Inside(s.span)))
             case For():
-                loops, inner = dealt(s)
+                loops, inner = distributed_loops(s)
                 own = (Inside(x.span, x.threads.count if x.threads else 1) for x in loops)
-                yield from walked(inner, (*around, *own))
+                yield from walk_statements(inner, (*around, *own))
             case _:
                 yield s, around
 
@@ -180,16 +180,17 @@ def walked(
 def _accesses(
     s: Map | Reduce | Scan, around: Sequence[Inside]
 ) -> Iterator[tuple[Fetch, bool, Axes, int]]:
-    """The elements in shared memory that a statement touches, whether it stores them, the loops
-    around each, and how many of these are over what is reduced.
+    """Yield a statement's elements in shared memory, whether it stores them, and the loops around.
+
+    The last number is how many of these loops are over reduced axes.
     """
     if isinstance(s, Reduce) and s.form == MATRIX:
-        found = fragments(s, [x.span.axis for x in around])
-        over = [(x, 0) for x in reversed(found.over)]
+        warp_operands = fragments(s, [x.span.axis for x in around])
+        over = [(x, 0) for x in reversed(warp_operands.over)]
         outer = [(x.span, x.count) for x in reversed(around)]
-        for one in (found.rows, found.columns):
-            own = [(x, -1) for x in reversed(one.spans)]
-            yield one.element, False, [*own, *over, *outer], 0
+        for fragment in (warp_operands.rows, warp_operands.columns):
+            own = [(x, -1) for x in reversed(fragment.spans)]
+            yield fragment.element, False, [*own, *over, *outer], 0
         return
     target, axes = stored(s), axes_of(s, around)
     summed = len(s.over) if isinstance(s, Reduce) else 0
@@ -201,13 +202,14 @@ def _accesses(
 
 
 def is_shared(b: Buffer) -> bool:
-    """Whether the threads of a block share it."""
+    """Return True if the threads of a block share a buffer."""
     return b.kind == "scratch" and b.level != REGISTER
 
 
 def axes_of(s: Map | Reduce | Scan, around: Sequence[Inside]) -> Axes:
-    """The loops that an element's address depends on, from the inside: those dealt out with a
-    count, those of the statement with -1 where they are unrolled.
+    """Return the loops that an element's address depends on, innermost first.
+
+    Distributed loops have a count, those of the statement -1 if they are unrolled.
     """
     over = s.over if isinstance(s, Reduce) else (s.over,) if isinstance(s, Scan) else ()
     own = -1 if s.form == UNROLLED else 0
@@ -215,7 +217,8 @@ def axes_of(s: Map | Reduce | Scan, around: Sequence[Inside]) -> Axes:
     return [*inner, *((x.span, x.count) for x in reversed(around))]
 
 
-def _asked(f: Fetch, store: bool, axes: Axes, over: int) -> Asked | None:
+def _access(f: Fetch, store: bool, axes: Axes, over: int) -> BankAccess | None:
+    """Return the access to an element by the steps of its loops; None if these are unknown."""
     if f.dynamic:
         return None
     offset, times = f.offset, 1
@@ -243,6 +246,6 @@ def _asked(f: Fetch, store: bool, axes: Axes, over: int) -> Asked | None:
     if offset.terms or not isinstance(offset.const, int):
         return None
     walks = tuple((n, step) for n, step in loops if step and n > 1)
-    return Asked(
+    return BankAccess(
         f.buffer, store, tuple(lanes), tuple(own), walks, tuple(reach), offset.const, times
     )

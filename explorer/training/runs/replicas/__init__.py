@@ -1,1 +1,1 @@
-"""Replicas of a model on threads, processes and machines, which sum their gradients in buckets."""
+"""Data-parallel replicas on threads, processes and machines, with bucketed all-reduce."""

@@ -1,4 +1,4 @@
-"""Sums of the replicas' arrays by a thread of their own, beside what a replica computes."""
+"""All-reduce by a background thread, overlapped with computation."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from explorer.training.runs.timeline import Timeline
 
 
 class AllReduce:
-    """Sums one after the other, in the order in which they are asked for, alike in all replicas."""
+    """Sums of replicas' arrays, one after the other, in the same order in all replicas."""
 
     def __init__(self, ranks: Ranks, timeline: Timeline) -> None:
+        """Create the all-reduce and its thread pool."""
         self.ranks, self._timeline = ranks, timeline
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="training-all-reduce")
-        self._asked: list[Future[None]] = []
+        self._pending: list[Future[None]] = []
 
     def begin(self, part: np.ndarray, step: int, number: int, about: str) -> None:
-        """Sum a flat array in place, beside what comes next; here, where another thread may not."""
+        """Start to sum a flat array in place; wait for it if MPI allows no other thread."""
         if self.ranks.threaded:
-            self._asked.append(self._pool.submit(self._sum, part, step, number, about))
+            self._pending.append(self._pool.submit(self._sum, part, step, number, about))
         else:
             self._sum(part, step, number, about)
 
     def end(self, part: np.ndarray, step: int, number: int, about: str) -> None:
-        """Sum the last one, and be sure of all: raises what went wrong with one of them."""
+        """Sum the last array and wait for all; raise the error of any sum."""
         self.wait()
         self._sum(part, step, number, about)
 
     def wait(self) -> None:
-        """Until all that was begun is done."""
-        asked, self._asked = self._asked, []
-        for one in asked:
-            one.result()
+        """Wait until all started sums are done."""
+        pending, self._pending = self._pending, []
+        for future in pending:
+            future.result()
 
     def close(self) -> None:
         """End the thread."""

@@ -1,4 +1,4 @@
-"""Where the gradients of each bucket lie: side by side in one array, that is summed as it is."""
+"""Memory of gradient buckets: contiguous in one array, summed without copies."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ LINE = 64  # bytes: each gradient begins on a cache line
 
 @dataclass(frozen=True, slots=True)
 class BucketArrays:
-    """Views into one array: each bucket, the flags of its gradients, and the loss; of each
-    parameter its gradient, and the flag that says whether that is not finite.
+    """Views into one flat array.
+
+    Each bucket, the flags of its gradients, and the loss; for each parameter its gradient, and the
+    flag for a gradient that is not finite.
     """
 
     flat: np.ndarray
     buckets: tuple[np.ndarray, ...]
-    flags: tuple[np.ndarray, ...]  # of each bucket
+    flags: tuple[np.ndarray, ...]  # one array for each bucket
     loss: np.ndarray
     gradients: dict[int, np.ndarray]
     flag_of: dict[int, np.ndarray]
@@ -30,7 +32,7 @@ class BucketArrays:
 def bucket_arrays(
     shapes: Sequence[tuple[int, ...]], groups: Sequence[Sequence[int]], dtype: np.dtype[np.generic]
 ) -> BucketArrays:
-    """Room for gradients of these shapes, of which each group is a bucket; zeros at first."""
+    """Allocate zeroed gradients of these shapes; each group is a bucket."""
     line = LINE // dtype.itemsize
     sizes = [prod(shape) for shape in shapes]
 

@@ -1,4 +1,4 @@
-"""The gradients of a replica: one program, or one for the forward pass and one for each bucket."""
+"""Gradient programs of a replica: one, or one for the forward pass and one for each bucket."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from explorer.options import Options
 from explorer.runtime.workers.arena import aligned_array
 from explorer.training.runs.replicas.bucket_arrays import BucketArrays, bucket_arrays
 from explorer.training.runs.replicas.buckets import LEAST_BYTES, Gradient, buckets
-from explorer.training.runs.replicas.cut import Cut, cut, done_at, whole
+from explorer.training.runs.replicas.cut import Cut, cut, done_at, uncut
 from explorer.training.runs.timeline import What
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One program: the values that it reads, and what it makes, in the order of its outputs; those
-    in `out` are written where they are. `sums` is the bucket that is full when it ends, None of the
-    forward pass; `about` are the parameters of that.
+    """One program with its inputs and outputs by name, in order.
+
+    Outputs in `out` are written to these arrays. `sums` is the bucket that is full when the program
+    ends, None for the forward pass; `about` names the bucket's parameters.
     """
 
     what: What
@@ -38,7 +39,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """All of them in order, and the arrays of their buckets."""
+    """All programs in order, and the arrays of their buckets."""
 
     pieces: tuple[Piece, ...]
     arrays: BucketArrays
@@ -51,68 +52,77 @@ def pieces_of(
     cuts: bool,
     cancelled: Callable[[], bool],
 ) -> Pieces:
-    """The programs of a model whose outputs are the loss, the gradients of these parameters, and
-    for each of them whether it is not finite, all of one dtype. Only where it `cuts` and there are
-    several buckets it is more than one.
+    """Compile the gradient programs of a model.
+
+    Its outputs are the loss, the gradients of these parameters, and for each of them a flag that it
+    is not finite, all of one dtype. There is more than one program only if `cuts` and there are
+    several buckets.
     """
-    groups, parts = _divided(model, parameters, options, cuts, cancelled)
+    groups, parts = _divide(model, parameters, options, cuts, cancelled)
     loss, *results = model.program.main.outputs
     shapes = [tuple(int(d) for d in v.tensor.dims) for v in results[: len(parameters)]]
     arrays = bucket_arrays(shapes, groups, np.dtype(loss.tensor.dtype))
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for n, part in enumerate(parts):
         bucket = n - (len(parts) - len(groups))
         own = groups[bucket] if bucket >= 0 else []
         first = [arrays.loss] if n == 0 else []
         targets = [*first, *(kind[g] for kind in (arrays.gradients, arrays.flag_of) for g in own)]
         what: What = "forward" if not own else "gradients" if len(parts) == 1 else "backward"
-        found.append(
+        pieces.append(
             Piece(
                 what,
                 compiled(part.model, options=options, cancelled=cancelled),
                 part.reads,
                 tuple(v.name for v in part.makes),
-                _out(part, targets),
+                _output_arrays(part, targets),
                 arrays.buckets[bucket] if own else None,
                 ", ".join(parameters[g] for g in own),
             )
         )
-    return Pieces(tuple(found), arrays)
+    return Pieces(tuple(pieces), arrays)
 
 
-def _divided(
+def _divide(
     model: Model,
     parameters: Sequence[str],
     options: Options | None,
     cuts: bool,
     cancelled: Callable[[], bool],
 ) -> tuple[list[list[int]], list[Cut]]:
-    """The buckets, and the programs: of several buckets the forward pass, and one for each."""
+    """Return the buckets, and the programs: the forward pass, and one for each bucket.
+
+    A single bucket has a single program.
+    """
     count = len(parameters)
-    one = [list(range(count))], [whole(model)]
+    undivided = [list(range(count))], [uncut(model)]
     sizes = [v.tensor.bytes for v in model.program.main.outputs[1 : 1 + count]]
     if not cuts or sum(sizes) < 2 * LEAST_BYTES:
-        return one
-    found = compiled(model, options=options, until="differentiated", cancelled=cancelled).program
-    loss, *results = found.main.outputs
+        return undivided
+    differentiated = compiled(
+        model, options=options, until="differentiated", cancelled=cancelled
+    ).program
+    loss, *results = differentiated.main.outputs
     rows = zip(parameters, sizes, results[:count], strict=True)
-    groups = buckets([Gradient(name, size, done_at(found, v)) for name, size, v in rows])
+    groups = buckets([Gradient(name, size, done_at(differentiated, v)) for name, size, v in rows])
     if len(groups) == 1:
-        return one
+        return undivided
     wanted = [[results[g + more] for more in (0, count) for g in group] for group in groups]
-    return groups, cut(found, [[loss], *wanted], model.name)
+    return groups, cut(differentiated, [[loss], *wanted], model.name)
 
 
-def _out(part: Cut, targets: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """What a program writes where: results in their bucket, and what later ones read in arrays that
-    stay, where their shape is known.
+def _output_arrays(part: Cut, targets: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the output arrays of a program.
+
+    Results go to their bucket, values for later programs to persistent arrays if their shape is
+    known.
     """
-    kept = [_room(v) for v in part.makes[part.wanted :]]
-    pairs = zip(part.model.outputs, [*targets, *kept], strict=True)
+    persistent = [_allocate(v) for v in part.makes[part.wanted :]]
+    pairs = zip(part.model.outputs, [*targets, *persistent], strict=True)
     return {name: array for name, array in pairs if array is not None}
 
 
-def _room(value: Var) -> np.ndarray | None:
+def _allocate(value: Var) -> np.ndarray | None:
     if not isinstance(value.type, Tensor) or not all(isinstance(d, int) for d in value.type.dims):
         return None
     return aligned_array(tuple(map(int, value.type.dims)), np.dtype(value.type.dtype))

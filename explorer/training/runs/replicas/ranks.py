@@ -1,6 +1,4 @@
-"""Which replica this is, of how many, and the sum of what all of them have: on threads of one
-process, or on processes and machines by MPI.
-"""
+"""Ranks of replicas and their all-reduce: threads of one process, or MPI processes."""
 
 from __future__ import annotations
 
@@ -15,40 +13,42 @@ import numpy as np
 from explorer.errors import BadOption, Cancelled
 
 PATIENCE = 600.0  # seconds to wait for the others
-PAUSES = 20e-6, 500e-6  # seconds between two looks at what MPI has brought: at first, and at most
+PAUSES = 20e-6, 500e-6  # seconds between two polls of MPI: at first, and at most
 
 
 class Ranks(Protocol):
-    """Which replica this is, of how many, and their sum."""
+    """The rank of this replica, the number of replicas, and their sum."""
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """The number of this replica."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The number of replicas."""
 
     @property
     def threaded(self) -> bool:
-        """Whether sums may be asked for by another thread than the one that runs steps."""
+        """True if a thread other than the one that runs steps may request sums."""
         ...
 
     def total(self, part: np.ndarray) -> None:
-        """Write over a flat array the sum of all replicas' arrays, in their order: the same to the
-        bit for each of them. All ask for the same sums one after the other.
+        """Replace a flat array by the sum over all replicas, in rank order: bit-identical for each.
+
+        All replicas request the same sums in the same order.
         """
         ...
 
     def leave(self) -> None:
-        """This one ends early: the others shall not wait for it."""
+        """End this replica early: the others do not wait for it."""
         ...
 
 
 class Mpi:
-    """The processes that `mpiexec -n 4 python train.py` started (MPI's `COMM_WORLD`). BadOption
-    where mpi4py is not installed.
-    """
+    """The processes started by `mpiexec -n 4 python train.py` (MPI's `COMM_WORLD`)."""
 
     def __init__(self) -> None:
+        """Connect to MPI; BadOption if mpi4py is not installed."""
         try:
             from mpi4py import MPI
         except ImportError:
@@ -62,27 +62,28 @@ class Mpi:
 
     @property
     def rank(self) -> int:
-        """Which process this is."""
+        """The number of this process."""
         return int(self._world.Get_rank())
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of processes."""
         return int(self._world.Get_size())
 
     @property
     def threaded(self) -> bool:
-        """Whether this MPI lets another thread speak (MPI_THREAD_SERIALIZED)."""
+        """True if this MPI allows calls from another thread (MPI_THREAD_SERIALIZED)."""
         return self._threaded
 
     def total(self, part: np.ndarray) -> None:
-        """Every process gets all parts and sums them itself: an all-reduce that has one order. It
-        looks twice as rarely each time, so that the core computes meanwhile.
+        """Gather all parts and sum them in rank order, in each process.
+
+        The poll interval doubles, so that the core computes meanwhile.
         """
         rows = np.empty((self.size, *part.shape), part.dtype)
-        asked = self._world.Iallgather(part, rows)
+        request = self._world.Iallgather(part, rows)
         pause, most = PAUSES
-        while not asked.Test():
+        while not request.Test():
             sleep(pause)
             pause = min(2 * pause, most)
         np.copyto(part, rows[0])
@@ -90,32 +91,32 @@ class Mpi:
             part += row
 
     def leave(self) -> None:
-        """End all of them."""
+        """Abort all processes."""
         print(f"replica {self.rank} of {self.size} ends early: so do the others", file=sys.stderr)
         self._world.Abort(1)
 
 
 @dataclass(slots=True)
-class _Meeting:
+class _Rendezvous:
     barrier: Barrier
     parts: list[np.ndarray] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadRank:
-    """One of some threads of this process (`on_threads`)."""
+    """One of several threads of this process (`on_threads`)."""
 
     rank: int
     size: int
-    _meeting: _Meeting
+    _meeting: _Rendezvous
 
     @property
     def threaded(self) -> bool:
-        """Any thread may ask."""
+        """True: any thread may request sums."""
         return True
 
     def total(self, part: np.ndarray) -> None:
-        """Each sums a slice for all of them. Cancelled where one of them ended early."""
+        """Sum a slice for all replicas; Cancelled if one of them ended early."""
         meeting = self._meeting
         try:
             meeting.parts[self.rank] = part
@@ -127,20 +128,20 @@ class ThreadRank:
             raise Cancelled(f"replica {self.rank} waited for one that ended early") from None
 
     def leave(self) -> None:
-        """The others raise Cancelled."""
+        """Make the others raise Cancelled."""
         self._meeting.barrier.abort()
 
 
 def on_threads(count: int) -> list[ThreadRank]:
-    """So many replicas, one for each thread of this process that is to have one."""
-    meeting = _Meeting(Barrier(count), [np.empty(0)] * count)
+    """Return `count` replicas, one for each thread that is to run one."""
+    meeting = _Rendezvous(Barrier(count), [np.empty(0)] * count)
     return [ThreadRank(n, count, meeting) for n in range(count)]
 
 
 def _sum_over(rows: list[np.ndarray]) -> None:
-    """The sum of all rows, in their order, in each of them."""
-    first, *rest = rows
-    for row in rest:
+    """Replace each row by the sum of all, in their order."""
+    first, *others = rows
+    for row in others:
         first += row
-    for row in rest:
+    for row in others:
         np.copyto(row, first)

@@ -1,4 +1,4 @@
-"""Operators that move, cut and address values as JAX calls; shapes are known before the run."""
+"""ONNX layout, slicing and indexing operators as JAX calls; shapes are static."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ops.site import Site
-from explorer.tuning.peers.layout_facts import bilinear_sizes, border, known
+from explorer.tuning.peers.layout_attributes import bilinear_sizes, border, static_integers
 
 jax: Any = import_module("jax")
 jnp: Any = import_module("jax.numpy")
@@ -18,7 +18,7 @@ Run = Callable[..., Any]
 
 
 def _reshape(site: Site) -> Run:
-    dims = known(site, 1, "shape") or ()
+    dims = static_integers(site, 1, "shape") or ()
     zero = site.integer("allowzero")
     return lambda x, *_: x.reshape(
         [x.shape[n] if d == 0 and not zero else d for n, d in enumerate(dims)]
@@ -36,17 +36,17 @@ def _flatten(site: Site) -> Run:
 
 
 def _squeeze(site: Site) -> Run:
-    axes = known(site, 1, "axes")
+    axes = static_integers(site, 1, "axes")
     return lambda x, *_: jnp.squeeze(x, axes)
 
 
 def _unsqueeze(site: Site) -> Run:
-    axes = known(site, 1, "axes")
+    axes = static_integers(site, 1, "axes")
     return lambda x, *_: jnp.expand_dims(x, axes)
 
 
 def _expand(site: Site) -> Run:
-    dims = known(site, 1, "shape") or ()
+    dims = static_integers(site, 1, "shape") or ()
     return lambda x, *_: jnp.broadcast_to(x, np.broadcast_shapes(x.shape, dims))
 
 
@@ -56,7 +56,7 @@ def _concat(site: Site) -> Run:
 
 
 def _split(site: Site) -> Run:
-    axis, sizes = site.integer("axis"), known(site, 1, "split")
+    axis, sizes = site.integer("axis"), static_integers(site, 1, "split")
 
     def run(x: Any, *_: Any) -> Any:
         part = -(-x.shape[axis] // site.results)
@@ -68,7 +68,7 @@ def _split(site: Site) -> Run:
 
 def _slice(site: Site) -> Run:
     names = ("starts", "ends", "axes", "steps")
-    starts, ends, axes, steps = (known(site, n + 1, name) for n, name in enumerate(names))
+    starts, ends, axes, steps = (static_integers(site, n + 1, name) for n, name in enumerate(names))
 
     def run(x: Any, *_: Any) -> Any:
         where = [slice(None)] * x.ndim
@@ -87,8 +87,8 @@ def _gather(site: Site) -> Run:
 
 
 def _pad(site: Site) -> Run:
-    sides, fill = border(site)
-    return lambda x, *_: jnp.pad(x, sides, constant_values=fill)
+    widths, fill = border(site)
+    return lambda x, *_: jnp.pad(x, widths, constant_values=fill)
 
 
 def _depth_to_space(site: Site) -> Run:

@@ -1,7 +1,7 @@
-"""ONNX operators as JAX calls: what is known before the run is looked at once, when a call is made
-ready. Shapes are those of the arrays, which JAX knows when it traces.
+"""ONNX operators as JAX calls.
 
-This imports JAX, so it is imported only where there is one.
+Static attributes are read once, when a call is prepared. Shapes are those of the arrays, which JAX
+knows when it traces. This imports JAX, so it is imported only if JAX is installed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from explorer.ops.site import Site
 from explorer.tuning.peers.jax.layout import LAYOUT
-from explorer.tuning.peers.layout_facts import known
+from explorer.tuning.peers.layout_attributes import static_integers
 
 jax: Any = import_module("jax")  # by name: its types differ from version to version
 jnp: Any = import_module("jax.numpy")
@@ -55,7 +55,7 @@ def _softmax(run: Run) -> Make:
 
 def _reduction(run: Run) -> Make:
     def make(site: Site) -> Run:
-        axes, keep = known(site, 1, "axes"), bool(site.integer("keepdims", 1))
+        axes, keep = static_integers(site, 1, "axes"), bool(site.integer("keepdims", 1))
         return lambda x, *_: run(x, axis=axes or None, keepdims=keep)
 
     return make
@@ -105,7 +105,7 @@ def _channel(values: Any, x: Any) -> Any:
 # Windows.
 
 
-def _sides(site: Site, dims: int) -> list[tuple[int, int]]:
+def _paddings(site: Site, dims: int) -> list[tuple[int, int]]:
     if site.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         site.unsupported("pads by a rule")
     pads = site.integers("pads", (0,) * (2 * dims)) or (0,) * (2 * dims)
@@ -119,12 +119,12 @@ def _window(site: Site) -> tuple[int, ...]:
 
 def _conv(site: Site) -> Run:
     dims = len(_window(site))
-    sides, ones, groups = _sides(site, dims), (1,) * dims, site.integer("group", 1)
+    pads, ones, groups = _paddings(site, dims), (1,) * dims, site.integer("group", 1)
     strides, dilations = site.integers("strides", ones), site.integers("dilations", ones)
 
     def run(x: Any, w: Any, b: Any = None) -> Any:
         y = lax.conv_general_dilated(
-            x, w, strides, sides, rhs_dilation=dilations, feature_group_count=groups
+            x, w, strides, pads, rhs_dilation=dilations, feature_group_count=groups
         )
         return y if b is None else y + _channel(b, y)
 
@@ -137,8 +137,8 @@ def _pool(site: Site, start: float, step: Run) -> Run:
     if site.results > 1 or site.integer("ceil_mode") or site.integers("dilations", ones) != ones:
         site.unsupported("rounds up, is dilated or gives places")
     strides = site.integers("strides", ones) or ones
-    sides = [(0, 0), (0, 0), *_sides(site, len(window))]
-    return lambda x: lax.reduce_window(x, start, step, (1, 1, *window), (1, 1, *strides), sides)
+    pads = [(0, 0), (0, 0), *_paddings(site, len(window))]
+    return lambda x: lax.reduce_window(x, start, step, (1, 1, *window), (1, 1, *strides), pads)
 
 
 def _max_pool(site: Site) -> Run:
@@ -149,22 +149,22 @@ def _average_pool(site: Site) -> Run:
     window = _window(site)
     total, counted = _pool(site, 0.0, lax.add), site.integer("count_include_pad")
     strides = site.integers("strides", (1,) * len(window)) or ()
-    sides = _sides(site, len(window))
+    pads = _paddings(site, len(window))
 
     def run(x: Any) -> Any:
         if counted:
             return total(x) / float(np.prod(window))
-        axes = zip(x.shape[2:], window, strides, sides)
+        axes = zip(x.shape[2:], window, strides, pads)
         return total(x) / reduce(np.multiply.outer, [_inside(*axis) for axis in axes])
 
     return run
 
 
-def _inside(size: int, window: int, stride: int, sides: tuple[int, int]) -> Any:
-    """How many places of each window along an axis lie inside of the image."""
-    first = np.arange(0, size + sum(sides) - window + 1, stride) - sides[0]
-    found = np.minimum(first + window, size) - np.maximum(first, 0)
-    return found.astype(np.float32)
+def _inside(size: int, window: int, stride: int, pads: tuple[int, int]) -> Any:
+    """Return how many positions of each window along an axis lie inside of the image."""
+    first = np.arange(0, size + sum(pads) - window + 1, stride) - pads[0]
+    counts = np.minimum(first + window, size) - np.maximum(first, 0)
+    return counts.astype(np.float32)
 
 
 def _over_pixels(run: Run) -> Make:
@@ -174,10 +174,10 @@ def _over_pixels(run: Run) -> Make:
 def _local_response(site: Site) -> Run:
     size, bias = site.integer("size"), site.number("bias", 1.0)
     alpha, beta = site.number("alpha", 1e-4), site.number("beta", 0.75)
-    sides = [(0, 0), ((size - 1) // 2, size // 2), (0, 0), (0, 0)]
+    pads = [(0, 0), ((size - 1) // 2, size // 2), (0, 0), (0, 0)]
 
     def run(x: Any) -> Any:
-        near = lax.reduce_window(x * x, 0.0, lax.add, (1, size, 1, 1), (1, 1, 1, 1), sides)
+        near = lax.reduce_window(x * x, 0.0, lax.add, (1, size, 1, 1), (1, 1, 1, 1), pads)
         return x / (bias + alpha / size * near) ** beta
 
     return run
@@ -187,20 +187,22 @@ def _local_response(site: Site) -> Run:
 
 
 def _lstm(site: Site) -> Run:
-    """One product for the inputs of all steps, then a scan over them (`lax.scan`)."""
+    """Compute one product for the inputs of all steps, then scan over them (`lax.scan`)."""
     if site.text("direction", "forward") != "forward" or site.integer("layout"):
         site.unsupported("is not a forward one over steps, batch, width")
     if site.has(4) or site.has(7) or site.attrs.get("activations"):
         site.unsupported("has lengths, peepholes or other activations")
 
-    known = [None if v is None else jnp.asarray(_columns(v)) for v in site.values[1:3]]
+    constant_weights = [None if v is None else jnp.asarray(_columns(v)) for v in site.values[1:3]]
 
     def run(
         x: Any, w: Any, r: Any, b: Any = None, _: Any = None, h: Any = None, c: Any = None
     ) -> Any:
-        inputs, recurrent = (_columns(v) if k is None else k for k, v in zip(known, (w, r)))
+        inputs, recurrent = (
+            _columns(v) if k is None else k for k, v in zip(constant_weights, (w, r))
+        )
         zero = jnp.zeros((x.shape[1], r.shape[2]), x.dtype)
-        given = x @ inputs if b is None else x @ inputs + b[0].reshape(2, -1).sum(0)
+        projected = x @ inputs if b is None else x @ inputs + b[0].reshape(2, -1).sum(0)
         state = (zero if h is None else h[0], zero if c is None else c[0])
 
         def step(state: Any, row: Any) -> Any:
@@ -209,19 +211,19 @@ def _lstm(site: Site) -> Run:
             h = nn.sigmoid(o) * jnp.tanh(c)
             return (h, c), h
 
-        (h, c), steps = lax.scan(step, state, given)
+        (h, c), steps = lax.scan(step, state, projected)
         return steps[:, None], h[None], c[None]
 
     return run
 
 
 def _columns(weights: Any) -> Any:
-    """[1, gates, inputs] → [inputs, gates]."""
+    """Transpose weights: [1, gates, inputs] → [inputs, gates]."""
     return weights[0].T
 
 
 # fmt: off
-CALLS: Mapping[str, Run] = {  # one element from one or two, and what needs no attribute
+CALLS: Mapping[str, Run] = {  # element-wise operators, and others without attributes
     "Add": jnp.add, "Sub": jnp.subtract, "Mul": jnp.multiply, "Div": jnp.divide, "Pow": jnp.power,
     "Abs": jnp.abs, "Neg": jnp.negative, "Exp": jnp.exp, "Log": jnp.log, "Sqrt": jnp.sqrt,
     "Relu": nn.relu, "Sigmoid": nn.sigmoid, "Tanh": jnp.tanh, "Erf": lax.erf,

@@ -1,4 +1,4 @@
-"""A model in JAX: the operators of its file as one function, jitted; its weights are arguments."""
+"""A model in JAX: the operators of its file as one jitted function with weights as arguments."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from explorer.ir.types import Tensor
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.site import Site
 from explorer.tuning.peers.jax.operators import OPERATORS
-from explorer.tuning.peers.model_forms import forms, in_order
-from explorer.tuning.peers.torch.fusion import settled
+from explorer.tuning.peers.model_forms import fastest_first, forms
+from explorer.tuning.peers.torch.fusion import specialise
 
 jax: Any = import_module("jax")
 
-MOST_CALLS = 2000  # that are compiled: more take XLA minutes
-THREADS = "NPROC"  # from which XLA takes how many threads it starts on a CPU
+MOST_CALLS = 2000  # more take XLA minutes to compile
+THREADS = "NPROC"  # variable with the number of XLA's CPU threads
 
 Function = Callable[..., Any]  # weights by name, then inputs in order; outputs in order
 
-_started: list[int] = []  # with how many threads JAX runs in this process: it starts them once
+_started: list[int] = []  # number of JAX's threads, which it starts once a process
 
 
-def started(threads: int) -> bool:
-    """Whether JAX runs with so many threads here; it is started if it was not."""
+def is_started(threads: int) -> bool:
+    """Return True if JAX runs with so many threads in this process; start it if it does not run."""
     if not _started:
         before = os.environ.get(THREADS)
         os.environ[THREADS] = str(threads)
@@ -48,20 +48,21 @@ def started(threads: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A model that JAX runs: `run` gives its outputs, when they are there."""
+    """A model that JAX runs: `run` waits for its outputs and returns them."""
 
     name: str
     run: Callable[[], tuple[np.ndarray, ...]]
 
 
 def fastest(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
-    """The fastest form of a model here. In an operator for a layer, its steps are scanned.
+    """Return the fastest form of a model here; in a form with layer operators, steps are scanned.
 
-    Raises UnsupportedOperator where an operator has no JAX call here, or every form has more calls
-    than XLA is given.
+    Raises:
+        UnsupportedOperator: an operator has no JAX call here, or every form has more than
+            `MOST_CALLS` calls.
     """
     programs = {
-        name or "jit": settled(form.program, bind_sizes(form.program, inputs))
+        name or "jit": specialise(form.program, bind_sizes(form.program, inputs))
         for name, form in forms(model)
     }
     few = {n: p for n, p in programs.items() if len(p.main.body) <= MOST_CALLS}
@@ -72,8 +73,10 @@ def fastest(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
         )
     if any(map(_has_doubles, programs.values())):
         jax.config.update("jax_enable_x64", True)  # else JAX takes them as float32
-    given = [inputs[n] for n in model.inputs]
-    return in_order([Form(name, jitted(program, given)) for name, program in few.items()])[0]
+    arguments = [inputs[n] for n in model.inputs]
+    return fastest_first([Form(name, jitted(program, arguments)) for name, program in few.items()])[
+        0
+    ]
 
 
 def _has_doubles(program: Program) -> bool:
@@ -82,23 +85,24 @@ def _has_doubles(program: Program) -> bool:
 
 
 def jitted(program: Program, inputs: Sequence[np.ndarray]) -> Callable[[], tuple[np.ndarray, ...]]:
-    """A run of the model on these inputs, which waits for its outputs.
+    """Return a function that runs the model on these inputs and waits for its outputs.
 
-    Raises UnsupportedOperator for the first operator that has no JAX call here.
+    Raises:
+        UnsupportedOperator: an operator has no JAX call here.
     """
     device = jax.devices("cpu")[0]
     function = jax.jit(jax_function(program))
     weights = {n: jax.device_put(c.array, device) for n, c in program.constants.items()}
-    given = [jax.device_put(x, device) for x in inputs]
+    arguments = [jax.device_put(x, device) for x in inputs]
 
     def run() -> tuple[np.ndarray, ...]:
-        return tuple(np.asarray(y) for y in function(weights, *given))
+        return tuple(np.asarray(y) for y in function(weights, *arguments))
 
     return run
 
 
 def jax_function(program: Program) -> Function:
-    """The main function of an imported program whose shapes are settled."""
+    """Return the main function of an imported program with static shapes."""
     body = [(b, _call(program, b)) for b in program.main.body]
     params = [p.name for p in program.main.params]
     outputs = [v.name for v in program.main.outputs]
@@ -106,8 +110,8 @@ def jax_function(program: Program) -> Function:
     def function(weights: Mapping[str, Any], *arguments: Any) -> tuple[Any, ...]:
         values = {**weights, **dict(zip(params, arguments))}
         for binding, (run, reads) in body:
-            found = run(*(None if n is None else values[n] for n in reads))
-            results = found if isinstance(found, tuple) else (found,)
+            returned = run(*(None if n is None else values[n] for n in reads))
+            results = returned if isinstance(returned, tuple) else (returned,)
             values |= {v.name: y for v, y in zip(binding.vars, results)}
         return tuple(values[n] for n in outputs)
 

@@ -1,5 +1,6 @@
-"""Attention as PyTorch has it, in one call: softmax(q kT * scale + mask) v, taken apart by an
-exporter or written out by hand.
+"""Attention as one PyTorch call, matched in graphs where an exporter or a user decomposed it.
+
+The pattern is softmax(q kT * scale + mask) v.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from explorer.ir.calls import AttrValue, OpCall, Var
 from explorer.ir.program import Binding, Constant, Function
 from explorer.ir.types import Tensor, dtype_of
 
-MASKED = -1e9  # a mask that adds this much or less leaves nothing of an element
+MASKED = -1e9  # masks of at most this value exclude an element
 
 
 @dataclass(slots=True)
 class _Graph:
-    """Who makes and who reads each value, the constants, and those that are made on the way."""
+    """Producers and readers of each value, the constants, and the bindings added on the way."""
 
     makers: Mapping[str, Binding]
     uses: Counter[str]
     constants: dict[str, Constant]
-    made: list[Binding] = field(default_factory=list)
+    added: list[Binding] = field(default_factory=list)
 
     def call(self, var: Var | None, once: bool = True) -> OpCall | None:
-        """The operator that makes a value, where nothing else reads that value."""
+        """Return the operator that computes a value, if nothing else reads that value."""
         binding = None if var is None else self.makers.get(var.name)
         if binding is None or var is None or (once and self.uses[var.name] != 1):
             return None
         return binding.expr if isinstance(binding.expr, OpCall) else None
 
     def number(self, var: Var | None) -> float | None:
-        """The value of a constant of one element."""
+        """Return the value of a constant of one element."""
         constant = None if var is None else self.constants.get(var.name)
         if constant is None or constant.array.size != 1:
             return None
@@ -54,8 +55,10 @@ class _Scores:
 def attention(
     function: Function, constants: Mapping[str, Constant]
 ) -> tuple[Function, dict[str, Constant]]:
-    """The function with every attention as `torch.attention(q, k, v, mask)`, and the constants
-    with its masks; what it was made of is left behind, read by nobody.
+    """Replace every attention by `torch.attention(q, k, v, mask)`.
+
+    Returns the function, and the constants with its masks; the replaced operators stay without
+    readers.
     """
     uses = Counter(v.name for b in function.body for v in b.reads)
     uses.update(v.name for v in function.outputs)
@@ -63,13 +66,13 @@ def attention(
     graph = _Graph(makers, uses, dict(constants))
     body: list[Binding] = []
     for binding in function.body:
-        found = _attention(binding, graph)
-        body += [*graph.made, binding if found is None else found]
-        graph.made.clear()
+        replacement = _match_attention(binding, graph)
+        body += [*graph.added, binding if replacement is None else replacement]
+        graph.added.clear()
     return replace(function, body=tuple(body)), graph.constants
 
 
-def _attention(binding: Binding, graph: _Graph) -> Binding | None:
+def _match_attention(binding: Binding, graph: _Graph) -> Binding | None:
     product = binding.expr
     if not isinstance(product, OpCall) or product.op != "MatMul":
         return None
@@ -77,27 +80,27 @@ def _attention(binding: Binding, graph: _Graph) -> Binding | None:
     if softmax is None or softmax.op != "Softmax" or softmax.attr("flatten"):
         return None
     rank = len(_shape(binding.var))
-    scores = _scores(softmax.args[0], graph, rank)
+    scores = _match_scores(softmax.args[0], graph, rank)
     if scores is None or rank < 3 or softmax.attr("axis", -1) not in (-1, rank - 1):
         return None
-    mask = _mask(scores, graph, binding.var.name)
+    mask = _build_mask(scores, graph, binding.var.name)
     if mask is None:
         return None
-    q, scale = _scaled(scores.left, graph)
-    kt, more = _scaled(scores.right, graph)
+    q, scale = _split_scale(scores.left, graph)
+    kt, more = _split_scale(scores.right, graph)
     attrs = (("scale", scores.scale * scale * more), ("causal", int(mask == "causal")))
     added = mask if isinstance(mask, Var) else None
-    k = _turned(kt, binding.var.name, graph)
+    k = _transpose(kt, binding.var.name, graph)
     return replace(binding, expr=OpCall("torch.attention", (q, k, product.args[1], added), attrs))
 
 
 def _shape(var: Var | None) -> tuple[object, ...]:
-    found = None if var is None else var.type
-    return tuple(found.shape) if isinstance(found, Tensor) and found.shape is not None else ()
+    kind = None if var is None else var.type
+    return tuple(kind.shape) if isinstance(kind, Tensor) and kind.shape is not None else ()
 
 
-def _scores(var: Var | None, graph: _Graph, rank: int) -> _Scores | None:
-    """What a softmax is taken of, as products of two values; None where it is something else."""
+def _match_scores(var: Var | None, graph: _Graph, rank: int) -> _Scores | None:
+    """Match a softmax's operand as scores of two values, or return None."""
     call = graph.call(var)
     if call is None:
         return None
@@ -105,30 +108,35 @@ def _scores(var: Var | None, graph: _Graph, rank: int) -> _Scores | None:
         case "MatMul", (Var() as left, Var() as right):
             return _Scores(left, right, 1.0)
         case (("Mul" | "Div"), (a, b)):
-            return _times(call.op, a, b, graph, rank)
+            return _match_scaled_scores(call.op, a, b, graph, rank)
         case "Add", (Var() as a, Var() as b):
             for inner, mask in ((a, b), (b, a)):
-                found = _scores(inner, graph, rank)
-                if found is not None:
-                    return replace(found, masks=(*found.masks, mask))
+                inner_scores = _match_scores(inner, graph, rank)
+                if inner_scores is not None:
+                    return replace(inner_scores, masks=(*inner_scores.masks, mask))
         case "Reshape", (inner, *_):
-            whole = [tuple(n for n in _shape(v) if n != 1) for v in (var, inner)]
-            return _scores(inner, graph, rank) if whole[0] == whole[1] else None
+            long_dims = [tuple(n for n in _shape(v) if n != 1) for v in (var, inner)]
+            return _match_scores(inner, graph, rank) if long_dims[0] == long_dims[1] else None
     return None
 
 
-def _times(op: str, a: Var | None, b: Var | None, graph: _Graph, rank: int) -> _Scores | None:
+def _match_scaled_scores(
+    op: str, a: Var | None, b: Var | None, graph: _Graph, rank: int
+) -> _Scores | None:
     for inner, factor in ((a, b), (b, a)) if op == "Mul" else ((a, b),):
         number = graph.number(factor)
-        found = None if number is None else _scores(inner, graph, rank)
-        if found is not None and number is not None and not found.masks:
-            return replace(found, scale=found.scale * (number if op == "Mul" else 1 / number))
+        inner_scores = None if number is None else _match_scores(inner, graph, rank)
+        if inner_scores is not None and number is not None and not inner_scores.masks:
+            return replace(
+                inner_scores, scale=inner_scores.scale * (number if op == "Mul" else 1 / number)
+            )
     return None
 
 
-def _mask(scores: _Scores, graph: _Graph, name: str) -> Var | str | None:
-    """What is added to the scores: a value, "causal", or "" for nothing; None where it is more than
-    one value that only a run knows.
+def _build_mask(scores: _Scores, graph: _Graph, name: str) -> Var | str | None:
+    """Return the mask added to the scores: a value, "causal", or "" for none.
+
+    Returns None for more than one value that only a run determines.
     """
     arrays = [graph.constants.get(m.name) for m in scores.masks]
     if not scores.masks:
@@ -148,9 +156,9 @@ def _mask(scores: _Scores, graph: _Graph, name: str) -> Var | str | None:
         return ""
     if _is_causal(total):
         return "causal"
-    made = Var(f"{name}.mask", Tensor(tuple(total.shape), dtype_of(total)))
-    graph.constants[made.name] = Constant(total)
-    return made
+    mask = Var(f"{name}.mask", Tensor(tuple(total.shape), dtype_of(total)))
+    graph.constants[mask.name] = Constant(total)
+    return mask
 
 
 def _is_causal(mask: np.ndarray) -> bool:
@@ -162,8 +170,8 @@ def _is_causal(mask: np.ndarray) -> bool:
     return bool((flat[~above] == 0).all() and (flat[above] <= MASKED).all())
 
 
-def _scaled(var: Var, graph: _Graph) -> tuple[Var, float]:
-    """A value without the number that it is multiplied by, and that number."""
+def _split_scale(var: Var, graph: _Graph) -> tuple[Var, float]:
+    """Split a value into an unscaled value and a scale."""
     call = graph.call(var)
     if call is not None and call.op in ("Mul", "Div"):
         a, b = call.args
@@ -174,10 +182,10 @@ def _scaled(var: Var, graph: _Graph) -> tuple[Var, float]:
     return var, 1.0
 
 
-def _turned(var: Var, name: str, graph: _Graph) -> Var:
-    """The value with its last two dims swapped: a view, in PyTorch."""
+def _transpose(var: Var, name: str, graph: _Graph) -> Var:
+    """Return the value with its last two dims swapped: a view in PyTorch."""
     *outer, rows, columns = var.tensor.dims
     perm: tuple[AttrValue, ...] = (*range(len(outer)), len(outer) + 1, len(outer))
-    made = Var(f"{name}.k", replace(var.tensor, shape=(*outer, columns, rows)))
-    graph.made.append(Binding((made,), OpCall("Transpose", (var,), (("perm", perm),))))
-    return made
+    transposed = Var(f"{name}.k", replace(var.tensor, shape=(*outer, columns, rows)))
+    graph.added.append(Binding((transposed,), OpCall("Transpose", (var,), (("perm", perm),))))
+    return transposed

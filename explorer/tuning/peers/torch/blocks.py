@@ -1,4 +1,4 @@
-"""What PyTorch has as one call and ONNX has not, as `torch_fusion` leaves it in a graph."""
+"""PyTorch calls without an ONNX operator, as `fusion` creates them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _rms_norm(site: Site) -> Run:
 
 
 def _attention(site: Site) -> Run:
-    """PyTorch's fast kernel takes four dims: a batch, heads, rows, width."""
+    """Call PyTorch's attention, whose fast kernel takes four dims: batch, heads, rows, width."""
     scale, causal = site.number("scale", 1.0), bool(site.integer("causal"))
     run: Run = F.scaled_dot_product_attention
 
     def attend(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
-        whole = (t.unsqueeze(0) if q.ndim == 3 else t for t in (q, k, v))
-        found = run(*whole, attn_mask=mask, is_causal=causal, scale=scale)
-        return found.squeeze(0) if q.ndim == 3 else found
+        batched = (t.unsqueeze(0) if q.ndim == 3 else t for t in (q, k, v))
+        attended = run(*batched, attn_mask=mask, is_causal=causal, scale=scale)
+        return attended.squeeze(0) if q.ndim == 3 else attended
 
     return attend
 

@@ -1,11 +1,10 @@
-"""The forms in which PyTorch may run a model, and the fastest of them here: what a user of PyTorch
-would have written, in the memory format that suits it.
+"""Forms in which PyTorch may run a model, and the fastest of them here.
 
-Forms differ in two ways: operators as the file has them, or those together that PyTorch has as one
-call (`torch_fusion`); images with channels first, or last. A recurrent model of the zoo is also
-given with one operator for each layer (`model_forms`). Compiled, also with weights that the
-compiler may change (Inductor's freezing: packed, and batch norms folded into them). Each form is
-timed and the fastest is kept, so that a race is against PyTorch at its best.
+Forms differ in two ways: operators as in the file, or fused to single PyTorch calls (`fusion`);
+images with channels first, or last. A recurrent model of the zoo also has a form with one operator
+for each layer (`model_forms`). Compiled forms also have weights that the compiler may change
+(Inductor's freezing: packed, and batch norms folded into them). Each form is timed and the fastest
+is used, so that a race is against PyTorch at its best.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from explorer.frontends.model import Model
 from explorer.ir.calls import OpCall
 from explorer.ir.program import Program
 from explorer.ops.reference.bind import bind_sizes
-from explorer.tuning.peers.model_forms import forms, in_order
-from explorer.tuning.peers.torch.fusion import fused, settled
-from explorer.tuning.peers.torch.peer import Frozen, Plan, torch, torch_plan, windows_of
+from explorer.tuning.peers.model_forms import fastest_first, forms
+from explorer.tuning.peers.torch.fusion import fuse, specialise
+from explorer.tuning.peers.torch.peer import Frozen, Plan, convolution_weights, torch, torch_plan
 
-MOST_CALLS = 1000  # that are compiled: more take the compiler minutes
+MOST_CALLS = 1000  # more take the compiler minutes
 
 Outputs = Callable[[], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A model that PyTorch runs: `run` gives its outputs for inputs that it holds."""
+    """A model that PyTorch runs: `run` returns its outputs for inputs that it holds."""
 
     name: str
     plan: Plan
@@ -41,46 +40,48 @@ class Form:
 
 
 def eager(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
-    """The fastest form of one call an operator.
+    """Return the fastest form with one call an operator.
 
-    Raises UnsupportedOperator where an operator has no PyTorch call here.
+    Raises:
+        UnsupportedOperator: an operator has no PyTorch call here.
     """
-    return in_order(_eager_forms(model, inputs))[0]
+    return fastest_first(_eager_forms(model, inputs))[0]
 
 
 def compiled(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
-    """The fastest form that PyTorch's compiler makes.
+    """Return the fastest form by PyTorch's compiler.
 
-    Raises UnsupportedOperator where every form has more calls than it is given here.
+    Raises:
+        UnsupportedOperator: every form has more calls than the compiler is given here.
     """
     torch._dynamo.reset()
-    made = list(_eager_forms(model, inputs))
-    few = [form for form in made if len(form.plan.steps) <= MOST_CALLS]
+    eager_candidates = list(_eager_forms(model, inputs))
+    few = [form for form in eager_candidates if len(form.plan.steps) <= MOST_CALLS]
     if not few:
-        calls = min(len(form.plan.steps) for form in made)
+        calls = min(len(form.plan.steps) for form in eager_candidates)
         raise UnsupportedOperator(
             f"{model.name} has {calls:,} calls; PyTorch's compiler is given {MOST_CALLS:,} at most"
         )
-    return in_order(compiled_forms(in_order(few)))[0]
+    return fastest_first(compiled_forms(fastest_first(few)))[0]
 
 
 def _eager_forms(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[Form]:
     for name, form in forms(model):
-        for made in eager_forms(form, inputs):
-            yield replace(made, name=f"{name}, {made.name}") if name else made
+        for variant in eager_forms(form, inputs):
+            yield replace(variant, name=f"{name}, {variant.name}") if name else variant
 
 
 def eager_forms(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[Form]:
-    """Every form of one call an operator; the names say which."""
-    given = tuple(torch.from_numpy(inputs[n]) for n in model.inputs)
+    """Yield every form with one call an operator, named by its properties."""
+    tensors = tuple(torch.from_numpy(inputs[n]) for n in model.inputs)
     first = _as_exported(model.program, inputs)
-    programs = {"fused": fused(first), "as exported": first}
+    programs = {"fused": fuse(first), "as exported": first}
     if _operators(programs["fused"]) == _operators(first):
         del programs["fused"]
     for name, program in programs.items():
-        yield _eager(name, torch_plan(program), given)
-        if windows_of(program):
-            last = tuple(_channels_last(t) for t in given)
+        yield _eager(name, torch_plan(program), tensors)
+        if convolution_weights(program):
+            last = tuple(_channels_last(t) for t in tensors)
             yield _eager(f"{name}, channels last", torch_plan(program, True), last)
 
 
@@ -89,9 +90,9 @@ def _operators(program: Program) -> list[str]:
 
 
 def _as_exported(program: Program, inputs: Mapping[str, np.ndarray]) -> Program:
-    """With shapes worked out beforehand, where that can be done."""
+    """Return the program with static shapes, if possible."""
     try:
-        return settled(program, bind_sizes(program, inputs))
+        return specialise(program, bind_sizes(program, inputs))
     except IronworksError:
         return program
 
@@ -109,7 +110,10 @@ def _eager(name: str, plan: Plan, inputs: tuple[Any, ...]) -> Form:
 
 
 def compiled_forms(ordered: Sequence[Form]) -> Iterator[Form]:
-    """With dynamic shapes off: the fastest eager form, and the fastest of the other operators."""
+    """Yield compiled forms, without dynamic shapes.
+
+    These are the fastest eager form, and the fastest with the other operators.
+    """
     first = ordered[0]
     others = [f for f in ordered if _words(f) != _words(first)][:1]
     yield _compiled(first, "compiled", None)
@@ -122,13 +126,13 @@ def _words(form: Form) -> str:
 
 
 def _compiled(base: Form, name: str, options: dict[str, bool] | None) -> Form:
-    """PyTorch freezes weights where it tracks no gradients, but not where it is told to infer."""
+    """Compile a form; PyTorch freezes weights under no_grad, but not in inference mode."""
     module = torch.compile(Frozen(base.plan), dynamic=False, options=options)
     mode = torch.no_grad if options else torch.inference_mode
 
     def run() -> tuple[Any, ...]:
         with mode():
-            found: tuple[Any, ...] = module(*base.inputs)
-            return found
+            outputs: tuple[Any, ...] = module(*base.inputs)
+            return outputs
 
     return replace(base, name=f"{base.name}, {name}", run=run)

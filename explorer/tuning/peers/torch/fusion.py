@@ -1,9 +1,9 @@
-"""Operators that PyTorch has as one call: found in a graph in which an exporter took them apart.
+"""Fusion of operators that PyTorch has as one call and an exporter decomposed.
 
-h = MatMul(x, w); y = Add(h, b)  ->  y = torch.linear(x, w, b)
+    h = MatMul(x, w); y = Add(h, b)  ->  y = torch.linear(x, w, b)
 
-What comes out is for `torch_plan` alone: what is named torch.… is a call of PyTorch, not
-an operator of Ironworks.
+The result is for `torch_plan` only: operators named torch.… are calls of PyTorch and not operators
+of Ironworks.
 """
 
 from __future__ import annotations
@@ -30,51 +30,59 @@ Make = Callable[[Match, Mapping[str, Constant]], OpCall | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A pattern, and the call that it is; None where the values do not allow it."""
+    """A pattern, and the function that builds its call, or returns None if values forbid it."""
 
     pattern: Op
     make: Make
 
 
-def settled(program: Program, sizes: Sizes) -> Program:
-    """The program of these sizes, with all that no input changes worked out: a PyTorch user's
-    shapes and masks are no operators.
+def specialise(program: Program, sizes: Sizes) -> Program:
+    """Return the program for these sizes, with everything independent of inputs folded.
+
+    Shapes and masks are no operators in a PyTorch user's model.
     """
-    known = {name: sizes[name] for name in program.env.hints if name in sizes}
-    bound = bind_symbols(program, known) if known else program
+    bound_sizes = {name: sizes[name] for name in program.env.hints if name in sizes}
+    bound = bind_symbols(program, bound_sizes) if bound_sizes else program
     return remove_dead_code(fold_constants(deduce(bound)))
 
 
-def fused(program: Program) -> Program:
-    """After: what PyTorch has as one call is one call; the values are the same but for rounding."""
+def fuse(program: Program) -> Program:
+    """Fuse operators that PyTorch has as one call; values stay the same up to rounding."""
     for rule in RULES:
         for function in program.functions:
-            program = program.with_function(_applied(function, rule, program.constants))
+            program = program.with_function(_apply_rule(function, rule, program.constants))
     for function in program.functions:
-        found, constants = attention(function, program.constants)
-        program = replace(program.with_function(found), constants=constants)
+        rewritten, constants = attention(function, program.constants)
+        program = replace(program.with_function(rewritten), constants=constants)
     return remove_dead_code(program)
 
 
-def _applied(function: Function, rule: Rule, constants: Mapping[str, Constant]) -> Function:
+def _apply_rule(function: Function, rule: Rule, constants: Mapping[str, Constant]) -> Function:
     outputs = {v.name for v in function.outputs}
     uses = Counter(v.name for b in function.body for v in b.reads)
     makers = {b.var.name: b for b in function.body if len(b.vars) == 1}
     gone: set[str] = set()
-    made: dict[str, Binding] = {}
+    fused_bindings: dict[str, Binding] = {}
     for binding in reversed(function.body):
         for match in find(rule.pattern, binding, makers, constants):
             inner = {v.name for b in match.inner for v in b.vars}
             mine = {binding.vars[0].name, *inner}
-            if inner & outputs or mine & gone or mine & made.keys() or _read_outside(match, uses):
+            if (
+                inner & outputs
+                or mine & gone
+                or mine & fused_bindings.keys()
+                or _read_outside(match, uses)
+            ):
                 continue
             call = rule.make(match, constants)
             if call is not None:
                 gone |= inner
                 origin = frozenset[str]().union(*(b.origin for b in match.bindings))
-                made[binding.vars[0].name] = Binding(binding.vars, call, origin)
+                fused_bindings[binding.vars[0].name] = Binding(binding.vars, call, origin)
                 break
-    body = tuple(made.get(b.vars[0].name, b) for b in function.body if b.vars[0].name not in gone)
+    body = tuple(
+        fused_bindings.get(b.vars[0].name, b) for b in function.body if b.vars[0].name not in gone
+    )
     return replace(function, body=body)
 
 
@@ -84,8 +92,8 @@ def _read_outside(match: Match, uses: Counter[str]) -> bool:
 
 
 def _shape(var: Var | None) -> tuple[object, ...]:
-    found = None if var is None else var.type
-    return tuple(found.shape) if isinstance(found, Tensor) and found.shape is not None else ()
+    kind = None if var is None else var.type
+    return tuple(kind.shape) if isinstance(kind, Tensor) and kind.shape is not None else ()
 
 
 def _call(name: str) -> Make:
@@ -98,7 +106,7 @@ def _gelu(approximate: str) -> Make:
 
 
 def _linear(match: Match, constants: Mapping[str, Constant]) -> OpCall | None:
-    """With a constant matrix and a bias along its columns."""
+    """Build a linear layer with a constant matrix and a bias along its columns."""
     x, w, b = match.args
     weights = [None if v is None else constants.get(v.name) for v in (w, b)]
     if any(c is None for c in weights) or len(_shape(w)) != 2 or len(_shape(x)) < 2:
@@ -106,8 +114,8 @@ def _linear(match: Match, constants: Mapping[str, Constant]) -> OpCall | None:
     return OpCall("torch.linear", (x, w, b)) if _shape(b) == _shape(w)[1:] else None
 
 
-def _rows(match: Match, x: Var | None) -> bool:
-    """Whether every mean is over the last dim."""
+def _is_over_rows(match: Match, x: Var | None) -> bool:
+    """Return True if every mean is over the last dim."""
     means = [b for b in match.bindings if isinstance(b.expr, OpCall) and b.expr.op == "ReduceMean"]
     last = ((-1,), (len(_shape(x)) - 1,))
     return all(
@@ -126,7 +134,7 @@ def _number(var: Var | None, constants: Mapping[str, Constant]) -> float | None:
 def _rms_norm(match: Match, constants: Mapping[str, Constant]) -> OpCall | None:
     w, x, epsilon = match.args
     least = _number(epsilon, constants)
-    if least is None or _shape(w) != _shape(x)[-1:] or not _rows(match, x):
+    if least is None or _shape(w) != _shape(x)[-1:] or not _is_over_rows(match, x):
         return None
     return OpCall("torch.rms_norm", (x, w), (("epsilon", least),))
 
@@ -135,13 +143,13 @@ def _layer_norm(match: Match, constants: Mapping[str, Constant]) -> OpCall | Non
     b, w, x, epsilon = match.args
     least = _number(epsilon, constants)
     wide = _shape(x)[-1:]
-    if least is None or _shape(w) != wide or _shape(b) != wide or not _rows(match, x):
+    if least is None or _shape(w) != wide or _shape(b) != wide or not _is_over_rows(match, x):
         return None
     return OpCall("LayerNormalization", (x, w, b), (("axis", -1), ("epsilon", least)))
 
 
-def _gelus() -> Iterator[Rule]:
-    """x / 2 (1 + erf(x / sqrt 2)), and the form with tanh, in the orders that exporters write."""
+def _gelu_rules() -> Iterator[Rule]:
+    """Yield rules for GELU, by erf and by tanh, in the operand orders of exporters."""
     for inside in (op("Div", "x", sqrt(2)), op("Mul", "x", sqrt(0.5))):
         bell = op("Add", op("Erf", inside), 1.0)
         yield from (Rule(p, _gelu("none")) for p in _half_of("x", bell))
@@ -157,13 +165,16 @@ def _half_of(x: str, bell: Op) -> Iterator[Op]:
     yield op("Mul", op("Mul", x, bell), 0.5)
 
 
-def _norms() -> Iterator[Rule]:
-    """Layer norms first: what is left of one after its mean is an RMS norm too."""
+def _norm_rules() -> Iterator[Rule]:
+    """Yield rules for layer norms, then for RMS norms.
+
+    The rest of a layer norm after its mean matches an RMS norm too.
+    """
     centred = op("Sub", "x", op("ReduceMean", "x"))
     for square in (op("Pow", centred, 2.0), op("Mul", centred, centred)):
         root = op("Sqrt", op("Add", op("ReduceMean", square), "epsilon"))
-        for whole in (op("Div", centred, root), op("Mul", centred, op("Reciprocal", root))):
-            yield Rule(op("Add", "b", op("Mul", "w", whole)), _layer_norm)
+        for normalised in (op("Div", centred, root), op("Mul", centred, op("Reciprocal", root))):
+            yield Rule(op("Add", "b", op("Mul", "w", normalised)), _layer_norm)
     for square in (op("Pow", "x", 2.0), op("Mul", "x", "x")):
         root = op("Sqrt", op("Add", op("ReduceMean", square), "epsilon"))
         yield Rule(op("Mul", "w", op("Mul", "x", op("Reciprocal", root))), _rms_norm)
@@ -171,8 +182,8 @@ def _norms() -> Iterator[Rule]:
 
 
 RULES = (
-    *_gelus(),
-    *_norms(),
+    *_gelu_rules(),
+    *_norm_rules(),
     Rule(op("Mul", "x", op("Sigmoid", "x")), _call("torch.silu")),
     Rule(op("Reciprocal", op("Sqrt", "x")), _call("torch.rsqrt")),
     Rule(op("Add", op("MatMul", "x", "w"), "b"), _linear),

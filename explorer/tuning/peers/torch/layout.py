@@ -1,5 +1,6 @@
-"""Operators that move, cut and address values as PyTorch calls; shapes are small int64 tensors, as
-in ONNX.
+"""ONNX layout, slicing and indexing operators as PyTorch calls.
+
+Shapes are small int64 tensors, as in ONNX.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ops.site import Site
-from explorer.tuning.peers.layout_facts import bilinear_sizes, border, numbers
+from explorer.tuning.peers.layout_attributes import bilinear_sizes, border, numbers
 
 torch: Any = import_module("torch")
 F: Any = torch.nn.functional
@@ -20,10 +21,10 @@ Run = Callable[..., Any]
 
 
 def _reshape(site: Site) -> Run:
-    known, zero = numbers(site, 1, "shape"), site.integer("allowzero")
+    static_shape, zero = numbers(site, 1, "shape"), site.integer("allowzero")
 
     def run(x: Any, shape: Any = None) -> Any:
-        wanted = known if known is not None else shape.tolist()
+        wanted = static_shape if static_shape is not None else shape.tolist()
         if not zero and 0 in wanted:
             wanted = [x.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
         return x.reshape(tuple(wanted))
@@ -42,10 +43,10 @@ def _flatten(site: Site) -> Run:
 
 
 def _unsqueeze(site: Site) -> Run:
-    known = numbers(site, 1, "axes")
+    static_axes = numbers(site, 1, "axes")
 
     def run(x: Any, axes: Any = None) -> Any:
-        wanted = known if known is not None else axes.tolist()
+        wanted = static_axes if static_axes is not None else axes.tolist()
         rank = x.ndim + len(wanted)
         for axis in sorted(a % rank for a in wanted):
             x = x.unsqueeze(axis)
@@ -55,17 +56,17 @@ def _unsqueeze(site: Site) -> Run:
 
 
 def _squeeze(site: Site) -> Run:
-    known = numbers(site, 1, "axes")
-    if known is None and site.has(1):
+    static_axes = numbers(site, 1, "axes")
+    if static_axes is None and site.has(1):
         site.unsupported("needs its axes before the run")
-    return lambda x, *_: x.squeeze() if known is None else x.squeeze(tuple(known))
+    return lambda x, *_: x.squeeze() if static_axes is None else x.squeeze(tuple(static_axes))
 
 
 def _expand(site: Site) -> Run:
-    known = numbers(site, 1, "shape")
+    static_shape = numbers(site, 1, "shape")
 
     def run(x: Any, shape: Any = None) -> Any:
-        wanted = known if known is not None else tuple(shape.tolist())
+        wanted = static_shape if static_shape is not None else tuple(shape.tolist())
         return x.expand(torch.broadcast_shapes(x.shape, wanted))
 
     return run
@@ -89,14 +90,14 @@ def _split(site: Site) -> Run:
 
 
 def _slice(site: Site) -> Run:
-    """Starts, ends, axes and steps are attributes in old files, arguments in new ones."""
-    given = [
+    """Slice; starts, ends, axes and steps are attributes in old files, arguments in new ones."""
+    static_bounds = [
         numbers(site, i + 1, name) for i, name in enumerate(("starts", "ends", "axes", "steps"))
     ]
 
     def run(x: Any, *tensors: Any) -> Any:
         late: list[Any] = [None if t is None else t.tolist() for t in (*tensors, *[None] * 4)]
-        starts, ends, axes, steps = (v if k is None else k for k, v in zip(given, late))
+        starts, ends, axes, steps = (v if k is None else k for k, v in zip(static_bounds, late))
         for n, start in enumerate(starts):
             step = 1 if steps is None else steps[n]
             x = _cut(x, n if axes is None else axes[n], slice(start, ends[n], step))
@@ -147,8 +148,8 @@ def _constant_of_shape(site: Site) -> Run:
 
 
 def _pad(site: Site) -> Run:
-    sides, fill = border(site)
-    widths = tuple(n for pair in reversed(sides) for n in pair)
+    axis_widths, fill = border(site)
+    widths = tuple(n for pair in reversed(axis_widths) for n in pair)
     return lambda x, *_: F.pad(x, widths, value=fill)
 
 
@@ -166,7 +167,7 @@ def _depth_to_space(site: Site) -> Run:
 
 
 def _resize(site: Site) -> Run:
-    """Bilinear between the centres of pixels, to sizes that are known."""
+    """Resize bilinearly with half-pixel centres to static sizes."""
     wanted = bilinear_sizes(site)
     return lambda x, *_: F.interpolate(x, wanted, mode="bilinear", align_corners=False)
 

@@ -1,7 +1,7 @@
-"""ONNX operators as PyTorch calls: what is known before the run is looked at once, when a call is
-made ready.
+"""ONNX operators as PyTorch calls.
 
-This and the modules it joins import PyTorch, so they are imported only where there is one.
+Static attributes are read once, when a call is prepared. This module and those that it imports need
+PyTorch, so they are imported only if it is installed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _always(run: Run) -> Make:
     return lambda site: run
 
 
-def _folded(run: Run) -> Make:
+def _variadic(run: Run) -> Make:
     return lambda site: lambda *tensors: reduce(run, tensors)
 
 
@@ -41,7 +41,7 @@ def _div(site: Site) -> Run:
 
 
 def _pow(site: Site) -> Run:
-    """A power that is known is a number, for which PyTorch has quicker ways."""
+    """Raise to a power; a constant power is passed as a number, which PyTorch computes faster."""
     power = site.values[1]
     if power is None or power.ndim:
         return torch.pow  # type: ignore[no-any-return]
@@ -70,7 +70,7 @@ def _gelu(site: Site) -> Run:
 
 
 def _softmax(run: Run) -> Make:
-    """Before version 13 of the operator set: over all dims from the axis on, as one."""
+    """Apply a softmax; before operator set 13 over all dims from the axis on, as one."""
 
     def make(site: Site) -> Run:
         axis = site.integer("axis", -1)
@@ -119,8 +119,8 @@ def _reduction(run: Run) -> Make:
 def _cumsum(site: Site) -> Run:
     if site.integer("exclusive") or site.integer("reverse"):
         site.unsupported("is exclusive or reverse, which torch.cumsum is not")
-    known = site.attrs.get("axis")
-    return lambda x, axis=known: torch.cumsum(x, int(axis))
+    static_axis = site.attrs.get("axis")
+    return lambda x, axis=static_axis: torch.cumsum(x, int(axis))
 
 
 def _lstm(site: Site) -> Run:
@@ -129,13 +129,13 @@ def _lstm(site: Site) -> Run:
     if site.has(4) or site.has(7) or site.attrs.get("activations"):
         site.unsupported("has lengths, peepholes or other activations")
 
-    known = [None if v is None else _gates(torch.from_numpy(v)) for v in _weights(site)]
+    constant_weights = [None if v is None else _gates(torch.from_numpy(v)) for v in _weights(site)]
 
     def run(
         x: Any, w: Any, r: Any, b: Any = None, _: Any = None, h: Any = None, c: Any = None
     ) -> Any:
         late = (w, r, *(() if b is None else b.split(4 * r.shape[2], 1)))
-        weights = [_gates(v) if k is None else k for k, v in zip(known, late)]
+        weights = [_gates(v) if k is None else k for k, v in zip(constant_weights, late)]
         zero = x.new_zeros(1, x.shape[1], r.shape[2])
         state = (zero if h is None else h, zero if c is None else c)
         y, h, c = torch.lstm(x, state, weights, b is not None, 1, 0.0, False, False, False)
@@ -145,23 +145,23 @@ def _lstm(site: Site) -> Run:
 
 
 def _weights(site: Site) -> list[Any]:
-    """Those of an LSTM that stand in the model, the biases apart; None for the others."""
+    """Return an LSTM's constant weights, with separate biases; None for the others."""
     w, r, b = (*site.values[1:4], None, None)[:3]
     halves = (None, None) if b is None else np.split(b, 2, 1)
     return [w, r, *halves]
 
 
 def _gates(weights: Any) -> Any:
-    """ONNX: in, out, forget, cell; PyTorch: in, forget, cell, out."""
+    """Reorder gates: ONNX has in, out, forget, cell; PyTorch in, forget, cell, out."""
     i, o, f, c = weights[0].chunk(4)
     return torch.cat((i, f, c, o))
 
 
 def constant_integers(site: Site, position: int, name: str) -> tuple[int, ...] | None:
-    """A list of integers that is an attribute, or a constant argument; None where not given."""
-    found = site.integers(name)
-    if found is not None or not site.has(position):
-        return found
+    """Return integers from an attribute or a constant argument, None if neither is given."""
+    integers = site.integers(name)
+    if integers is not None or not site.has(position):
+        return integers
     value = site.values[position]
     if value is None:
         site.unsupported(f"needs its {name} before the run")
@@ -169,7 +169,7 @@ def constant_integers(site: Site, position: int, name: str) -> tuple[int, ...] |
 
 
 # fmt: off
-CALLS: Mapping[str, Run] = {  # one element from one or two, and what needs no attribute
+CALLS: Mapping[str, Run] = {  # element-wise operators, and others without attributes
     "Abs": torch.abs, "Neg": torch.neg, "Relu": torch.relu, "Sigmoid": torch.sigmoid,
     "Tanh": torch.tanh, "Sqrt": torch.sqrt, "Exp": torch.exp, "Log": torch.log, "Erf": torch.erf,
     "Cos": torch.cos, "Sin": torch.sin, "Floor": torch.floor, "Ceil": torch.ceil,
@@ -192,9 +192,9 @@ OPERATORS: Mapping[str, Make] = {
     "Clip": _clip,
     "LeakyRelu": _leaky_relu,
     "Gelu": _gelu,
-    "Max": _folded(torch.maximum),
-    "Min": _folded(torch.minimum),
-    "Sum": _folded(torch.add),
+    "Max": _variadic(torch.maximum),
+    "Min": _variadic(torch.minimum),
+    "Sum": _variadic(torch.add),
     "Mean": lambda site: lambda *tensors: reduce(torch.add, tensors) / len(tensors),
     # whole rows
     "Softmax": _softmax(torch.softmax),

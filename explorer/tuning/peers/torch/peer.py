@@ -1,4 +1,4 @@
-"""A model in PyTorch: the operators of its file, called one after the other on tensors."""
+"""A model in PyTorch: the operators of its file, called one by one on tensors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ Tensors = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call: the slots it reads (None: an argument left out), those it writes, and those that
-    are read no more.
+    """One call.
+
+    The slots that it reads (None: an omitted argument), those that it writes, and those without
+    later readers.
     """
 
     run: Callable[..., Any]
@@ -43,7 +45,7 @@ class Plan:
     outputs: tuple[int, ...]
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
-        """The outputs; a value is let go when its last reader has run."""
+        """Return the outputs; a value is released after its last reader."""
         slots = [*arguments, *self.frame[self.parameters :]]
         return run_steps(self.steps, slots, self.outputs)
 
@@ -51,10 +53,10 @@ class Plan:
 def run_steps(
     steps: tuple[Step, ...], slots: list[Any], outputs: tuple[int, ...]
 ) -> tuple[Any, ...]:
-    """The outputs of steps over slots, which are left empty where nothing reads them later."""
+    """Run steps over slots and return the outputs; slots without later readers are cleared."""
     for step in steps:
-        found = step.run(*(None if i is None else slots[i] for i in step.reads))
-        results = found if isinstance(found, tuple) else (found,)
+        returned = step.run(*(None if i is None else slots[i] for i in step.reads))
+        results = returned if isinstance(returned, tuple) else (returned,)
         for slot, value in zip(step.writes, results):
             slots[slot] = value
         for slot in step.dead:
@@ -63,9 +65,10 @@ def run_steps(
 
 
 class Frozen(torch.nn.Module):  # type: ignore[misc]
-    """A plan as a module with its weights, whose values PyTorch's compiler may then use."""
+    """A plan as a module with its weights, whose values PyTorch's compiler may use."""
 
     def __init__(self, plan: Plan) -> None:
+        """Register the plan's weights as buffers."""
         super().__init__()
         self.steps, self.outputs, self.names = plan.steps, plan.outputs, []
         for n, weight in enumerate(plan.frame[plan.parameters :]):
@@ -76,29 +79,32 @@ class Frozen(torch.nn.Module):  # type: ignore[misc]
         self.eval()
 
     def forward(self, *arguments: Any) -> tuple[Any, ...]:
-        """The outputs of the plan."""
+        """Return the outputs of the plan."""
         weights = (getattr(self, name) if name else None for name in self.names)
         return run_steps(self.steps, [*arguments, *weights], self.outputs)
 
 
 def torch_plan(program: Program, channels_last: bool = False) -> Plan:
-    """The model of an imported program as PyTorch calls; its weights are shared, not copied, but
-    for those of convolutions that are put channels last.
+    """Return the model of an imported program as PyTorch calls.
 
-    Raises UnsupportedOperator for the first operator that has no PyTorch call here.
+    Its weights are shared and not copied, except weights of convolutions that are put channels
+    last.
+
+    Raises:
+        UnsupportedOperator: an operator has no PyTorch call here.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that nobody must write the weights
+        warnings.simplefilter("ignore", UserWarning)  # the warning that the weights are read-only
         weights = {n: torch.from_numpy(c.array) for n, c in program.constants.items()}
     if channels_last:
-        for name in windows_of(program):
+        for name in convolution_weights(program):
             if name in weights:
                 weights[name] = weights[name].to(memory_format=torch.channels_last)
     return _plan(program, program.main, weights)
 
 
-def windows_of(program: Program) -> set[str]:
-    """The weights of convolutions of images."""
+def convolution_weights(program: Program) -> set[str]:
+    """Return the weights of two-dimensional convolutions."""
     return {
         b.expr.args[1].name
         for _, b in program.bindings()
@@ -120,11 +126,11 @@ def _plan(program: Program, function: Function, weights: Mapping[str, Any]) -> P
             last.setdefault(var.name, n)
     for var in function.outputs:
         slots.setdefault(var.name, len(slots))
-    kept = {v.name for v in function.outputs} | set(weights)
+    never_cleared = {v.name for v in function.outputs} | set(weights)
     steps = []
     for n, binding in enumerate(function.body):
         names = dict.fromkeys(v.name for v in (*binding.reads, *binding.vars))
-        dead = tuple(slots[v] for v in names if last[v] == n and v not in kept)
+        dead = tuple(slots[v] for v in names if last[v] == n and v not in never_cleared)
         run, reads = _call(program, binding, weights)
         places = tuple(None if v is None else slots[v.name] for v in reads)
         steps.append(Step(run, places, tuple(slots[v.name] for v in binding.vars), dead))
@@ -148,8 +154,8 @@ def _call(
             )
             return OPERATORS[op](site), args
         case Branch(cond, then, orelse, args):
-            sides = [_plan(program, program.function(f), weights) for f in (orelse, then)]
-            return (lambda c, *rest: sides[bool(c)](*rest)), (cond, *args)
+            arms = [_plan(program, program.function(f), weights) for f in (orelse, then)]
+            return (lambda c, *arm_args: arms[bool(c)](*arm_args)), (cond, *args)
         case Loop(body, trip, cond, state, args, 0):
             plan = _plan(program, program.function(body), weights)
             return _loop(plan, len(state)), (trip, cond, *state, *args)

@@ -1,6 +1,4 @@
-"""Convolution and pooling as PyTorch calls: padding that PyTorch cannot express is a copy of its
-own.
-"""
+"""Convolution and pooling as PyTorch calls; padding that PyTorch cannot express is a copy."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ Run = Callable[..., Any]
 
 
 def _pads(site: Site, dims: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Symmetric padding, and what is left of it to do before, in the order of `F.pad`."""
+    """Return symmetric padding, and the padding to do before, in the order of `F.pad`."""
     auto = site.text("auto_pad", "NOTSET")
     if auto not in ("NOTSET", "VALID"):
         site.unsupported(f"pads by the rule {auto}")

@@ -24,7 +24,7 @@ from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.traversal import loads, statements
-from explorer.tile.gpu.banks.bank_accesses import asked_of, waits
+from explorer.tile.gpu.banks.bank_accesses import bank_accesses, waits
 from explorer.tile.gpu.banks.policy import layouts
 from explorer.tile.gpu.banks.transform import pad_banks
 from explorer.tile.gpu.demand import demand_of
@@ -61,7 +61,7 @@ def counted(code: BlockCode) -> Counter[tuple[str, bool, str]]:
 
 def by_steps(p: TileProgram) -> Counter[tuple[str, bool, str]]:
     found: Counter[tuple[str, bool, str]] = Counter()
-    for name, asked in asked_of(p).items():
+    for name, asked in bank_accesses(p).items():
         for a in asked:
             found[name, a.store, "cycles"] += a.cycles
             found[name, a.store, "least"] += a.least
@@ -143,9 +143,11 @@ def test_rows_and_lanes_are_those_that_the_count_says(
     """
     steps = steps_of(64, tile, register, gpu)
     before, after = steps["interleave threads"], steps["pad banks"]
-    was, now = (sum(a.cycles for x in asked_of(p).values() for a in x) for p in (before, after))
+    was, now = (
+        sum(a.cycles for x in bank_accesses(p).values() for a in x) for p in (before, after)
+    )
     assert now < was
-    left = next(x for name, x in asked_of(after).items() if "_x" in name)
+    left = next(x for name, x in bank_accesses(after).items() if "_x" in name)
     assert all(a.cycles == a.least for a in left)
     assert max(a.together for a in left) == register
     store = next(a for a in left if a.store)
@@ -154,7 +156,7 @@ def test_rows_and_lanes_are_those_that_the_count_says(
 
 def test_the_policy_tells_what_it_did_not_take() -> None:
     before = steps_of(64, 16, 2)["interleave threads"]
-    left = next(x for name, x in asked_of(before).items() if "_x" in name)
+    left = next(x for name, x in bank_accesses(before).items() if "_x" in name)
     found = layouts(left, None, A100)
     assert found[-1].is_plain and [x.cycles for x in found] == sorted(x.cycles for x in found)
     assert len({(x.pitch, x.pad) for x in found}) == len(found) > 1
@@ -179,7 +181,7 @@ def test_random_blocks_are_right_in_the_simulator(seed: int) -> None:
     threads, chunk = int(rng.choice([32, 64, 128])), int(rng.choice([4, 8, 16, 32]))
     block = canonical_block(k, block_of(tile, register, threads, chunk))
     code = print_block(k, A100, ENV, {}, block)
-    assert asked_of(code.tile_program)  # it is staged
+    assert bank_accesses(code.tile_program)  # it is staged
     x, w = (rng.normal(size=k.shape(t)).astype(np.float32) for t in k.inputs)
     (found,) = launch(code, k, (x, w), {}, seed)
     np.testing.assert_allclose(found, x @ w, 1e-4, 1e-4)

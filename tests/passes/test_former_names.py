@@ -1,0 +1,58 @@
+"""Names that steps had are understood wherever users may have kept them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import explorer
+from explorer.compilation.compilation import Compilation
+from explorer.compiler import device_of, pipeline
+from explorer.ir.program import Program
+from explorer.passes.pipeline.former_names import CURRENT_NAMES, current_name
+from explorer.passes.switches.arrangement import Options as Steps
+from explorer.stepping.leave_out import without
+from widgets.session import state
+
+
+def compiled(model: str) -> Compilation:
+    return explorer.compile(model, until="planned")
+
+
+def test_a_renamed_step_is_in_a_pipeline_under_its_new_name_only() -> None:
+    for model in ("zoo:tiny_bert", "zoo:tiny_while"):
+        names = {s.name for s in compiled(model).snapshots}
+        assert not names & set(CURRENT_NAMES)
+    tried = {"measure control-flow schedules", "use 16-bit matrix units"}  # by options and devices
+    every = {s.name for s in pipeline(explorer.Options(), device_of("this-cpu"))} | tried
+    assert set(CURRENT_NAMES.values()) <= every
+
+
+def test_snapshots_and_options_take_a_former_name() -> None:
+    c = compiled("zoo:tiny_bert")
+    assert c.snapshot("weld") is c.snapshot("fuse (Welder)")
+    steps = Steps(off=("fold copies into kernels",), moved=(("share equal expressions", ""),))
+    assert steps.off == ("fold layout copies",)
+    assert steps.moved == (("eliminate common subexpressions", ""),)
+    assert not without(c, "weld").options.welder.enabled
+
+    def twice(program: Program) -> Program:
+        return replace(program)
+
+    assert explorer.Options(passes=(("roll", twice),)).passes[0][0] == "tile (Roller)"
+
+
+def test_a_link_that_was_made_before_turns_the_same_switch() -> None:
+    knobs = {"step fold copies into kernels": "off", "place share equal expressions": "after weld"}
+    text = json.dumps({"ironworks": state.VERSION, "knobs": knobs})
+    assert state.parse_state(text).knobs == {
+        "step fold layout copies": "off",
+        "place eliminate common subexpressions": "after fuse (Welder)",
+    }
+
+
+@pytest.mark.parametrize("name", ["inline calls", "mine", ""])
+def test_other_names_stay(name: str) -> None:
+    assert current_name(name) == name

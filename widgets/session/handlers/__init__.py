@@ -1,0 +1,1 @@
+"""Handlers of questions that change the setting on show or begin work on it, by subject."""

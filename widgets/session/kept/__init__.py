@@ -1,1 +1,0 @@
-"""What of a session is kept in links and files, and done again from there."""

@@ -1,0 +1,1 @@
+"""The part of a session that links and files save, and its restoration."""
