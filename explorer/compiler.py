@@ -238,7 +238,8 @@ def compile(
 
     Args:
         model: A Model, or anything that `explorer.load` takes.
-        target: "cpu" (this machine), a device, its name, or the path of its data sheet. Only this machine runs code; other devices show what would be done there.
+        target: "cpu" (this machine), a device, its name, or the path of its data sheet. Only this
+            machine runs code; other devices show what would be done there.
         options: The options of each system, and the user's passes.
         until: The last stage, or its name.
         check: Validate every step on random inputs, and let runs write over NaN.

@@ -236,9 +236,9 @@ class InternalFault(IronworksError):
     """A fault of Ironworks itself; the input is not to blame."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known_names: Iterable[str]) -> str:
     """Return "; did you mean 'x'?" with the known names that are spelt alike, or ""."""
-    low = {each.lower(): each for each in known}
+    low = {each.lower(): each for each in known_names}
     wanted = name.lower()
     near = get_close_matches(wanted, low, n=3)
     alike = [SequenceMatcher(None, wanted, each).ratio() for each in near]

@@ -70,19 +70,19 @@ def _before() -> None:
     _forking.awaited = [lock for _, lock in sorted(_awaited, key=lambda ranked: ranked[0])]
     for lock in _forking.awaited:
         lock.__enter__()
-    _forking.held, _forking.missed = [], []
+    _forking.acquired, _forking.missed = [], []
     for _, fork_lock in sorted(_every.items()):
         is_acquired = fork_lock.acquire(timeout=PATIENCE_SECONDS)
-        (_forking.held if is_acquired else _forking.missed).append(fork_lock)
+        (_forking.acquired if is_acquired else _forking.missed).append(fork_lock)
 
 
 def _after() -> None:
     """Release the locks that the fork acquired."""
-    for fork_lock in reversed(_forking.held):
+    for fork_lock in reversed(_forking.acquired):
         fork_lock.release()
     for lock in reversed(_forking.awaited):
         lock.__exit__(None, None, None)
-    _forking.held, _forking.awaited = [], []
+    _forking.acquired, _forking.awaited = [], []
 
 
 def _after_in_child() -> None:

@@ -41,15 +41,18 @@ def value_and_grad(run: Run, argnums: Numbers = 0) -> Traced:
     """Return a function of the value of `run`, a float scalar, and its gradient by arguments.
 
     Args:
-        run: The function to differentiate. It may return a tuple: the first value is differentiated, the others are returned unchanged.
-        argnums: The position of one argument, or of several. The gradient has the structure of the argument, and is a tuple if `argnums` is one.
+        run: The function to differentiate. It may return a tuple: the first value is
+            differentiated, the others are returned unchanged.
+        argnums: The position of one argument, or of several. The gradient has the structure of the
+            argument, and is a tuple if `argnums` is one.
 
     An argument is an array, or tuples, lists and dicts of arrays. An argument that the value does
     not depend on has a gradient of zeros. The gradient by a complex array is complex: the
     derivative by its real part, plus 1j times that by its imaginary part.
 
     Raises:
-        TraceError, DtypeError, ShapeError: The function cannot be differentiated; each names the line.
+        TraceError, DtypeError, ShapeError: The function cannot be differentiated; each names the
+            line.
     """
     positions = _positions(argnums)
 
@@ -200,8 +203,8 @@ def _emitted(
 
 def _outer_type(type: Tensor, inner: set[str]) -> Tensor:
     """Return a result's type in symbols of the enclosing function."""
-    known = _outer_dims(type, inner)
-    return type if None not in known else Tensor(None, type.dtype, len(known))
+    dims = _outer_dims(type, inner)
+    return type if None not in dims else Tensor(None, type.dtype, len(dims))
 
 
 def _outer_dims(type: Tensor, inner: set[str]) -> tuple[Any, ...]:

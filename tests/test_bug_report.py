@@ -10,7 +10,7 @@ import pytest
 
 import explorer
 from explorer.cli import main
-from explorer.cli.bug_report.last_fault import last
+from explorer.cli.bug_report.last_fault import load_last_fault
 from explorer.cli.bug_report.private import environment, without_paths
 from explorer.errors import fault
 from explorer.ir.program import Program
@@ -127,7 +127,7 @@ def test_a_cache_that_others_can_write_keeps_no_fault(
     kept.chmod(0o777)
     assert shell("compile", "zoo:alexnet")[0] in (2, 70)
     kept.chmod(0o700)
-    assert last() is None
+    assert load_last_fault() is None
 
 
 @pytest.mark.parametrize(

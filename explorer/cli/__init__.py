@@ -1,9 +1,10 @@
-"""`ironworks`: the compiler from a shell.
+"""`ironworks`: the command line of the compiler.
 
 Each command is a file of `commands`, or a function that another package offers under the entry
-point group `ironworks.commands`: it takes the arguments that follow its name and returns the exit
-code. Nothing is imported before it is needed, so that help comes at once. Exit codes: 0 it went
-well, 1 the answer is "no", 2 bad usage or bad input, 130 stopped by the user.
+point group `ironworks.commands`. The function takes the arguments after its name and returns the
+exit code. Imports are delayed until they are needed, so that help is printed at once. Exit codes: 0
+success, 1 the answer is "no", 2 bad usage or bad input, 70 a fault of Ironworks, 130 stopped by the
+user.
 """
 
 from __future__ import annotations
@@ -54,41 +55,46 @@ NO, BAD, FAULT, STOPPED = 1, 2, 70, 130  # 70: EX_SOFTWARE of BSD's sysexits.h
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; what goes wrong is one line on stderr, with `--json` an object on stdout."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one command and return its exit code.
+
+    An error is one line on stderr; with `--json` it is an object on stdout too.
+    """
+    argv = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _tolerate()
-        code = _dispatch(given)
+        _make_streams_safe()
+        code = _dispatch(argv)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        return _failed(given, Cancelled("stopped"), STOPPED)
+        return _report_failure(argv, Cancelled("stopped"), STOPPED)
     except BrokenPipeError:
-        _give_up_writing()
+        _discard_output()
         return NO
     except (CheckFailed, AnswerMismatch) as problem:
-        return _failed(given, problem, NO)
+        return _report_failure(argv, problem, NO)
     except Cancelled as problem:
-        return _failed(given, problem, STOPPED)
+        return _report_failure(argv, problem, STOPPED)
     except OSError as problem:
-        return _failed(given, _unreadable(problem), BAD)
+        return _report_failure(argv, _system_error(problem), BAD)
     except Exception as problem:
-        found = fault(problem, f"the command {given[0]!r}")
-        if isinstance(found, InternalFault):
-            _keep(given, found, problem)
+        error = fault(problem, f"the command {argv[0]!r}")
+        if isinstance(error, InternalFault):
+            _store_fault(argv, error, problem)
         print(shown(traceback_of(problem)), end="", file=sys.stderr)
-        return _failed(given, found, FAULT if isinstance(found, InternalFault) else BAD)
+        return _report_failure(argv, error, FAULT if isinstance(error, InternalFault) else BAD)
 
 
-def _keep(given: list[str], found: InternalFault, problem: Exception) -> None:
-    from explorer.cli.bug_report.last_fault import keep
+def _store_fault(argv: list[str], error: InternalFault, problem: Exception) -> None:
+    from explorer.cli.bug_report.last_fault import store_fault
 
-    keep(("ironworks", *given), found, problem)
+    store_fault(("ironworks", *argv), error, problem)
 
 
-def _tolerate() -> None:
-    """What a terminal cannot write becomes a question mark, not an error; a stream that is closed
-    is one that nobody reads, and no file of ours takes its number.
+def _make_streams_safe() -> None:
+    """Make the standard streams safe to write to.
+
+    A character that the terminal cannot encode becomes a question mark. A closed stream is replaced
+    by the null device, so that no file opened later takes its descriptor.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -98,17 +104,17 @@ def _tolerate() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _dispatch(given: list[str]) -> int:
-    if not given or given[0] in ("-h", "--help", "help"):
-        print(_help(), file=sys.stdout if given else sys.stderr)
-        return 0 if given else BAD
-    if given[0] in ("-V", "--version"):
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_help(), file=sys.stdout if argv else sys.stderr)
+        return 0 if argv else BAD
+    if argv[0] in ("-V", "--version"):
         print(f"ironworks {_version()}")
         return 0
-    return _command(given[0])(given[1:])
+    return _load_command(argv[0])(argv[1:])
 
 
-def _command(name: str) -> Callable[[list[str]], int]:
+def _load_command(name: str) -> Callable[[list[str]], int]:
     if name in OURS:
         run: Callable[[list[str]], int] = import_module(
             f"explorer.cli.commands.{name.replace('-', '_')}"
@@ -116,14 +122,14 @@ def _command(name: str) -> Callable[[list[str]], int]:
         return run
     from importlib.metadata import entry_points
 
-    found = tuple(entry_points(group=GROUP, name=name))
-    if found:
-        offered: Callable[[list[str]], int] = found[0].load()
+    entries = tuple(entry_points(group=GROUP, name=name))
+    if entries:
+        offered: Callable[[list[str]], int] = entries[0].load()
         return offered
-    raise _unknown(name)
+    raise _unknown_command(name)
 
 
-def _unknown(name: str) -> BadOption:
+def _unknown_command(name: str) -> BadOption:
     if name in COMMANDS:
         return BadOption(
             f"the command {name!r} comes with the package `widgets`, which is not installed",
@@ -138,33 +144,33 @@ def _unknown(name: str) -> BadOption:
     )
 
 
-def _failed(given: list[str], problem: IronworksError, code: int) -> int:
-    command = given[0] if given and given[0] in COMMANDS else ""
+def _report_failure(argv: list[str], problem: IronworksError, code: int) -> int:
+    command = argv[0] if argv and argv[0] in COMMANDS else ""
     head = " ".join(("ironworks", command)).strip()
     try:
         print(shown(f"{head}: {problem}"), file=sys.stderr)
-        if "--json" in given:
+        if "--json" in argv:
             print(json.dumps(problem.fields()))
         sys.stdout.flush()
     except OSError:
-        _give_up_writing()
+        _discard_output()
     return code
 
 
-def _give_up_writing() -> None:
-    """The reader of our output has gone, or its disk is full: the rest goes nowhere."""
+def _discard_output() -> None:
+    """Discard further output: its reader has gone or its disk is full."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _unreadable(problem: OSError) -> IronworksError:
-    """One sentence for what the system refused."""
+def _system_error(problem: OSError) -> IronworksError:
+    """Return an error of one sentence for a refusal by the operating system."""
     name, reason = problem.filename, problem.strerror or str(problem)
     return IronworksError(f"{name}: {reason}" if name else reason, where=name or "")
 
 
 def _help() -> str:
     lines = [f"  {name:10} {what}" for name, what in COMMANDS.items()]
-    lines += [f"  {name:10} (a plug-in)" for name in _offered() if name not in COMMANDS]
+    lines += [f"  {name:10} (a plug-in)" for name in _plugin_commands() if name not in COMMANDS]
     return "\n".join(
         (
             "usage: ironworks COMMAND [...]",
@@ -180,7 +186,7 @@ def _help() -> str:
     )
 
 
-def _offered() -> tuple[str, ...]:
+def _plugin_commands() -> tuple[str, ...]:
     from importlib.metadata import entry_points
 
     return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))

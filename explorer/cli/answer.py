@@ -1,4 +1,4 @@
-"""What a command answers: data for programs, text for people, and whether the answer is yes."""
+"""The answer of a command: data for programs, text for people, and yes or no."""
 
 from __future__ import annotations
 
@@ -10,42 +10,50 @@ from enum import Enum
 
 from explorer.plain_text import shown
 
-__all__ = ["Answer", "plain", "tell"]
+__all__ = ["Answer", "print_answer", "to_json_types"]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The same answer twice: an object for `--json`, words for a terminal; a no exits with 1."""
+    """An answer in two forms: an object for `--json` and text for a terminal.
+
+    The command exits with 1 if `yes` is False.
+    """
 
     data: object
     text: str
     yes: bool = True
 
 
-def tell(answer: Answer, as_json: bool) -> int:
-    """Print one of the two forms; returns the exit code."""
+def print_answer(answer: Answer, as_json: bool) -> int:
+    """Print the answer in one of its forms and return the exit code."""
     if as_json:
-        print(json.dumps(plain(answer.data), indent=2, allow_nan=False))
+        print(json.dumps(to_json_types(answer.data), indent=2, allow_nan=False))
     else:
         print(shown(answer.text))
     return 0 if answer.yes else 1
 
 
-def plain(value: object) -> object:
-    """The value in JSON's own types; what JSON cannot say, such as infinity, is null."""
+def to_json_types(value: object) -> object:
+    """Convert a value to the types of JSON.
+
+    A number that JSON cannot express, such as infinity, becomes None.
+    """
     match value:
         case None | bool() | int() | str():
             return value.name.lower() if isinstance(value, Enum) else value
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
-            return {str(name): plain(part) for name, part in value.items()}
+            return {str(name): to_json_types(part) for name, part in value.items()}
         case tuple() | list():
-            return [plain(part) for part in value]
+            return [to_json_types(part) for part in value]
         case set() | frozenset():
-            return sorted((plain(part) for part in value), key=str)
+            return sorted((to_json_types(part) for part in value), key=str)
         case _ if is_dataclass(value) and not isinstance(value, type):
-            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+            return {
+                field.name: to_json_types(getattr(value, field.name)) for field in fields(value)
+            }
         case _ if callable(getattr(value, "item", None)):  # a NumPy scalar
-            return plain(value.item())  # type: ignore[attr-defined]
+            return to_json_types(value.item())  # type: ignore[attr-defined]
     return str(value)

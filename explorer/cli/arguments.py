@@ -1,4 +1,4 @@
-"""Flags and what they may hold: each is checked before anything is read or made."""
+"""Flags of the commands, and parsers that check each value before any work begins."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ Bounds = dict[str, tuple[int, int]]
 
 
 class Parser(argparse.ArgumentParser):
-    """One command's flags, `--json` among them; what is wrong with them is a `BadOption`."""
+    """The flags of one command, `--json` among them; a usage error is a `BadOption`."""
 
     def __init__(self, command: str, description: str) -> None:
+        """Create the parser of `ironworks COMMAND`."""
         super().__init__(prog=f"ironworks {command}", description=description, allow_abbrev=False)
         self.add_argument("--json", action="store_true", help="print one JSON object")
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would have printed over several lines."""
+        """Raise a usage error as one sentence; argparse would print several lines and exit."""
         raise BadOption(message, try_=f"{self.prog} --help")
 
     def format_help(self) -> str:
-        """The flags, and what is there of one's own: passes with their options, and plug-ins."""
-        return super().format_help() + "".join(f"\n{line}" for line in _own()) + "\n"
+        """Return the help text, with the user's own passes, their options and the plug-ins."""
+        return super().format_help() + "".join(f"\n{line}" for line in _plugin_help()) + "\n"
 
 
-def _own() -> Iterator[str]:
-    """Passes that enter the pipeline, each with what it says of itself and its options."""
+def _plugin_help() -> Iterator[str]:
+    """Yield help lines for registered passes, their options and the installed plug-ins."""
     from explorer import plugins
     from explorer.passes.pipeline import user_passes
 
@@ -62,7 +63,7 @@ def _own() -> Iterator[str]:
 
 
 def model_flags(parser: Parser, *, optional: bool = False) -> None:
-    """The model, and how it is compiled."""
+    """Add the flags of the model and of how it is compiled."""
     add = parser.add_argument
     nargs = "?" if optional else None
     add("model", metavar="MODEL", nargs=nargs, help="an ONNX file, or zoo:NAME")
@@ -84,14 +85,17 @@ def model_flags(parser: Parser, *, optional: bool = False) -> None:
     plugin_flag(parser)
 
 
-class _Load(argparse.Action):
-    """Load a plug-in where its flag stands, so that `--help` after it knows what it has brought."""
+class _LoadPlugin(argparse.Action):
+    """An action that loads a plug-in when its flag is parsed.
+
+    A `--help` after the flag then lists what the plug-in brings.
+    """
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         from explorer import plugins
 
-        found = plugins.load(str(values))
-        if not plugins.enters(found):
+        loaded = plugins.load(str(values))
+        if not plugins.enters(loaded):
             raise BadOption(
                 f"--plugin {values}: nothing of it is in the pipeline by itself",
                 where="--plugin",
@@ -102,10 +106,10 @@ class _Load(argparse.Action):
 
 
 def plugin_flag(parser: Parser) -> None:
-    """What is loaded before anything else."""
+    """Add `--plugin`, whose file or package is loaded first."""
     parser.add_argument(
         "--plugin",
-        action=_Load,
+        action=_LoadPlugin,
         metavar="P",
         help="passes and operators of your own: an installed plug-in, or a file of Python "
         "(./mine.py); may be repeated",
@@ -113,7 +117,7 @@ def plugin_flag(parser: Parser) -> None:
 
 
 def bounds_flag(parser: Parser) -> None:
-    """The bounds of symbolic dims."""
+    """Add `--bounds`, the bounds of symbolic dims."""
     parser.add_argument(
         "--bounds",
         action="append",
@@ -124,7 +128,7 @@ def bounds_flag(parser: Parser) -> None:
 
 
 def run_flags(parser: Parser) -> None:
-    """The values a model is run with."""
+    """Add the flags of a run: sizes, threads and inputs."""
     add = parser.add_argument
     add(
         "--bind",
@@ -138,19 +142,19 @@ def run_flags(parser: Parser) -> None:
 
 
 def bind(texts: Iterable[str]) -> dict[str, int]:
-    """`batch=1,seq=128`, given once or more often, as values by symbol."""
-    return _pairs("--bind", "batch=1,seq=128", texts, _size)
+    """Parse `batch=1,seq=128`, given once or more often, into values by symbol."""
+    return _parse_pairs("--bind", "batch=1,seq=128", texts, _parse_size)
 
 
 def bounds(texts: Iterable[str]) -> Bounds:
-    """`batch=1:64`, given once or more often, as least and greatest values by symbol."""
-    return _pairs("--bounds", "batch=1:64", texts, _range)
+    """Parse `batch=1:64`, given once or more often, into (least, greatest) by symbol."""
+    return _parse_pairs("--bounds", "batch=1:64", texts, _parse_range)
 
 
-def _pairs(
+def _parse_pairs(
     flag: str, example: str, texts: Iterable[str], read: Callable[[str, str], Value]
 ) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for part in (part.strip() for text in texts for part in text.split(",")):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
@@ -160,14 +164,14 @@ def _pairs(
                 expected=example,
                 actual=part,
             )
-        if name in found:
+        if name in values:
             raise BadOption(f"{flag} names {name!r} twice", where=flag, actual=part)
-        found[name] = read(f"{flag} {name}", value)
-    return found
+        values[name] = read(f"{flag} {name}", value)
+    return values
 
 
-def _size(where: str, text: str) -> int:
-    value = _integer(where, text)
+def _parse_size(where: str, text: str) -> int:
+    value = _parse_integer(where, text)
     if not 0 <= value < 2**31:
         raise BadOption(
             f"{where} is {value}, which no dim can be",
@@ -178,7 +182,7 @@ def _size(where: str, text: str) -> int:
     return value
 
 
-def _range(where: str, text: str) -> tuple[int, int]:
+def _parse_range(where: str, text: str) -> tuple[int, int]:
     low, colon, high = text.partition(":")
     if not colon:
         raise BadOption(
@@ -187,7 +191,7 @@ def _range(where: str, text: str) -> tuple[int, int]:
             expected="LOW:HIGH",
             actual=text,
         )
-    least, most = _size(where, low), _size(where, high)
+    least, most = _parse_size(where, low), _parse_size(where, high)
     if least > most:
         raise BadOption(
             f"{where}: the least value {least} is above the greatest, {most}",
@@ -197,7 +201,7 @@ def _range(where: str, text: str) -> tuple[int, int]:
     return least, most
 
 
-def _integer(where: str, text: str) -> int:
+def _parse_integer(where: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -207,8 +211,8 @@ def _integer(where: str, text: str) -> int:
 
 
 def threads(text: str) -> int:
-    """A number of workers."""
-    value = _integer("--threads", text)
+    """Parse a number of workers."""
+    value = _parse_integer("--threads", text)
     if not 1 <= value <= MOST_THREADS:
         raise BadOption(
             f"--threads takes 1 to {MOST_THREADS}, not {value}", where="--threads", actual=text
@@ -217,7 +221,7 @@ def threads(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A finite time above zero."""
+    """Parse a time in seconds: above zero and finite."""
     try:
         value = float(text)
     except ValueError:
@@ -232,22 +236,22 @@ def seconds(text: str) -> float:
 
 
 def stage(text: str) -> str:
-    """A stage's name in capitals, as the compiler calls it."""
+    """Parse the name of a stage and return it in capitals, as the compiler spells it."""
     from explorer.ir.stage import Stage
 
-    known = [each.name.lower() for each in Stage]
-    if text.lower() not in known:
+    stages = [each.name.lower() for each in Stage]
+    if text.lower() not in stages:
         raise BadOption(
-            f"there is no stage {text!r}; the stages are {', '.join(known)}",
+            f"there is no stage {text!r}; the stages are {', '.join(stages)}",
             where="stage",
-            expected=", ".join(known),
+            expected=", ".join(stages),
             actual=text,
         )
     return text.upper()
 
 
 def connection(text: str) -> tuple[str, str]:
-    """`h_12=L1`: a value, whose name may hold an equals sign, and a memory level."""
+    """Parse `h_12=L1` into a value and a memory level; the value may hold an equals sign."""
     value, equals, level = (part.strip() for part in text.rpartition("="))
     if not (equals and value and level):
         raise BadOption(
@@ -260,15 +264,15 @@ def connection(text: str) -> tuple[str, str]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """`a,b,c` as names, none twice."""
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not found or len(set(found)) < len(found):
+    """Parse `a,b,c` into names without duplicates."""
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not parts or len(set(parts)) < len(parts):
         raise argparse.ArgumentTypeError(
             f"expected names with commas between, none twice, not {text!r}"
         )
-    return found
+    return parts
 
 
-def parsed(parser: Parser, given: Sequence[str]) -> argparse.Namespace:
-    """The flags; `--help` prints and ends the process with 0."""
-    return parser.parse_args(list(given))
+def parse_flags(parser: Parser, argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the arguments of a command; `--help` prints and ends the process with 0."""
+    return parser.parse_args(list(argv))

@@ -1,4 +1,4 @@
-"""A model from the flags of a command: read, compiled with progress, and given its inputs."""
+"""A model from the flags of a command: read it, compile it, and load its inputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from explorer.cli import arguments, inputs
-from explorer.cli.progress import doing, steps
+from explorer.cli.progress import progress_line, step_progress
 from explorer.devices.catalogue import HERE
 from explorer.devices.cpus import CPUS
 from explorer.errors import BadOption
@@ -21,18 +21,26 @@ if TYPE_CHECKING:
     from explorer.frontends.model import Model
     from explorer.options import Options
 
-__all__ = ["HERE", "arrays", "compiled", "loaded", "options", "run_here", "sizes"]
+__all__ = [
+    "HERE",
+    "compile_model",
+    "input_arrays",
+    "load_model",
+    "options",
+    "require_this_machine",
+    "sizes",
+]
 
 
 def options(flags: Namespace) -> Options:
-    """The options that `--set` and `--threads` make; flags are checked before a model is read."""
+    """Return the options of `--set` and `--threads`; check flags before a model is read."""
     from explorer import plugins
     from explorer.options import Options
 
     arguments.bounds(flags.bounds)
     arguments.bind(flags.bind)
     if flags.target not in (*HERE, *CPUS):
-        plugins.device(flags.target)  # says so where nobody knows it
+        plugins.device(flags.target)  # raises if the device is unknown
     chosen = settings.apply(Options().entered, flags.settings)
     workers = getattr(flags, "threads", None)
     if workers is None:
@@ -40,40 +48,40 @@ def options(flags: Namespace) -> Options:
     return replace(chosen, rammer=replace(chosen.rammer, threads=workers))
 
 
-def loaded(flags: Namespace) -> Model:
-    """The model, within its bounds."""
+def load_model(flags: Namespace) -> Model:
+    """Read the model of the flags, within its bounds."""
     from explorer.frontends.load import load_file
 
     limits = arguments.bounds(flags.bounds)
-    with doing(f"reading {flags.model}"):
+    with progress_line(f"reading {flags.model}"):
         return load_file(flags.model, bounds=limits or None)
 
 
 def sizes(model: Model, flags: Namespace) -> dict[str, int]:
-    """A value for each symbolic dim: what `--bind` says, else its hint."""
+    """Return a value for each symbolic dim: that of `--bind`, else its hint."""
     return inputs.sizes(model.program, arguments.bind(flags.bind))
 
 
-def compiled(
+def compile_model(
     model: Model, flags: Namespace, chosen: Options, until: str = "EMITTED", check: bool = False
 ) -> Compilation:
-    """The model compiled up to a stage, each step shown on a terminal."""
+    """Compile a model up to a stage; a terminal shows each step."""
     import explorer
 
-    with doing() as say:
+    with progress_line() as say:
         return explorer.compile(
             model,
             target=flags.target,
             options=chosen,
             until=explorer.Stage[until],
             check=check,
-            progress=steps(say),
+            progress=step_progress(say),
         )
 
 
-def run_here(flags: Namespace) -> None:
-    """Refuse a target that is not this machine: its wall can be planned, not measured."""
-    if flags.target not in HERE and not _runs(flags.target):
+def require_this_machine(flags: Namespace) -> None:
+    """Refuse a target other than this machine: its wall can be planned, not measured."""
+    if flags.target not in HERE and not _runs_here(flags.target):
         raise BadOption(
             f"{flags.target} is not this machine, so nothing can be measured on it",
             where="--target",
@@ -82,25 +90,25 @@ def run_here(flags: Namespace) -> None:
         )
 
 
-def arrays(
+def input_arrays(
     source: Model | Compilation, flags: Namespace, bound: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
-    """The inputs of a run: those of `--inputs`, else random ones of the bound sizes.
+    """Return the inputs of a run: those of `--inputs`, else random ones of the bound sizes.
 
-    What is wrong with them is found here, so before anything is compiled where the model is given.
+    Given a model, this checks the inputs before anything is compiled.
     """
     from explorer.passes.pipeline.random_inputs import random_inputs
 
     if flags.inputs is None:
         return random_inputs(source.program, bound)
-    known = [p.name for p in source.program.main.params]
-    found = inputs.from_file(flags.inputs, known)
-    inputs.agree(source.program, found, arguments.bind(flags.bind))
-    return found
+    names = [p.name for p in source.program.main.params]
+    values = inputs.from_file(flags.inputs, names)
+    inputs.check_sizes(source.program, values, arguments.bind(flags.bind))
+    return values
 
 
-def _runs(target: str) -> bool:
-    """Whether code for a target runs on this machine."""
+def _runs_here(target: str) -> bool:
+    """Return True if code for a target runs on this machine."""
     from explorer.compiler import device_of
     from explorer.devices.cpus import runs_on
     from explorer.measure.this_machine.this_cpu import this_cpu

@@ -1,4 +1,4 @@
-"""The arrays a model is run with: a file of them, or random ones that its uses allow."""
+"""The arrays and sizes that a model is run with."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from explorer.errors import BadOption, BoundError, UnknownInput
 __all__ = ["from_file", "sizes"]
 
 
-def from_file(path: str, known: Sequence[str]) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by name: names that the model has; nothing is unpickled."""
+def from_file(path: str, input_names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Read the arrays of an .npz file by name; nothing is unpickled.
+
+    Raises:
+        BadOption: the file is missing, is no archive or holds something else than arrays.
+        UnknownInput: an array is named like no input of the model.
+    """
     file = Path(path)
     if not file.is_file():
         raise BadOption(f"there is no file of inputs at {path}", where=path)
@@ -29,11 +34,12 @@ def from_file(path: str, known: Sequence[str]) -> dict[str, np.ndarray]:
         ) from None
     names = [entry.filename.removesuffix(".npy") for entry in entries]
     for name in names:
-        if name not in known:
+        if name not in input_names:
             raise UnknownInput(
-                f"{path} holds {name!r}, which is no input of the model; it has {', '.join(known)}",
+                f"{path} holds {name!r}, which is no input of the model; "
+                f"it has {', '.join(input_names)}",
                 where=name,
-                expected=", ".join(known),
+                expected=", ".join(input_names),
                 actual=name,
             )
     check_room(sum(entry.file_size for entry in entries), f"{path}, unpacked,", path)
@@ -54,15 +60,20 @@ def _read(path: str, arrays: Mapping[str, Any], name: str) -> np.ndarray:
 
 
 def sizes(program: Any, bound: Mapping[str, int]) -> dict[str, int]:
-    """A value for each symbol of a program: what was bound within its bounds, else its hint."""
+    """Return a value for each symbol of a program: the bound one, else its hint.
+
+    Raises:
+        BadOption: a bound name is no symbol of the program.
+        BoundError: a bound value is outside of the symbol's bounds.
+    """
     hints = dict(program.env.hints)
     for name, value in bound.items():
         if name not in hints:
-            known = ", ".join(hints) or "none: every dim is a number"
+            symbols = ", ".join(hints) or "none: every dim is a number"
             raise BadOption(
-                f"--bind names {name!r}, which is no symbolic dim of the model; it has {known}",
+                f"--bind names {name!r}, which is no symbolic dim of the model; it has {symbols}",
                 where=name,
-                expected=known,
+                expected=symbols,
                 actual=name,
             )
         limits = program.env.of(name)
@@ -78,16 +89,16 @@ def sizes(program: Any, bound: Mapping[str, int]) -> dict[str, int]:
     return {**hints, **bound}
 
 
-def agree(program: Any, given: Mapping[str, np.ndarray], bound: Mapping[str, int]) -> None:
-    """Whether the shapes of the inputs say the same sizes as `--bind`; `BoundError` where not."""
+def check_sizes(program: Any, arrays: Mapping[str, np.ndarray], bound: Mapping[str, int]) -> None:
+    """Raise a `BoundError` if the inputs' shapes and `--bind` give different sizes."""
     from explorer.ops.reference.bind import bind_sizes
 
-    found = bind_sizes(program, given)
+    sizes_of_inputs = bind_sizes(program, arrays)
     for name, value in bound.items():
-        if found.get(name, value) != value:
+        if sizes_of_inputs.get(name, value) != value:
             raise BoundError(
-                f"--bind sets {name} to {value}, and the inputs make it {found[name]}",
+                f"--bind sets {name} to {value}, and the inputs make it {sizes_of_inputs[name]}",
                 where=name,
                 expected=value,
-                actual=found[name],
+                actual=sizes_of_inputs[name],
             )

@@ -1,4 +1,4 @@
-"""What is being done now, on one line of a terminal's stderr; nothing anywhere else."""
+"""Progress on one line of a terminal's stderr; other streams get nothing."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from contextlib import contextmanager
 
 from explorer.plain_text import shown
 
-__all__ = ["Say", "doing", "steps"]
+__all__ = ["Say", "progress_line", "step_progress"]
 
 Say = Callable[[str], None]
 CLEAR = "\r\x1b[2K"
 
 
 @contextmanager
-def doing(what: str = "") -> Iterator[Say]:
-    """A function that replaces the line, which is gone when the block ends, also by Ctrl-C."""
+def progress_line(what: str = "") -> Iterator[Say]:
+    """Yield a function that replaces the progress line.
+
+    The line is cleared when the block ends, also by Ctrl-C.
+    """
     if not sys.stderr.isatty():
         yield lambda text: None
         return
@@ -34,8 +37,8 @@ def doing(what: str = "") -> Iterator[Say]:
         sys.stderr.flush()
 
 
-def steps(say: Say) -> Callable[[str, int, int], None]:
-    """What a pipeline calls before each of its steps."""
+def step_progress(say: Say) -> Callable[[str, int, int], None]:
+    """Return the callback that a pipeline calls before each of its steps."""
 
     def progress(name: str, done: int, total: int) -> None:
         filled = round(20 * done / total) if total else 0

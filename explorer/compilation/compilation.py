@@ -115,13 +115,13 @@ class Compilation(Printed):
         Raises:
             BadOption: There is no such group.
         """
-        groups_of_options = [f.name for f in fields(self.options)]
-        unknown = [g for g in groups if g not in groups_of_options]
+        group_names = [f.name for f in fields(self.options)]
+        unknown = [g for g in groups if g not in group_names]
         if unknown:
             raise BadOption(
-                f"there is no option group {unknown[0]!r}{did_you_mean(unknown[0], groups_of_options)}",
+                f"there is no option group {unknown[0]!r}{did_you_mean(unknown[0], group_names)}",
                 where=unknown[0],
-                expected=", ".join(groups_of_options),
+                expected=", ".join(group_names),
             )
         compiled = self._recompile(replace(self.options, **groups), until)
         keeps_blocks = self._chosen is not None and set(groups) <= {"rammer"}  # of the same kernels
@@ -328,17 +328,20 @@ class Compilation(Printed):
         """Run the model and return its outputs by name.
 
         Args:
-            inputs: Arrays by name, or the first of arrays in the model's order. Objects with `__dlpack__` on this machine, such as tensors of PyTorch and arrays of JAX,
-                are read and written in place. A complex input is one array.
+            inputs: Arrays by name, or the first of arrays in the model's order. Objects with
+                `__dlpack__` on this machine, such as tensors of PyTorch and arrays of JAX, are read
+                and written in place. A complex input is one array.
             more: The other arrays in order.
-            out: Arrays to write outputs into. One may be an input, or overlap one: the result is as if it were written after everything else.
-                For a complex output name its parts, `name.real` and `name.imag`, which are then returned as such.
+            out: Arrays to write outputs into. One may be an input, or overlap one: the result is as
+                if it were written after everything else. For a complex output name its parts,
+                `name.real` and `name.imag`, which are then returned as such.
 
         Returns:
             Fresh arrays, those of `out`, or those of donated inputs.
 
         Raises:
-            MissingInput, UnknownInput, DtypeError, ShapeError, BoundError: An input is wrong; it is named, and no kernel has run.
+            MissingInput, UnknownInput, DtypeError, ShapeError, BoundError: An input is wrong; it is
+                named, and no kernel has run.
             BadOption: An array is on another device, or one of `out` is read-only.
         """
         arrays = self._inputs.of_call(inputs, more)
@@ -395,8 +398,9 @@ class Compilation(Printed):
 
         Args:
             sizes: A size for each symbol; by default those of `hint`.
-            units: The number of blocks that are resident together; 0 is as many as the wall has. A global barrier precedes an operator that would wait for more than
-                `rammer.meet` of them, or 8.
+            units: The number of blocks that are resident together; 0 is as many as the wall has. A
+                global barrier precedes an operator that would wait for more than `rammer.meet` of
+                them, or 8.
 
         Raises:
             BadOption: A kernel has no thread blocks, or Python decides the control flow.

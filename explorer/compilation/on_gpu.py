@@ -24,7 +24,7 @@ from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
 from explorer.runtime.dlpack import BorrowedArray, borrow_array
 
-HELD = 1  # block of a multiprocessor, for all meet between steps: two were slower on an H200
+BLOCKS_PER_UNIT = 1  # because of the barriers between steps: two were slower on an H200
 
 
 class Compiled(Protocol):
@@ -81,7 +81,8 @@ class OnGpu(Printed):
 
         Raises:
             DeviceFault: The device fails.
-            BadOption: The program has no thread blocks, Python decides the control flow, or an array is elsewhere, not contiguous, or read-only.
+            BadOption: The program has no thread blocks, Python decides the control flow, or an
+                array is elsewhere, not contiguous, or read-only.
             ShapeError, DtypeError: An array of `out` does not fit its output.
         """
         names = [p.name for p in self.c.model.program.main.params]
@@ -110,7 +111,8 @@ class OnGpu(Printed):
     def _on(self, driver: Driver, sizes: dict[str, int]) -> ProgramRun:
         """Load the program for these sizes with as many blocks as can be resident."""
         planned = self.c.planned_wall(sizes).units
-        program = self.c.device_program(sizes, units=min(planned, HELD * self.c.device.units))
+        most = BLOCKS_PER_UNIT * self.c.device.units
+        program = self.c.device_program(sizes, units=min(planned, most))
         resident = driver.resident(program.printed)
         if program.units > resident > 0:
             each = resident // self.c.device.units * self.c.device.units

@@ -128,15 +128,15 @@ def _does(binding: Binding) -> str:
     return binding.expr.kernel.name if isinstance(binding.expr, KernelCall) else ""
 
 
-def value_labels(known: Sequence[Operator], program: Program) -> Mapping[str, str]:
+def value_labels(known_operators: Sequence[Operator], program: Program) -> Mapping[str, str]:
     """Return a distinct label for each value: that of the heaviest source operator that makes it.
 
     Values without known operators have no entry.
     """
-    mine = {o.name for o in known}
+    mine = {o.name for o in known_operators}
     bindings = [b for _, b in program.bindings() if b.origin & mine]
     bindings.sort(key=lambda b: family(b) == "layout")
-    called = distinct_labels(known, {b.name: (b.origin, _does(b)) for b in bindings})
+    called = distinct_labels(known_operators, {b.name: (b.origin, _does(b)) for b in bindings})
     return {v.name: called[b.name] for b in bindings for v in b.vars}
 
 

@@ -265,7 +265,7 @@ def _iterations(axes: Sequence[int], ranges: Sequence[Range]) -> int:
 def touched(
     kernel: Kernel, regions: Regions, origin: Origin, steps: Mapping[str, int] | None = None
 ) -> dict[str, TouchedPart]:
-    """Return the parts that one tile touches, as `Touching.at`."""
+    """Return the parts that one tile touches, as `TouchedParts.at`."""
     return TouchedParts(kernel, regions).at(origin, steps)
 
 

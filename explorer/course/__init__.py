@@ -1,6 +1,8 @@
-"""The course's machinery: predictions that are made before the result shows, exercises that are
-checked by what an answer does, a wrong pass shown by the smallest program that it breaks, and
-notebooks for students, teachers and graders from one source. Challenges are scored from files.
+"""Machinery of the course: predictions, checked exercises, notebooks and challenges.
+
+A prediction is made before the result shows. An exercise is checked by the behaviour of an answer,
+and a wrong pass is shown by the smallest program that it breaks. Notebooks for students, teachers
+and graders come from one source. Challenges are scored from files.
 """
 
 from explorer.course.challenge import begin, submit, verify

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from explorer.course import challenge
-from explorer.course.assignment import graded, table, write
+from explorer.course.assignment import grade_notebook, table, write_assignment
 from explorer.course.exercises import EXERCISES
 from explorer.errors import IronworksError
 
 NO = 1  # an entry is refused
-BAD = 2  # what was given is wrong, as for `ironworks`
+BAD = 2  # bad usage or input, as for `ironworks`
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; what is wrong with what it was given is one line on stderr."""
+    """Run one command and return its exit code; an error is one line on stderr."""
     parser = ArgumentParser("python -m explorer.course", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="every exercise, its chapter and its points")
@@ -37,23 +37,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     entries = commands.add_parser("verify", help="entries of challenges, compiled and scored again")
     entries.add_argument("entries", nargs="+", type=Path)
     entries.add_argument("--seconds", type=float, default=0.5, help="for the clock; 0 asks it not")
-    given = parser.parse_args(arguments)
+    flags = parser.parse_args(arguments)
     try:
-        if given.command == "list":
+        if flags.command == "list":
             for e in EXERCISES.values():
                 print(f"{e.chapter:18} {e.name:16} {e.points} points  {e.title}")
-        elif given.command == "build":
-            print(write(given.chapter, given.kind, given.output, given.seed))
-        elif given.command == "challenges":
+        elif flags.command == "build":
+            print(write_assignment(flags.chapter, flags.kind, flags.output, flags.seed))
+        elif flags.command == "challenges":
             for c in challenge.CHALLENGES.values():
                 print(f"{c.name:6} {c.model} on {c.target}: {c.title}")
-        elif given.command == "verify":
-            every = [challenge.verify(path, given.seconds) for path in given.entries]
-            print(challenge.table(every))
-            return NO if any(e.refused for e in every) else 0
+        elif flags.command == "verify":
+            verified = [challenge.verify(path, flags.seconds) for path in flags.entries]
+            print(challenge.table(verified))
+            return NO if any(e.refused for e in verified) else 0
         else:
-            found = [graded(path, given.seed) for path in given.notebooks]
-            print(json.dumps(found, indent=1) if given.json else table(found))
+            grades = [grade_notebook(path, flags.seed) for path in flags.notebooks]
+            print(json.dumps(grades, indent=1) if flags.json else table(grades))
     except IronworksError as problem:
         print(problem.sentence, file=sys.stderr)
         return BAD

@@ -1,4 +1,4 @@
-"""An assignment, the exercises of a chapter as a notebook to hand in; and its grades."""
+"""Assignments, the exercises of a chapter as a notebook to hand in, and their grades."""
 
 from __future__ import annotations
 
@@ -9,32 +9,38 @@ from pathlib import Path
 from typing import Any
 
 from explorer.course.cells import Kind, cells, markdown, notebook, raw
-from explorer.course.checking import Verdict, exercise, grade, unmade
+from explorer.course.checking import Verdict, exercise, grade, verdict_without_answer
 from explorer.course.exercise import Exercise
 from explorer.course.exercises import EXERCISES
 from explorer.errors import BadOption
 from explorer.sandbox.helper import Ended, Limits, in_helper
 from explorer.sandbox.line import at_line
 
-MOST_BYTES = 1 << 24  # of a notebook that is handed in; chosen
+MOST_BYTES = 1 << 24  # limit of a submitted notebook; chosen
 CELL_LIMITS = Limits(seconds=120.0)
 
 
-def of_chapter(chapter: str) -> tuple[Exercise, ...]:
-    """The exercises of a chapter, by its name or its number; BadOption where it has none."""
-    found = tuple(e for e in EXERCISES.values() if chapter in (e.chapter, e.chapter[:2]))
-    if not found:
-        known = ", ".join(sorted({e.chapter for e in EXERCISES.values()}))
-        raise BadOption(f"{chapter!r} is no chapter with exercises", where=chapter, expected=known)
-    return found
+def chapter_exercises(chapter: str) -> tuple[Exercise, ...]:
+    """Return the exercises of a chapter, by its name or its number.
+
+    Raises:
+        BadOption: the chapter has no exercises.
+    """
+    exercises = tuple(e for e in EXERCISES.values() if chapter in (e.chapter, e.chapter[:2]))
+    if not exercises:
+        chapters = ", ".join(sorted({e.chapter for e in EXERCISES.values()}))
+        raise BadOption(
+            f"{chapter!r} is no chapter with exercises", where=chapter, expected=chapters
+        )
+    return exercises
 
 
 def assignment(chapter: str, kind: Kind, seed: int = 0) -> dict[str, Any]:
-    """The exercises of a chapter as a notebook, for students, with solutions, or for a grader."""
-    given = of_chapter(chapter)
-    title = markdown("title", f"# Exercises of {given[0].chapter}")
-    head = [title] if kind != "otter" else [raw("config", _config(given[0].chapter)), title]
-    return notebook([*head, *(cell for e in given for cell in cells(e, kind, seed))])
+    """Return the exercises of a chapter as a notebook for students, teachers or graders."""
+    exercises = chapter_exercises(chapter)
+    title = markdown("title", f"# Exercises of {exercises[0].chapter}")
+    head = [title] if kind != "otter" else [raw("config", _config(exercises[0].chapter)), title]
+    return notebook([*head, *(cell for e in exercises for cell in cells(e, kind, seed))])
 
 
 def _config(chapter: str) -> str:
@@ -42,43 +48,51 @@ def _config(chapter: str) -> str:
     return "\n".join((*lines, "export_cell: false", "generate: {}"))
 
 
-def write(chapter: str, kind: Kind, folder: Path, seed: int = 0) -> Path:
-    """The assignment in a file of that folder, which is made."""
-    made = assignment(chapter, kind, seed)
+def write_assignment(chapter: str, kind: Kind, folder: Path, seed: int = 0) -> Path:
+    """Write the assignment to a file of a folder, which is created."""
+    document = assignment(chapter, kind, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{of_chapter(chapter)[0].chapter}.ipynb"
-    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path = folder / f"{chapter_exercises(chapter)[0].chapter}.ipynb"
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 
 
-def graded(path: Path, seed: int) -> dict[str, Any]:
-    """What is handed in, graded: a verdict for each exercise that it has a cell for. Nothing else
-    of the notebook is run, and each cell runs in a helper process.
+def grade_notebook(path: Path, seed: int) -> dict[str, Any]:
+    """Grade a notebook: a verdict for each exercise that it has an answer cell for.
 
-    It bounds time and memory, and is no wall against who means harm: grade strangers' work in a
-    container.
+    Only answer cells run, each in a helper process. This bounds time and memory but does not
+    protect against malicious code: grade strangers' work in a container.
     """
-    found = [_verdict(name, source, seed).as_json() for name, source in answers(path).items()]
-    points, of = (sum(v[what] for v in found) for what in ("points", "of"))
-    return {"submission": str(path), "points": points, "of": of, "exercises": found}
+    verdicts = [
+        _grade_in_helper(name, source, seed).as_json() for name, source in answers(path).items()
+    ]
+    points, of = (sum(v[key] for v in verdicts) for key in ("points", "of"))
+    return {"submission": str(path), "points": points, "of": of, "exercises": verdicts}
 
 
 def answers(path: Path) -> Mapping[str, str]:
-    """The answer cells of a notebook by exercise; BadOption where it is no notebook with any."""
+    """Return the answer cells of a notebook by exercise.
+
+    Raises:
+        BadOption: the file is no notebook, or has no answer cell.
+    """
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError("it is larger than 16 MiB")
-        told = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        found = {name: text for cell in told for name, text in _answer(cell)}
+        notebook_cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        sources = {name: text for cell in notebook_cells for name, text in _answer_source(cell)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise BadOption(f"{path} is no notebook: {problem}", where=str(path)) from problem
-    if not found:
+    if not sources:
         raise BadOption(f"{path} has no cell with an answer", where=str(path))
-    return found
+    return sources
 
 
-def _answer(cell: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The mark may be lost on the way, the cell's id seldom is."""
+def _answer_source(cell: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the exercise and the source of an answer cell.
+
+    Tools may drop the metadata of a cell; its id is the fallback.
+    """
     name = cell.get("metadata", {}).get("ironworks", {}).get("exercise", "")
     name = name or str(cell.get("id", "")).removeprefix("answer-")
     source = cell.get("source", "")
@@ -86,38 +100,45 @@ def _answer(cell: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, text)] if name in EXERCISES and cell.get("cell_type") == "code" else []
 
 
-def _verdict(name: str, source: str, seed: int) -> Verdict:
-    def run(tell: Any) -> None:
-        tell(json.dumps(_judged(name, source, seed).as_json()))
+def _grade_in_helper(name: str, source: str, seed: int) -> Verdict:
+    def run(report: Any) -> None:
+        report(json.dumps(_run_and_grade(name, source, seed).as_json()))
 
     try:
-        (told,) = in_helper(run, CELL_LIMITS)
+        (text,) = in_helper(run, CELL_LIMITS)
     except Ended as ended:
-        return unmade(name, f"the cell {ended.why}")
-    return Verdict.of_json(json.loads(told))
+        return verdict_without_answer(name, f"the cell {ended.why}")
+    return Verdict.of_json(json.loads(text))
 
 
-def _judged(name: str, source: str, seed: int) -> Verdict:
+def _run_and_grade(name: str, source: str, seed: int) -> Verdict:
     space: dict[str, Any] = {"__name__": "__main__"}
     file = f"<cell answer-{name}>"
-    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # to trace
+    linecache.cache[file] = (
+        len(source),
+        None,
+        source.splitlines(keepends=True),
+        file,
+    )  # for tracebacks
     try:
         exec(compile(source, file, "exec"), space)
         answer = space[exercise(name).answer]
     except NotImplementedError:
-        return unmade(name)
+        return verdict_without_answer(name)
     except (Exception, SystemExit) as problem:  # a student's cell may raise anything
-        return unmade(name, f"the cell fails: {problem!r}{at_line(problem)}")
+        return verdict_without_answer(name, f"the cell fails: {problem!r}{at_line(problem)}")
     return grade(name, answer, seed)
 
 
 def table(grades: Sequence[Mapping[str, Any]]) -> str:
-    """Grades as lines of text."""
+    """Format grades as lines of text."""
     lines = []
-    for one in grades:
-        lines.append(f"{one['submission']}: {one['points']} of {one['of']} points")
-        for e in one["exercises"]:
+    for submission in grades:
+        lines.append(
+            f"{submission['submission']}: {submission['points']} of {submission['of']} points"
+        )
+        for e in submission["exercises"]:
             lines.append(f"  {e['exercise']}: {e['outcome']}, {e['points']} of {e['of']}")
-            said = (f"    {c['words']}: {c['said']}" for c in e["checks"] if c["said"])
-            lines += said
+            messages = (f"    {c['words']}: {c['message']}" for c in e["checks"] if c["message"])
+            lines += messages
     return "\n".join(lines)

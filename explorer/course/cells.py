@@ -1,4 +1,4 @@
-"""An exercise as cells: for students, with its solution, and as nbgrader and otter take it."""
+"""Cells of an exercise: for students, with its solution, and for nbgrader and otter."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ TODO = "raise NotImplementedError"
 
 
 def notebook(cells: Sequence[Cell]) -> dict[str, Any]:
-    """A notebook of version 4.5, as JSON holds it."""
+    """Return a notebook of format 4.5 as a JSON object."""
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     head = {"kernelspec": kernel, "language_info": {"name": "python"}}
     return {"cells": list(cells), "metadata": head, "nbformat": 4, "nbformat_minor": 5}
 
 
 def markdown(name: str, text: str) -> Cell:
-    """A cell of words."""
+    """Return a Markdown cell."""
     return {"cell_type": "markdown", "id": name, "metadata": {}, "source": text}
 
 
 def code(name: str, text: str, **metadata: Any) -> Cell:
-    """A cell of code, without outputs."""
+    """Return a code cell without outputs."""
     head = {"cell_type": "code", "id": name, "metadata": metadata}
     return {**head, "execution_count": None, "outputs": [], "source": text.rstrip("\n")}
 
 
 def raw(name: str, text: str) -> Cell:
-    """A cell that is told to a tool."""
+    """Return a raw cell, read by otter."""
     return {"cell_type": "raw", "id": name, "metadata": {}, "source": text}
 
 
 def cells(e: Exercise, kind: Kind, seed: int = 0) -> list[Cell]:
-    """The cells of one exercise; hidden checks of other graders draw from `seed`."""
+    """Return the cells of one exercise; hidden checks of other graders draw from `seed`."""
     match kind:
         case "student":
-            return [_goal(e), _answer(e, e.stub), *_checked(e), _end(e)]
+            return [_goal(e), _answer(e, e.stub), *_check_cells(e), _exit_question(e)]
         case "solution":
-            return [_goal(e), _answer(e, e.solution), *_checked(e), _end(e)]
+            return [_goal(e), _answer(e, e.solution), *_check_cells(e), _exit_question(e)]
         case "nbgrader":
             return [_goal(e), *_for_nbgrader(e, seed)]
         case "otter":
@@ -58,7 +58,7 @@ def _answer(e: Exercise, text: str) -> Cell:
     return code(f"answer-{e.name}", text, ironworks={"exercise": e.name, "role": "answer"})
 
 
-def _checked(e: Exercise) -> Iterator[Cell]:
+def _check_cells(e: Exercise) -> Iterator[Cell]:
     yield code(
         f"check-{e.name}",
         f'from explorer import course\n\ncourse.check("{e.name}", {e.answer})',
@@ -71,23 +71,26 @@ def _checked(e: Exercise) -> Iterator[Cell]:
     yield markdown(f"hints-{e.name}", words)
 
 
-def _end(e: Exercise) -> Cell:
+def _exit_question(e: Exercise) -> Cell:
     return markdown(f"exit-{e.name}", f"*Before you go.* {e.exit_question}")
 
 
-def _regions(e: Exercise) -> Iterator[tuple[bool, str]]:
-    """The lines of the solution; with each whether the stub leaves it out."""
-    stub, whole = e.stub.splitlines(), e.solution.splitlines()
-    for kind, _, _, first, last in SequenceMatcher(None, stub, whole, False).get_opcodes():
-        for line in whole[first:last]:
+def _solution_lines(e: Exercise) -> Iterator[tuple[bool, str]]:
+    """Yield the lines of the solution, each with True if the stub leaves it out."""
+    stub, full = e.stub.splitlines(), e.solution.splitlines()
+    for kind, _, _, first, last in SequenceMatcher(None, stub, full, False).get_opcodes():
+        for line in full[first:last]:
             yield kind != "equal", line
 
 
-def _marked(e: Exercise, begin: str, end: Sequence[str]) -> str:
-    """The solution, with marks around what a student writes; `end` is as deep as its first line."""
+def _mark_solution(e: Exercise, begin: str, end: Sequence[str]) -> str:
+    """Return the solution with marks around the student's part.
+
+    The marks have the indent of the first line in between.
+    """
     out: list[str] = []
     depth: str | None = None
-    for own, line in (*_regions(e), (False, "")):
+    for own, line in (*_solution_lines(e), (False, "")):
         own = own or (depth is not None and not line)  # an empty line ends no region
         if own and depth is None and line:
             depth = line[: len(line) - len(line.lstrip())]
@@ -107,17 +110,17 @@ def _marked(e: Exercise, begin: str, end: Sequence[str]) -> str:
     return "\n".join(out).rstrip("\n") + "\n"
 
 
-def _expect(e: Exercise, number: int, seed: int) -> str:
+def _expect_call(e: Exercise, number: int, seed: int) -> str:
     more = f", seed={seed}" if e.checks[number].hidden else ""
     return f'course.expect("{e.name}", {e.answer}, {number}{more})'
 
 
 def _for_nbgrader(e: Exercise, seed: int) -> Iterator[Cell]:
-    answer = _answer(e, _marked(e, "### BEGIN SOLUTION", ("### END SOLUTION",)))
+    answer = _answer(e, _mark_solution(e, "### BEGIN SOLUTION", ("### END SOLUTION",)))
     answer["metadata"]["nbgrader"] = _nbgrader(f"answer-{e.name}", solution=True)
     yield answer
     for n, check in enumerate(e.checks):
-        test = _expect(e, n, seed)
+        test = _expect_call(e, n, seed)
         if check.hidden:
             test = (
                 "# Grading runs a check here that you do not see.\n"
@@ -129,7 +132,7 @@ def _for_nbgrader(e: Exercise, seed: int) -> Iterator[Cell]:
 
 
 def _nbgrader(name: str, solution: bool = False, points: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "grade": not solution,
         "grade_id": name,
         "locked": not solution,
@@ -137,7 +140,7 @@ def _nbgrader(name: str, solution: bool = False, points: int = 0) -> dict[str, A
         "solution": solution,
         "task": False,
     }
-    return found if solution else {**found, "points": points}
+    return metadata if solution else {**metadata, "points": points}
 
 
 def _for_otter(e: Exercise, seed: int) -> Iterator[Cell]:
@@ -145,17 +148,19 @@ def _for_otter(e: Exercise, seed: int) -> Iterator[Cell]:
     yield _goal(e)
     yield raw(f"solution-{e.name}", "# BEGIN SOLUTION")
     ends = ("# END SOLUTION", f'""" # BEGIN PROMPT\n{TODO}\n""" # END PROMPT')
-    yield _answer(e, _marked(e, "# BEGIN SOLUTION NO PROMPT", _prompt(ends)))
+    yield _answer(e, _mark_solution(e, "# BEGIN SOLUTION NO PROMPT", _lines(ends)))
     yield raw(f"solved-{e.name}", "# END SOLUTION")
     yield raw(f"tests-{e.name}", "# BEGIN TESTS")
     for n, check in enumerate(e.checks):
         hidden = str(check.hidden).lower()
         head = f'""" # BEGIN TEST CONFIG\npoints: {check.points}\nhidden: {hidden}\n'
-        test = f'{head}""" # END TEST CONFIG\nfrom explorer import course\n{_expect(e, n, seed)}'
+        test = (
+            f'{head}""" # END TEST CONFIG\nfrom explorer import course\n{_expect_call(e, n, seed)}'
+        )
         yield code(f"test-{e.name}-{n}", test)
     yield raw(f"tested-{e.name}", "# END TESTS")
     yield raw(f"end-{e.name}", "# END QUESTION")
 
 
-def _prompt(ends: Sequence[str]) -> tuple[str, ...]:
+def _lines(ends: Sequence[str]) -> tuple[str, ...]:
     return tuple(line for text in ends for line in text.splitlines())

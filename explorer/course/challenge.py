@@ -1,8 +1,8 @@
-"""Challenges: a model and a machine are fixed, a compilation is handed in as a file that says what
-was chosen, and whoever has the file finds its score again: no server, no trust.
+"""Challenges: a fixed model and machine, and a score that anybody can compute again from a file.
 
-The score is the simulated time of the wall, equal wherever it is computed. That the answers are
-right, and whether the choice is faster than the default, is found on the machine that verifies.
+A compilation is handed in as a file that states its choices. Its score is the simulated time of the
+wall, which is the same on every machine. The verifying machine checks the answers and whether the
+choices are faster than the default. No server and no trust are needed.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from explorer.tuning.answers import agree
 from explorer.tuning.compare import compare
 
 VERSION = 1
-MOST_BYTES = 1 << 16  # of a file that is handed in; chosen
+MOST_BYTES = 1 << 16  # limit of a submitted file; chosen
 VALUES = {
     t.__name__: t for t in (Tiling, Micro, PolicyWithMoves, Move)
-}  # what a choice may be made of
+}  # types that a choice may hold
 PLAIN = Options(registered=False)
-NEAR = 1e-6  # of a score: floating point on another machine; chosen
+NEAR = 1e-6  # relative tolerance of scores between machines; chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """`model` is to be compiled for `target` so that its simulated wall is short."""
+    """A model to compile for a target so that its simulated wall is short."""
 
     name: str
     title: str
@@ -58,9 +58,10 @@ CHALLENGES: MappingProxyType[str, Challenge] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a file holds, verified: `score_us` as it was computed here, `default_us` that of the
-    default options; `verdict` the clock's of this machine, empty where none was asked for;
-    `refused` the sentence that says why the file does not count.
+    """The verified content of a file.
+
+    `score_us` was computed here, and `default_us` is that of the default options. `verdict` is the
+    timing on this machine, empty without one. `refused` is the reason why the file does not count.
     """
 
     file: str
@@ -72,63 +73,71 @@ class Entry:
 
 
 def challenge(name: str) -> Challenge:
-    """The challenge of a name; BadOption names those that there are."""
+    """Return the challenge of a name.
+
+    Raises:
+        BadOption: there is none; the error lists those that exist.
+    """
     if name not in CHALLENGES:
-        known = ", ".join(CHALLENGES)
-        raise BadOption(f"there is no challenge {name!r}", where=name, expected=known)
+        names = ", ".join(CHALLENGES)
+        raise BadOption(f"there is no challenge {name!r}", where=name, expected=names)
     return CHALLENGES[name]
 
 
 def begin(name: str) -> Compilation:
-    """The challenge under default options: change them by `with_options`, and submit."""
-    asked = challenge(name)
-    return compile(load(asked.model), target=asked.target, options=PLAIN)
+    """Compile the challenge with default options: change them with `with_options`, and submit."""
+    spec = challenge(name)
+    return compile(load(spec.model), target=spec.target, options=PLAIN)
 
 
 def submit(name: str, compiled: Compilation, path: str | Path) -> Entry:
-    """Write what was chosen, and the score, to a file. BadOption where it is another model or
-    machine, or where a choice is code: a function in a file could not be verified by reading it.
+    """Write the choices and the score of a compilation to a file.
+
+    Raises:
+        BadOption: the model or the machine is another one, or a choice is code. A function in a
+            file could not be verified by reading it.
     """
-    asked = challenge(name)
-    if compiled.model.digest != load(asked.model).digest or compiled.device.name != asked.target:
+    spec = challenge(name)
+    if compiled.model.digest != load(spec.model).digest or compiled.device.name != spec.target:
         raise BadOption(
-            f"the challenge {name!r} is {asked.model} on {asked.target}, and this is "
+            f"the challenge {name!r} is {spec.model} on {spec.target}, and this is "
             f"{compiled.model.name} on {compiled.device.name}",
             where=name,
             try_=f"course.begin({name!r})",
         )
-    told = {
+    entry = {
         "ironworks_challenge": VERSION,
         "challenge": name,
         "digest": compiled.model.digest,
-        "options": _changed(compiled.options),
+        "options": _changed_options(compiled.options),
         "score_us": compiled.planned_wall().total_us,
     }
-    Path(path).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    Path(path).write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
     return verify(path, seconds=0)
 
 
 def verify(path: str | Path, seconds: float = 0.5) -> Entry:
-    """What a file is worth: its choices are compiled again, its score and its answers are found
-    anew. `seconds` is for the clock; with 0 it is not asked. What is wrong is said in the entry.
+    """Verify a file: compile its choices, and compute its score and its answers.
+
+    `seconds` is the time for measuring; 0 skips it. A problem is stated in the entry.
     """
     try:
-        return _verified(Path(path), seconds)
+        return _verify(Path(path), seconds)
     except (IronworksError, OSError) as problem:
-        said = problem.sentence if isinstance(problem, IronworksError) else str(problem)
-        return Entry(str(path), refused=said)
+        reason = problem.sentence if isinstance(problem, IronworksError) else str(problem)
+        return Entry(str(path), refused=reason)
 
 
-def _verified(path: Path, seconds: float) -> Entry:
-    told = _read(path)
-    asked = challenge(str(told.get("challenge")))
-    default = begin(asked.name)
-    if told.get("digest") != default.model.digest:
-        raise SnapshotError(f"the file is of another model than {asked.model}", where=str(path))
-    options = _options(told.get("options"))
-    there = compile(default.model, target=asked.target, options=options)
-    score = there.planned_wall().total_us
-    claimed = told.get("score_us")
+def _verify(path: Path, seconds: float) -> Entry:
+    entry = _read_entry(path)
+    spec = challenge(str(entry.get("challenge")))
+    default = begin(spec.name)
+    if entry.get("digest") != default.model.digest:
+        raise SnapshotError(f"the file is of another model than {spec.model}", where=str(path))
+    options = _read_options(entry.get("options"))
+    compiled = compile(default.model, target=spec.target, options=options)
+    score = compiled.planned_wall().total_us
+    claimed = entry.get("score_us")
     if not isinstance(claimed, int | float) or abs(claimed - score) > NEAR * score:
         raise SnapshotError(
             f"the file claims {claimed!r} us, and its choices take {score:.3f} us",
@@ -136,29 +145,31 @@ def _verified(path: Path, seconds: float) -> Entry:
             expected=f"{score:.3f}",
             actual=str(claimed),
         )
-    verdict = _here(default, options, seconds)
+    verdict = _run_here(default, options, seconds)
     us = default.planned_wall().total_us
-    return Entry(str(path), asked.name, score, us, verdict)
+    return Entry(str(path), spec.name, score, us, verdict)
 
 
-def _here(default: Compilation, options: Options, seconds: float) -> str:
-    """The choices that make the program, on this machine: right answers, and the clock's verdict
-    against the default. Tiles and placement are of the other machine, and are left out.
+def _run_here(default: Compilation, options: Options, seconds: float) -> str:
+    """Check the choices that change the program on this machine and time them.
+
+    The answers must be right; the verdict compares with the default. Tiles and placement belong to
+    the other machine and are left out.
     """
     plain = compile(default.model, options=PLAIN)
     options = replace(options, roller=PLAIN.roller, rammer=PLAIN.rammer)
     own = compile(default.model, options=options)
     inputs = plain.random_inputs()
     expected = evaluate(default.model.program, inputs)
-    found = own.run(inputs)
-    wrong = [name for name, value in expected.items() if not agree(found[name], value)]
+    outputs = own.run(inputs)
+    wrong = [name for name, value in expected.items() if not agree(outputs[name], value)]
     if wrong:
         raise SnapshotError(f"with these choices the output {wrong[0]!r} is wrong")
     return str(compare(own, plain, inputs, seconds)) if seconds else ""
 
 
 def table(entries: Sequence[Entry]) -> str:
-    """Entries as lines of text, the shortest wall first, refused ones last."""
+    """Format entries as lines of text, the shortest wall first, refused ones last."""
     lines = []
     for e in sorted(entries, key=lambda e: (bool(e.refused), e.challenge, e.score_us)):
         if e.refused:
@@ -170,9 +181,9 @@ def table(entries: Sequence[Entry]) -> str:
     return "\n".join(lines)
 
 
-def _changed(options: Options) -> dict[str, dict[str, Any]]:
-    """The fields of each group that are not the default's, as JSON holds them."""
-    found: dict[str, dict[str, Any]] = {}
+def _changed_options(options: Options) -> dict[str, dict[str, Any]]:
+    """Return the fields of each group that differ from the default, as JSON values."""
+    changes: dict[str, dict[str, Any]] = {}
     for group in fields(Options):
         own, plain = getattr(options, group.name), getattr(PLAIN, group.name)
         if own == plain or group.name == "registered":
@@ -183,18 +194,18 @@ def _changed(options: Options) -> dict[str, dict[str, Any]]:
             value = getattr(own, field.name)
             if value != getattr(plain, field.name):
                 where = f"{group.name}.{field.name}"
-                found.setdefault(group.name, {})[field.name] = _plain(value, where)
-    return found
+                changes.setdefault(group.name, {})[field.name] = _to_json(value, where)
+    return changes
 
 
-def _plain(value: object, where: str) -> Any:
+def _to_json(value: object, where: str) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple):
-        return [_plain(v, where) for v in value]
+        return [_to_json(v, where) for v in value]
     if type(value).__name__ in VALUES and is_dataclass(value):
-        kept = {f.name: _plain(getattr(value, f.name), where) for f in fields(value)}
-        return {"is": type(value).__name__, **kept}
+        parts = {f.name: _to_json(getattr(value, f.name), where) for f in fields(value)}
+        return {"is": type(value).__name__, **parts}
     raise BadOption(
         f"{where} cannot be handed in: {type(value).__name__} is code, and a file holds choices",
         where=where,
@@ -202,37 +213,37 @@ def _plain(value: object, where: str) -> Any:
     )
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read_entry(path: Path) -> Mapping[str, Any]:
     if path.stat().st_size > MOST_BYTES:
         raise SnapshotError(f"{path} is larger than 64 KiB", where=str(path))
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        entry = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as problem:
         raise SnapshotError(f"{path} is no JSON", where=str(path)) from problem
-    if not isinstance(told, dict) or told.get("ironworks_challenge") != VERSION:
+    if not isinstance(entry, dict) or entry.get("ironworks_challenge") != VERSION:
         raise SnapshotError(f"{path} is no entry of version {VERSION}", where=str(path))
-    return told
+    return entry
 
 
-def _options(told: object) -> Options:
-    """The options that a file says; each group and field checks itself."""
+def _read_options(stored: object) -> Options:
+    """Return the options of a file; each group and field checks itself."""
     options = PLAIN
-    known = {f.name for f in fields(Options) if is_dataclass(getattr(options, f.name))}
-    if not isinstance(told, dict) or not set(told) <= known:
-        raise SnapshotError(f"the file's options are not of {', '.join(sorted(known))}")
+    groups = {f.name for f in fields(Options) if is_dataclass(getattr(options, f.name))}
+    if not isinstance(stored, dict) or not set(stored) <= groups:
+        raise SnapshotError(f"the file's options are not of {', '.join(sorted(groups))}")
     try:
-        for name, values in told.items():
-            group = replace(getattr(options, name), **{k: _value(v) for k, v in values.items()})
+        for name, values in stored.items():
+            group = replace(getattr(options, name), **{k: _from_json(v) for k, v in values.items()})
             options = replace(options, **{name: group})
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as problem:
         raise SnapshotError(f"the file's options are none: {problem}") from problem
     return options
 
 
-def _value(told: Any) -> Any:
-    if isinstance(told, list):
-        return tuple(map(_value, told))
-    if isinstance(told, dict):
-        parts = {k: _value(v) for k, v in told.items() if k != "is"}
-        return VALUES[told["is"]](**parts)
-    return told
+def _from_json(stored: Any) -> Any:
+    if isinstance(stored, list):
+        return tuple(map(_from_json, stored))
+    if isinstance(stored, dict):
+        parts = {k: _from_json(v) for k, v in stored.items() if k != "is"}
+        return VALUES[stored["is"]](**parts)
+    return stored

@@ -1,4 +1,4 @@
-"""Checks an answer by what it does, in a helper process: what is visible, or for a grade all."""
+"""Checks of an answer by its behaviour, in a helper process: visible ones, or all for a grade."""
 
 from __future__ import annotations
 
@@ -9,78 +9,87 @@ from typing import Any, Literal
 
 from explorer.course.exercise import Check, Exercise, Wrong
 from explorer.course.exercises import EXERCISES
-from explorer.course.log import note, noted
+from explorer.course.log import log_event, logged_events
 from explorer.errors import BadOption, IronworksError
 from explorer.passes.policies import registered
 from explorer.sandbox.helper import Ended, in_helper, is_helper
 from explorer.sandbox.line import at_line
 
 VISIBLE_SEED = 0
-LONGEST_CHARACTERS = 400  # of what an answer's error says; chosen
+LONGEST_CHARACTERS = 400  # limit of an error's text; chosen
 Outcome = Literal["passed", "wrong", "not attempted", "not run"]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One check: what is checked, what it came to, and the sentence that says why."""
+    """The result of one check, with the sentence that explains it."""
 
     words: str
     outcome: Outcome
     points: int
     of: int
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checks of an exercise came to. `whole`: hidden ones were among them. `entered`: what
-    the answer is in this process from now on.
+    """The results of an exercise's checks.
+
+    `includes_hidden`: hidden checks are among them. `entered`: a sentence that says how the answer
+    can be used in this process.
     """
 
     exercise: str
     results: tuple[Result, ...]
-    whole: bool = False
+    includes_hidden: bool = False
     entered: str = ""
 
     @property
     def outcome(self) -> Outcome:
-        """That of the first check that did not pass."""
+        """The outcome of the first check that did not pass."""
         return next((r.outcome for r in self.results if r.outcome != "passed"), "passed")
 
     @property
     def points(self) -> int:
-        """How many were reached."""
+        """The points that were reached."""
         return sum(r.points for r in self.results)
 
     @property
     def of(self) -> int:
-        """How many could be reached."""
+        """The points that could be reached."""
         return sum(r.of for r in self.results)
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict as numbers and words."""
+        """Return the verdict as a JSON object."""
         rows = [asdict(r) for r in self.results]
         head = {"exercise": self.exercise, "outcome": self.outcome}
-        return {**head, "points": self.points, "of": self.of, "whole": self.whole, "checks": rows}
+        return {
+            **head,
+            "points": self.points,
+            "of": self.of,
+            "includes_hidden": self.includes_hidden,
+            "checks": rows,
+        }
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any]) -> Verdict:
-        """What `as_json` told."""
-        results = tuple(Result(**row) for row in told["checks"])
-        return cls(told["exercise"], results, told["whole"])
+    def of_json(cls, data: Mapping[str, Any]) -> Verdict:
+        """Return the verdict of a JSON object from `as_json`."""
+        results = tuple(Result(**row) for row in data["checks"])
+        return cls(data["exercise"], results, data["includes_hidden"])
 
     def __str__(self) -> str:
+        """Return the verdict as lines of text."""
         if self.outcome == "not attempted":
             return f"{self.exercise}: not attempted yet."
         right = sum(r.outcome == "passed" for r in self.results)
-        kind = "checks" if self.whole else "visible checks"
+        kind = "checks" if self.includes_hidden else "visible checks"
         lines = [f"{self.exercise}: {right} of {len(self.results)} {kind} passed."]
         marks = {"passed": "  ok   ", "not run": "  --   "}
         lines += [
-            f"{marks.get(r.outcome, '  no   ')}{r.words}" + (f": {r.said}" if r.said else "")
+            f"{marks.get(r.outcome, '  no   ')}{r.words}" + (f": {r.message}" if r.message else "")
             for r in self.results
         ]
-        if not self.whole and right == len(self.results):
+        if not self.includes_hidden and right == len(self.results):
             lines.append("These are not all: grading has others, on what you have not seen.")
         if self.entered:
             lines.append(self.entered)
@@ -90,104 +99,113 @@ class Verdict:
 
 
 def exercise(name: str) -> Exercise:
-    """The exercise of a name; BadOption names those that there are."""
+    """Return the exercise of a name.
+
+    Raises:
+        BadOption: there is none; the error lists those that exist.
+    """
     if name not in EXERCISES:
-        known = ", ".join(EXERCISES)
-        raise BadOption(f"there is no exercise {name!r}", where=name, expected=known)
+        names = ", ".join(EXERCISES)
+        raise BadOption(f"there is no exercise {name!r}", where=name, expected=names)
     return EXERCISES[name]
 
 
 def check(name: str, answer: Any) -> Verdict:
-    """The visible checks of an answer. A policy that passes them enters the compiler by name."""
-    asked = exercise(name)
-    found = _judged(asked, answer, [c for c in asked.checks if not c.hidden], VISIBLE_SEED, False)
-    note("checked", name, outcome=found.outcome, points=found.points)
-    if found.outcome != "passed" or not asked.policy_of:
-        return found
-    registered.register(asked.policy_of, asked.policy_name, asked.as_policy(answer))
-    option = f"{asked.policy_of}.policy"
+    """Run the visible checks of an answer; a policy that passes enters the compiler by name."""
+    spec = exercise(name)
+    verdict = _run_checks(
+        spec, answer, [c for c in spec.checks if not c.hidden], VISIBLE_SEED, False
+    )
+    log_event("checked", name, outcome=verdict.outcome, points=verdict.points)
+    if verdict.outcome != "passed" or not spec.policy_of:
+        return verdict
+    registered.register(spec.policy_of, spec.policy_name, spec.as_policy(answer))
+    option = f"{spec.policy_of}.policy"
     return replace(
-        found,
-        entered=f"It is {asked.policy_name!r} among the choices of {option} now, in "
+        verdict,
+        entered=f"It is {spec.policy_name!r} among the choices of {option} now, in "
         "explorers and in options.",
     )
 
 
 def grade(name: str, answer: Any, seed: int) -> Verdict:
-    """All checks of an answer, on what `seed` draws: whoever grades keeps it to himself."""
-    asked = exercise(name)
-    return _judged(asked, answer, asked.checks, seed, True)
+    """Run all checks of an answer on values drawn from `seed`, which the grader keeps secret."""
+    spec = exercise(name)
+    return _run_checks(spec, answer, spec.checks, seed, True)
 
 
-def unmade(name: str, why: str = "") -> Verdict:
-    """The verdict of a cell that makes no answer: not attempted, unless it says why it fails."""
+def verdict_without_answer(name: str, why: str = "") -> Verdict:
+    """Return the verdict of a cell without an answer.
+
+    It is "not attempted", unless `why` says how the cell fails.
+    """
     outcome: Outcome = "wrong" if why else "not attempted"
-    rest: Outcome = "not run" if why else "not attempted"
+    others: Outcome = "not run" if why else "not attempted"
     results = tuple(
-        Result(c.words, rest if n else outcome, 0, c.points, "" if n else why)
+        Result(c.words, others if n else outcome, 0, c.points, "" if n else why)
         for n, c in enumerate(exercise(name).checks)
     )
     return Verdict(name, results, True)
 
 
 def expect(name: str, answer: Any, number: int, seed: int = VISIBLE_SEED) -> None:
-    """Raises AssertionError unless an answer passes one check: what other graders run."""
-    asked = exercise(name)
-    (found,) = _judged(asked, answer, [asked.checks[number]], seed, True).results
-    if found.outcome != "passed":
-        raise AssertionError(f"{found.words}: {found.said or found.outcome}")
+    """Raise an AssertionError unless an answer passes one check; other graders call this."""
+    spec = exercise(name)
+    (result,) = _run_checks(spec, answer, [spec.checks[number]], seed, True).results
+    if result.outcome != "passed":
+        raise AssertionError(f"{result.words}: {result.message or result.outcome}")
 
 
 def hint(name: str) -> str:
-    """The next hint; after the last one, the last one again. Each is noted."""
+    """Return the next hint, or the last one again; each is logged."""
     hints = exercise(name).hints
-    n = min(len(noted("hint", name)), len(hints) - 1)
-    note("hint", name, number=n + 1)
+    n = min(len(logged_events("hint", name)), len(hints) - 1)
+    log_event("hint", name, number=n + 1)
     return f"Hint {n + 1} of {len(hints)}: {hints[n]}"
 
 
 def solution(name: str) -> str:
-    """A worked solution, as the text of a cell. That it was looked at is noted."""
-    note("solution", name)
+    """Return a worked solution as the text of a cell; the look at it is logged."""
+    log_event("solution", name)
     return exercise(name).solution
 
 
-def _judged(
-    asked: Exercise, answer: Any, checks: Sequence[Check], seed: int, whole: bool
+def _run_checks(
+    spec: Exercise, answer: Any, checks: Sequence[Check], seed: int, includes_hidden: bool
 ) -> Verdict:
-    def tell_all(tell: Callable[[str], None]) -> None:
-        for one in checks:
-            outcome, said = _one(one, answer, seed)
-            tell(json.dumps((outcome, said)))
+    def report_all(report: Callable[[str], None]) -> None:
+        for item in checks:
+            outcome, message = _run_check(item, answer, seed)
+            report(json.dumps((outcome, message)))
             if outcome == "not attempted":
                 return
 
-    told: list[tuple[Outcome, str]]
+    outcomes: list[tuple[Outcome, str]]
     if is_helper():
         texts: list[str] = []
-        tell_all(texts.append)
-        told = [_pair(text) for text in texts]
+        report_all(texts.append)
+        outcomes = [_read_outcome(text) for text in texts]
     else:
         try:
-            told = [_pair(text) for text in in_helper(tell_all, asked.limits)]
+            outcomes = [_read_outcome(text) for text in in_helper(report_all, spec.limits)]
         except Ended as ended:
-            told = [*map(_pair, ended.reported), ("wrong", f"it {ended.why}")]
-    if told and told[-1][0] == "not attempted":
-        told = [("not attempted", "")] * len(checks)
-    told += [("not run", "")] * (len(checks) - len(told))
+            outcomes = [*map(_read_outcome, ended.reported), ("wrong", f"it {ended.why}")]
+    if outcomes and outcomes[-1][0] == "not attempted":
+        outcomes = [("not attempted", "")] * len(checks)
+    outcomes += [("not run", "")] * (len(checks) - len(outcomes))
     results = tuple(
-        Result(c.words, outcome, c.points if outcome == "passed" else 0, c.points, said)
-        for c, (outcome, said) in zip(checks, told)
+        Result(c.words, outcome, c.points if outcome == "passed" else 0, c.points, message)
+        for c, (outcome, message) in zip(checks, outcomes)
     )
-    return Verdict(asked.name, results, whole)
+    return Verdict(spec.name, results, includes_hidden)
 
 
-def _pair(text: str) -> tuple[Outcome, str]:
-    outcome, said = json.loads(text)
-    return outcome, said
+def _read_outcome(text: str) -> tuple[Outcome, str]:
+    outcome, message = json.loads(text)
+    return outcome, message
 
 
-def _one(check: Check, answer: Any, seed: int) -> tuple[Outcome, str]:
+def _run_check(check: Check, answer: Any, seed: int) -> tuple[Outcome, str]:
     try:
         check.judge(answer, seed)
     except NotImplementedError:
@@ -197,7 +215,7 @@ def _one(check: Check, answer: Any, seed: int) -> tuple[Outcome, str]:
     except MemoryError:
         raise
     except (Exception, SystemExit) as problem:  # an answer may raise anything
-        if isinstance(problem.__cause__, NotImplementedError):  # told as a pass's or a policy's own
+        if isinstance(problem.__cause__, NotImplementedError):  # raised in a pass or a policy
             return "not attempted", ""
         sentence = (
             problem.sentence

@@ -1,4 +1,4 @@
-"""A pass is tried on small random programs; where it is wrong, the smallest one found is shown."""
+"""Search for the smallest random program that a pass breaks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from explorer.compiler import compile, device_of, pipeline
-from explorer.course.small_program import NAMES, SmallProgram, random_program, smaller
+from explorer.course.small_program import NAMES, SmallProgram, random_program, smaller_programs
 from explorer.errors import BadOption, IronworksError
 from explorer.ops.reference.evaluate import evaluate
 from explorer.options import Options
@@ -19,7 +19,7 @@ from explorer.passes.pipeline.registry import name_of, passes
 from explorer.passes.pipeline.validate import difference
 from explorer.sandbox.helper import Ended, Limits, in_helper, is_helper
 
-PROGRAMS = 200  # that are tried unless the caller says how many; chosen
+PROGRAMS = 200  # the default number of programs; chosen
 LIMITS = Limits(seconds=20.0)
 
 Arrays = Mapping[str, np.ndarray]
@@ -27,8 +27,9 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A program that a pass breaks, as one would write it, inputs for which it does, and what is
-    wrong. No program that is a step smaller shows it.
+    """A program that a pass breaks, inputs that show it, and the difference.
+
+    No program that is one step smaller shows it.
     """
 
     program: str
@@ -36,6 +37,7 @@ class Counterexample:
     wrong: str
 
     def __str__(self) -> str:
+        """Return the program, the inputs and the difference as text."""
         return "\n".join(part for part in (self.program, self.inputs, self.wrong) if part)
 
     __repr__ = __str__
@@ -44,11 +46,13 @@ class Counterexample:
 def counterexample(
     run: Callable[..., Any], after: str = "", *, programs: int = PROGRAMS, seed: int = 0
 ) -> Counterexample | None:
-    """The smallest program found that a pass breaks; None where it broke none of so many.
+    """Return the smallest program found that a pass breaks, or None if it broke none.
 
-    `after` is the step that the pass comes after, where it was not registered with one. All of it
-    runs in a helper process: a pass that never ends or crashes is a counterexample, too. Raises
-    BadOption where there is no such step.
+    `after` is the step that the pass follows, unless it was registered with one. The search runs in
+    a helper process: a pass that never ends or crashes is a counterexample, too.
+
+    Raises:
+        BadOption: there is no such step.
     """
     record = passes().get(name_of(run))
     after = after or (record.after if record else "")
@@ -60,57 +64,65 @@ def counterexample(
             expected=", ".join(stages),
             try_='counterexample(mine, after="fold constants")',
         )
-    tried = _Tried(run, after, stages[after].name)
+    trial = _Trial(run, after, stages[after].name)
     if is_helper():
-        return tried.found(programs, seed, lambda text: None)
+        return trial.search(programs, seed, lambda text: None)
     try:
-        *_, last = in_helper(lambda tell: _tell(tried, programs, seed, tell), LIMITS)
+        *_, last = in_helper(lambda tell: _search_in_helper(trial, programs, seed, tell), LIMITS)
     except Ended as ended:
         now = ended.reported[-1] if ended.reported else ""
         return Counterexample(json.loads(now) if now else "", "", f"the pass {ended.why}")
-    found = json.loads(last)
-    return Counterexample(*found) if isinstance(found, list) else None
+    fields = json.loads(last)
+    return Counterexample(*fields) if isinstance(fields, list) else None
 
 
-def _tell(tried: _Tried, programs: int, seed: int, tell: Callable[[str], None]) -> None:
-    found = tried.found(programs, seed, lambda text: tell(json.dumps(text)))
-    parts = [found.program, found.inputs, found.wrong] if found else None
-    tell(json.dumps(parts))
+def _search_in_helper(
+    trial: _Trial, programs: int, seed: int, report: Callable[[str], None]
+) -> None:
+    example = trial.search(programs, seed, lambda text: report(json.dumps(text)))
+    parts = [example.program, example.inputs, example.wrong] if example else None
+    report(json.dumps(parts))
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
+class _Trial:
+    """A pass under test, with its place in the pipeline."""
+
     run: Callable[..., Any]
     after: str
     stage: str
 
-    def found(
-        self, programs: int, seed: int, about_to: Callable[[str], None]
+    def search(
+        self, programs: int, seed: int, report: Callable[[str], None]
     ) -> Counterexample | None:
-        """`about_to` is told each program before it is tried."""
+        """Return a counterexample among random programs, or None.
+
+        `report` is called with each program before it is tried.
+        """
         rng = Random(seed)
         for _ in range(programs):
             program = random_program(rng)
-            about_to(str(program))
+            report(str(program))
             if self.wrong(program) is not None:
-                return self._smallest(program, about_to)
+                return self._smallest(program, report)
         return None
 
-    def _smallest(self, program: SmallProgram, about_to: Callable[[str], None]) -> Counterexample:
-        now, found = program, self.wrong(program)
+    def _smallest(self, program: SmallProgram, report: Callable[[str], None]) -> Counterexample:
+        """Return the counterexample after shrinking a broken program as far as possible."""
+        now, broken = program, self.wrong(program)
         while True:
-            for one in smaller(now):
-                about_to(str(one))
-                less = self.wrong(one)
+            for candidate in smaller_programs(now):
+                report(str(candidate))
+                less = self.wrong(candidate)
                 if less is not None:
-                    now, found = one, less
+                    now, broken = candidate, less
                     break
             else:
-                assert found is not None
-                return replace(found, program=str(now))
+                assert broken is not None
+                return replace(broken, program=str(now))
 
     def wrong(self, program: SmallProgram) -> Counterexample | None:
-        """What the pass breaks of one program, if anything."""
+        """Return a counterexample if the pass breaks this program, else None."""
         text = str(program)
         try:
             model = program.model()
@@ -130,18 +142,19 @@ class _Tried:
                 want = evaluate(plain.program, inputs)
                 try:
                     got = evaluate(c.program, inputs)
-                except Exception as problem:  # what a broken program does is anybody's guess
+                except Exception as problem:  # a broken program may raise anything
                     return Counterexample(
-                        text, _shown(inputs), f"{type(problem).__name__}: {problem}"
+                        text, _format_inputs(inputs), f"{type(problem).__name__}: {problem}"
                     )
-            if _clear(want) and difference(want, got):
-                told = f"expected {_numbers(want)}, and after the pass it is {_numbers(got)}"
-                return Counterexample(text, _shown(inputs), told)
+            if _is_finite(want) and difference(want, got):
+                before, after = _format_values(want), _format_values(got)
+                message = f"expected {before}, and after the pass it is {after}"
+                return Counterexample(text, _format_inputs(inputs), message)
         return None
 
 
 def _inputs(p: SmallProgram) -> Iterator[dict[str, np.ndarray]]:
-    """Small numbers first: they are the ones that one can reckon with."""
+    """Yield small numbers first, which a reader can calculate with."""
     rng = np.random.default_rng(0)
     shape = (p.size, p.size)
     for numbers in ([1.0, 2.0], [0.0, 1.0], [-1.0, 2.0], [-2.0, 3.0]):
@@ -149,15 +162,15 @@ def _inputs(p: SmallProgram) -> Iterator[dict[str, np.ndarray]]:
     yield {n: rng.normal(size=shape).astype(np.float32) for n in NAMES[: p.inputs]}
 
 
-def _clear(values: Arrays) -> bool:
-    """Whether nothing overflowed: where it did, another order of the same sums may differ."""
+def _is_finite(values: Arrays) -> bool:
+    """Return True if nothing overflowed; otherwise another order of the same sums may differ."""
     return all(np.isfinite(v).all() for v in values.values())
 
 
-def _shown(inputs: Arrays) -> str:
+def _format_inputs(inputs: Arrays) -> str:
     return "\n".join(f"{name} = {value.tolist()}" for name, value in inputs.items())
 
 
-def _numbers(values: Arrays) -> str:
+def _format_values(values: Arrays) -> str:
     (value, *_) = values.values()
     return str(np.round(value.astype(np.float64), 4).tolist())

@@ -1,4 +1,4 @@
-"""What an exercise is: a stub, a worked solution, hints, and checks of what an answer does."""
+"""The exercise: a stub, a worked solution, hints, and checks of an answer's behaviour."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Any
 
 from explorer.sandbox.helper import Limits
 
-Judge = Callable[[Any, int], None]  # of an answer and a seed; raises Wrong
+Judge = Callable[[Any, int], None]  # (answer, seed); raises Wrong
 
 
 class Wrong(Exception):
-    """What an answer does wrong, as a sentence with the numbers."""
+    """A wrong answer, as a sentence with the numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A property that an answer must have, and what it is worth. A `hidden` one is looked at when
-    the work is graded; all draw what they try from a seed, which grading sets to another.
+    """A property that an answer must have, and its points.
+
+    A `hidden` check runs only when the work is graded. All checks draw their values from a seed,
+    and grading uses another one.
     """
 
     words: str
@@ -27,14 +29,16 @@ class Check:
     hidden: bool = False
 
 
-def _as_it_is(answer: Any) -> Any:
+def _identity(answer: Any) -> Any:
     return answer
 
 
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """One exercise. `stub` and `solution` are cells that stand alone, and both make `answer`. An
-    answer that passes what is visible becomes a policy of the system `policy_of`, if that is told.
+    """One exercise.
+
+    `stub` and `solution` are self-contained cells that define `answer`. An answer that passes the
+    visible checks becomes a policy of the system `policy_of`, if one is named.
     """
 
     name: str
@@ -49,20 +53,20 @@ class Exercise:
     exit_question: str
     limits: Limits = Limits(seconds=60.0)
     policy_of: str = ""
-    as_policy: Callable[[Any], Any] = _as_it_is
+    as_policy: Callable[[Any], Any] = _identity
 
     @property
     def points(self) -> int:
-        """What all checks are worth together."""
+        """The points of all checks."""
         return sum(c.points for c in self.checks)
 
     @property
     def policy_name(self) -> str:
-        """What its policy is called among the choices of the house."""
+        """The name of the answer's policy in options and explorers."""
         return self.name.replace("_", " ")
 
 
 def require(fact: bool, sentence: str) -> None:
-    """Raises Wrong with the sentence unless the fact holds."""
+    """Raise `Wrong` with the sentence unless the fact holds."""
     if not fact:
         raise Wrong(sentence)

@@ -1,5 +1,6 @@
-"""What a student did, a line of JSON each: predictions, checks, hints, and solutions that were
-looked at. It lies beside the notebook, where whoever wrote it may read it.
+"""The log of a student: predictions, checks, hints, and solutions that were looked at.
+
+It is a file of JSON lines beside the notebook, which its author may read.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import Any
 
 from explorer.sandbox.helper import is_helper
 
-WHERE = "IRONWORKS_COURSE_LOG"  # another path; empty: nothing is written
+WHERE = "IRONWORKS_COURSE_LOG"  # path of the log; empty disables it
 FILE = "course_log.jsonl"
 
 _here: list[dict[str, Any]] = []
 
 
-def note(what: str, about: str, **more: Any) -> None:
-    """Keep a line: in this process, and in the file where it can be written."""
-    line = {"time": round(time.time()), "what": what, "about": about, **more}
+def log_event(kind: str, about: str, **more: Any) -> None:
+    """Append a line to the log of this process and to the file, if it can be written."""
+    line = {"time": round(time.time()), "what": kind, "about": about, **more}
     _here.append(line)
     path = os.environ.get(WHERE, FILE)
     if not path or is_helper():
@@ -28,12 +29,12 @@ def note(what: str, about: str, **more: Any) -> None:
     try:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-    except OSError:  # a folder that nobody may write to keeps nobody from learning
+    except OSError:  # a read-only folder is no error
         pass
 
 
-def noted(what: str = "", about: str = "") -> tuple[dict[str, Any], ...]:
-    """The lines of this process, of one kind and about one thing where these are named."""
+def logged_events(what: str = "", about: str = "") -> tuple[dict[str, Any], ...]:
+    """Return the lines of this process, optionally of one kind and about one thing."""
     return tuple(
         line for line in _here if what in ("", line["what"]) and about in ("", line["about"])
     )

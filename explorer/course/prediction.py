@@ -1,4 +1,4 @@
-"""A prediction that is made before the result shows."""
+"""Predictions that are made before the result shows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import TypeVar
 
-from explorer.course.log import note
+from explorer.course.log import log_event
 from explorer.errors import BadOption
 
 Result = TypeVar("Result", int, float, str, bool)
@@ -15,50 +15,53 @@ Result = TypeVar("Result", int, float, str, bool)
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was asked, and the answer that was committed; an Ellipsis is none yet."""
+    """A question and the committed answer; an Ellipsis is no answer yet."""
 
     question: str
     answer: int | float | str | bool | EllipsisType
 
     @property
     def committed(self) -> bool:
-        """Whether there is an answer."""
+        """True if there is an answer."""
         return self.answer is not ...
 
     def __repr__(self) -> str:
-        said = f"you predict {self.answer}" if self.committed else "put your answer for ..."
-        return f"{self.question} {said}"
+        """Return the question and the answer as text."""
+        words = f"you predict {self.answer}" if self.committed else "put your answer for ..."
+        return f"{self.question} {words}"
 
 
 def predict(question: str, answer: int | float | str | bool | EllipsisType = ...) -> Prediction:
-    """A committed prediction: it is written to the log, with its question. `...` commits nothing.
+    """Commit a prediction and write it to the log; `...` commits nothing.
 
-    Raises BadOption where the answer is no number, word or truth value.
+    Raises:
+        BadOption: the answer is no number, word or truth value.
     """
     if not isinstance(answer, int | float | str | bool | EllipsisType):
         raise BadOption(
             f"a prediction is a number, a word or True or False, not {type(answer).__name__}",
             where=question,
         )
-    made = Prediction(question, answer)
-    if made.committed:
-        note("predicted", question, answer=answer)
-    return made
+    prediction = Prediction(question, answer)
+    if prediction.committed:
+        log_event("predicted", question, answer=answer)
+    return prediction
 
 
 def reveal(prediction: Prediction, result: Callable[[], Result]) -> Result | None:
-    """What an experiment gives, beside what was predicted; without a prediction it is not run, and
-    nothing shows.
+    """Run an experiment and print its result beside the prediction.
+
+    Without a committed prediction the experiment is not run, and nothing shows.
     """
     if not prediction.committed:
         print(f"Predict first: {prediction.question} Put your answer in the place of `...`.")
         return None
-    found = result()
+    value = result()
     guess = prediction.answer
-    note("revealed", prediction.question, answer=guess, found=found)
+    log_event("revealed", prediction.question, answer=guess, found=value)
     if isinstance(guess, int | float) and not isinstance(guess, bool | str):
-        off = "" if not found or isinstance(found, str) else f" ({guess / found:.2g} times it)"
-        print(f"{prediction.question} You said {guess:g}{off}; it is {found:g}.")
+        off = "" if not value or isinstance(value, str) else f" ({guess / value:.2g} times it)"
+        print(f"{prediction.question} You said {guess:g}{off}; it is {value:g}.")
     else:
-        print(f"{prediction.question} You said {guess}; it is {found}.")
-    return found
+        print(f"{prediction.question} You said {guess}; it is {value}.")
+    return value

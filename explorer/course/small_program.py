@@ -1,4 +1,4 @@
-"""Small random programs, and what is smaller than one: on these a pass is tried."""
+"""Small random programs, and the smaller variants of one, for tests of a pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = "xyz"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A function of `explorer.np`, and the numbers of the values that it takes."""
+    """A function of `explorer.np` and the numbers of its operands."""
 
     op: str
     args: tuple[int, ...]
@@ -30,8 +30,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class SmallProgram:
-    """Square matrices of one size, and constants, go in; a line is a value; the last one comes out.
-    Values are numbered: inputs, constants, lines.
+    """A program on square matrices of one size and constants.
+
+    Each line computes one value, and the last one is the result. Values are numbered: inputs,
+    constants, lines.
     """
 
     size: int
@@ -45,11 +47,11 @@ class SmallProgram:
         return self.inputs + len(self.constants)
 
     def model(self) -> Model:
-        """The program as a model."""
-        given = (tensor("float32", self.size, self.size),) * self.inputs
+        """Return the program as a model."""
+        types = (tensor("float32", self.size, self.size),) * self.inputs
         if self.inputs == 1:
-            return load(trace(lambda x: self._run((x,)))(*given))
-        return load(trace(lambda x, y: self._run((x, y)))(*given))
+            return load(trace(lambda x: self._run((x,)))(*types))
+        return load(trace(lambda x, y: self._run((x, y)))(*types))
 
     def _run(self, inputs: Sequence[Any]) -> Any:
         values = [*inputs, *self.constants]
@@ -58,10 +60,10 @@ class SmallProgram:
         return values[-1]
 
     def __str__(self) -> str:
-        """The program as one would write it."""
+        """Return the program as Python source."""
         names = [*NAMES[: self.inputs], *map(str, self.constants)]
         names += [f"v{n}" for n in range(len(self.lines))]
-        given = ", ".join(
+        parameters = ", ".join(
             f'{n}: tensor("float32", {self.size}, {self.size})' for n in names[: self.inputs]
         )
         body = [
@@ -69,48 +71,48 @@ class SmallProgram:
             f"enp.{line.op}({', '.join(names[a] for a in line.args)})"
             for n, line in enumerate(self.lines)
         ]
-        return "\n".join((f"def program({given}):", *body, f"    return {names[-1]}"))
+        return "\n".join((f"def program({parameters}):", *body, f"    return {names[-1]}"))
 
 
 def random_program(rng: Random) -> SmallProgram:
-    """A program of at most six lines, which take later values more often than early ones."""
+    """Return a program of at most six lines that prefers recent values as operands."""
     inputs = rng.randint(1, MOST_INPUTS)
     constants = tuple(rng.choice(CONSTANTS) for _ in range(rng.randint(1, MOST_CONSTANTS)))
     first = inputs + len(constants)
     matrices = [*range(inputs)]
     lines: list[Line] = []
     for n in range(rng.randint(1, MOST_LINES)):
-        one = rng.choice(matrices[-3:])
-        if lines and rng.random() < 0.25:  # rules are often about what is done twice
+        operand = rng.choice(matrices[-3:])
+        if lines and rng.random() < 0.25:  # rewrite rules often match repeated operators
             line = replace(lines[-1], args=(matrices[-1], *lines[-1].args[1:]))
         elif rng.random() < 0.4:
-            line = Line(rng.choice(UNARY), (one,))
+            line = Line(rng.choice(UNARY), (operand,))
         else:
             op = rng.choice(BINARY)
             other = rng.choice(matrices if op == "matmul" else [*matrices, *range(inputs, first)])
             swapped = op != "power" and rng.random() < 0.5
-            line = Line(op, (other, one) if swapped else (one, other))
+            line = Line(op, (other, operand) if swapped else (operand, other))
         lines.append(line)
         matrices.append(first + n)
     return SmallProgram(rng.randint(1, MOST_SIZE), inputs, constants, tuple(lines))
 
 
-def smaller(p: SmallProgram) -> Iterator[SmallProgram]:
-    """Programs that are a little smaller, those that lose most first."""
-    for n in range(len(p.lines) - 1):  # only the lines up to here
+def smaller_programs(p: SmallProgram) -> Iterator[SmallProgram]:
+    """Yield programs that are one step smaller, the largest reductions first."""
+    for n in range(len(p.lines) - 1):  # a prefix of the lines
         yield replace(p, lines=p.lines[: n + 1])
     for n, line in enumerate(p.lines):
         for arg in line.args:
             if not p.inputs <= arg < p.first_line and len(p.lines) > 1:
-                yield _without(p, n, arg)
+                yield _remove_line(p, n, arg)
     if p.inputs > 1:
         used = [0 if a == 1 else a - (a > 1) for line in p.lines for a in line.args]
-        yield _renumbered(replace(p, inputs=1), used)
-    for gone in range(p.inputs, p.first_line):
-        if not any(gone in line.args for line in p.lines):
-            used = [a - (a > gone) for line in p.lines for a in line.args]
-            kept = p.constants[: gone - p.inputs] + p.constants[gone - p.inputs + 1 :]
-            yield _renumbered(replace(p, constants=kept), used)
+        yield _renumber(replace(p, inputs=1), used)
+    for removed in range(p.inputs, p.first_line):
+        if not any(removed in line.args for line in p.lines):
+            used = [a - (a > removed) for line in p.lines for a in line.args]
+            remaining = p.constants[: removed - p.inputs] + p.constants[removed - p.inputs + 1 :]
+            yield _renumber(replace(p, constants=remaining), used)
     if p.size > 1:
         yield replace(p, size=p.size - 1)
     for n, line in enumerate(p.lines):
@@ -120,15 +122,17 @@ def smaller(p: SmallProgram) -> Iterator[SmallProgram]:
                 yield replace(p, lines=(*p.lines[:n], replace(line, args=args), *p.lines[n + 1 :]))
 
 
-def _without(p: SmallProgram, n: int, instead: int) -> SmallProgram:
-    """The program without line n: who read it reads `instead`, which stands before it."""
-    gone = p.first_line + n
-    kept = replace(p, lines=p.lines[:n] + p.lines[n + 1 :])
-    used = [instead if a == gone else a - (a > gone) for line in kept.lines for a in line.args]
-    return _renumbered(kept, used)
+def _remove_line(p: SmallProgram, n: int, instead: int) -> SmallProgram:
+    """Return the program without line `n`; its readers read the earlier value `instead`."""
+    removed = p.first_line + n
+    shorter = replace(p, lines=p.lines[:n] + p.lines[n + 1 :])
+    used = [
+        instead if a == removed else a - (a > removed) for line in shorter.lines for a in line.args
+    ]
+    return _renumber(shorter, used)
 
 
-def _renumbered(p: SmallProgram, used: Sequence[int]) -> SmallProgram:
-    left = iter(used)
-    lines = tuple(replace(line, args=tuple(next(left) for _ in line.args)) for line in p.lines)
+def _renumber(p: SmallProgram, used: Sequence[int]) -> SmallProgram:
+    remaining = iter(used)
+    lines = tuple(replace(line, args=tuple(next(remaining) for _ in line.args)) for line in p.lines)
     return replace(p, lines=lines)

@@ -190,7 +190,8 @@ def changed(device: Device, changes: Iterable[tuple[str, float]]) -> Device:
     Changes of a changed device apply to its base. They are applied in the order of `figures`.
 
     Raises:
-        BadOption: There is no such figure, the value is out of range, or it exceeds the figure that it is a part of.
+        BadOption: There is no such figure, the value is out of range, or it exceeds the figure that
+            it is a part of.
     """
     was, wanted = device.base or device, dict(changes)
     if not wanted:

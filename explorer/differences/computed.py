@@ -12,7 +12,7 @@ class ForwardNumbers:
     """Forward value numbers: each stands for all that a binding computes from the inputs."""
 
     def __init__(self, of: Listed, number: Callable[[Hashable], int]) -> None:
-        """Number the bindings of a program; `number` gives equal keys equal numbers."""
+        """Assign a number to each binding; `number` gives equal keys equal numbers."""
         self.of, self.number = of, number
         self.numbers: dict[int, int] = {}
         self.begun: set[str] = set()
@@ -60,7 +60,7 @@ class BackwardNumbers:
     """
 
     def __init__(self, of: Listed, number: Callable[[Hashable], int]) -> None:
-        """Number the bindings of a program; `number` gives equal keys equal numbers."""
+        """Assign a number to each binding; `number` gives equal keys equal numbers."""
         self.of, self.number = of, number
 
     def all(self) -> Sequence[int | None]:

@@ -83,7 +83,7 @@ def _readers(nodes: list[Node]) -> tuple[tuple[tuple[int, int, int], ...], ...]:
 
 
 def numbered(before: Program, after: Program) -> tuple[dict[str, int], dict[str, int]]:
-    """Number the constants of both programs; equal ones have equal numbers."""
+    """Assign numbers to the constants of both programs, equal ones to equal constants."""
     by_identity: dict[int, int] = {}
     alike: dict[tuple[object, ...], list[tuple[int, Constant]]] = {}
     count = 0

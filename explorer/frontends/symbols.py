@@ -14,11 +14,7 @@ Bounds = Mapping[str, "int | tuple[int, int | None]"]
 Key = TypeVar("Key", bound=Hashable)
 
 MOST_SYMBOLS = 128  # every shape may depend on all of them and is compared with others
-ROWS, STEPS, PIXELS = (
-    1,
-    128,
-    224,
-)  # hints: a number of examples, a sequence length, an image's width
+ROWS, STEPS, PIXELS = 1, 128, 224  # hints: of examples, of a sequence, of an image's width
 NAMED = {"batch": ROWS, "height": PIXELS, "width": PIXELS}
 NAMED |= dict.fromkeys(("seq", "len", "time", "step"), STEPS)
 UNNAMED = ("", "?")  # what exporters write for an unknown dim

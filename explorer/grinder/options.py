@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from explorer.grinder.policy import SCHEDULES, ControlSchedules, LevelPolicy
 from explorer.ir.decisions.decided import Decisions
-from explorer.passes.pipeline.ranges import OneOf, PolicyOf, Switch, Whole, check, option
+from explorer.passes.pipeline.ranges import Integer, OneOf, PolicyOf, Switch, check, option
 
 MOST_TRIPS = 64  # of a turn, limit of the option; chosen
 MOST_MEASURED_SCHEDULES = 16  # limit of the option; chosen
@@ -54,15 +54,15 @@ class Options:
     schedule: str | LevelPolicy = option(
         "auto", PolicyOf("grinder", SCHEDULES), "how loops and branches run"
     )
-    unroll: int = option(8, Whole(1, MOST_TRIPS), "iterations that are unrolled, at most")
+    unroll: int = option(8, Integer(1, MOST_TRIPS), "iterations that are unrolled, at most")
     inline_branches: bool = option(True, Switch(), "small branches may be if-converted")
-    measure: int = option(0, Whole(0, MOST_MEASURED_SCHEDULES), "best schedules to time; 0: none")
+    measure: int = option(0, Integer(0, MOST_MEASURED_SCHEDULES), "best schedules to time; 0: none")
     recursion: str = option("auto", OneOf(RECURSIONS), "how calls of a recursive function run")
     independent: str = option("auto", OneOf(INDEPENDENT), "independent loops: apart or together")
     alone: str = option("auto", OneOf(ALONE), "a lone loop: on all units, or on one")
     memoise: bool = option(False, Switch(), "calls with equal arguments are made once")
     depth: int = option(
-        0, Whole(0, MOST_OPEN_CALLS), "open calls of a recursion, at most; 0: by memory"
+        0, Integer(0, MOST_OPEN_CALLS), "open calls of a recursion, at most; 0: by memory"
     )
 
     def __post_init__(self) -> None:

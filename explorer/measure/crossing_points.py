@@ -53,14 +53,16 @@ def timed_crossing(
     Runs that would take more than 0.2 s are left out.
 
     Raises:
-        BadOption: The loop is inside another one, which enters it many times, or does nothing with these inputs.
+        BadOption: The loop is inside another one, which enters it many times, or does nothing with
+            these inputs.
         Cancelled: `cancelled()` returned True.
     """
     input_sets = [*fewer(program, crossing, inputs), inputs]
-    schedules = sorted(
-        crossing.open, key=lambda way: (way.schedule.level, way.schedule.unroll) != IN_PROGRAM
+    options = sorted(
+        crossing.open,
+        key=lambda option: (option.schedule.level, option.schedule.unroll) != IN_PROGRAM,
     )
-    ran = [(way, _with_schedule(program, codes, device, crossing, way)) for way in schedules]
+    ran = [(option, _with_schedule(program, codes, device, crossing, option)) for option in options]
     times: list[TimedSchedule] = []
     for done, each_inputs in enumerate(input_sets):
         if progress is not None:
@@ -117,11 +119,11 @@ def _with_schedule(
     codes: Mapping[str, KernelCode],
     device: Device,
     crossing: Crossing,
-    way: ScheduleTime,
+    schedule_time: ScheduleTime,
 ) -> Executable:
     """Return an executable in which the loop has one schedule and all else is unchanged."""
     others = [d for d in program.decisions.control if d.binding != crossing.loop]
-    mine = ControlDecision(crossing.loop, "loop", way.schedule, ())
+    mine = ControlDecision(crossing.loop, "loop", schedule_time.schedule, ())
     decisions = replace(program.decisions, control=(*others, mine))
     executable = Executable(replace(program, decisions=decisions), codes, device)
     if not any(crossing.loop == loop.binding for loop in _outermost(executable)):
@@ -168,12 +170,12 @@ def _timed(
             work()
             times.append((perf_counter_ns() - begin) / 1e3)
     around_us = max(0.0, median(taken[0]) - span_us)
-    for (way, _), times in zip(mine, taken):
+    for (schedule_time, _), times in zip(mine, taken):
         interval = median_interval(times)
         us, low, high = (
             max(0.0, t - around_us) for t in (interval.median, interval.low, interval.high)
         )
-        yield TimedSchedule(way.label, trips, us, low, high, len(times))
+        yield TimedSchedule(schedule_time.label, trips, us, low, high, len(times))
 
 
 def _span(wall: Wall, names: frozenset[str]) -> float:

@@ -65,7 +65,10 @@ class MeasureControlSchedules:
             )
 
     def __call__(self, program: Program) -> Program:
-        """The program with measured ways, inner loops first; the decisions tell every time."""
+        """Return the program with measured schedules; the decisions list the times.
+
+        Inner loops are measured first.
+        """
         if not program.decisions.control or is_dynamic(program):
             return program
         codes = build(program, self.device)

@@ -198,8 +198,8 @@ class _Spent:
 
         `ratio` is that of the two by the model, used if only cached ones were seen.
         """
-        cold, kept = (us / tasks if tasks else 0.0 for tasks, us in (self.cold, self.cached))
-        return (cold or kept / ratio), kept
+        cold, cached = (us / tasks if tasks else 0.0 for tasks, us in (self.cold, self.cached))
+        return (cold or cached / ratio), cached
 
 
 def _times(

@@ -51,7 +51,8 @@ def load(name: str) -> object:
     is read again.
 
     Raises:
-        BadOption: No plug-in or more than one has the name, or its code fails; nothing that it registered stays registered.
+        BadOption: No plug-in or more than one has the name, or its code fails; nothing that it
+            registered stays registered.
     """
     file = FILE.fullmatch(name)
     if file is not None:
@@ -124,7 +125,8 @@ def _loaded(name: str, value: str, load: Callable[[], object]) -> object:
     except (Exception, SystemExit) as problem:  # a plug-in's code may raise anything
         where = f" ({value})" if value != name else ""
         raise BadOption(
-            f"the plug-in {name!r}{where} failed to load: {describe_error(problem)}{at_line(problem)}",
+            f"the plug-in {name!r}{where} failed to load: "
+            f"{describe_error(problem)}{at_line(problem)}",
             where=name,
             actual=value,
         ) from problem

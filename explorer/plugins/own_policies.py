@@ -41,7 +41,8 @@ def policy(name: str, *, system: str) -> Callable[[Policy], Policy]:
     compiled with.
 
     Raises:
-        BadOption: There is no such system, the name is invalid or that of a shipped policy, or the policy takes another number of arguments.
+        BadOption: There is no such system, the name is invalid or that of a shipped policy, or the
+            policy takes another number of arguments.
     """
     if system not in SYSTEMS:
         systems = ", ".join(SYSTEMS)

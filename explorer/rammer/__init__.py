@@ -2,10 +2,10 @@
 
 Rammer: Ma et al., OSDI 2020, "Enabling holistic deep learning compiler optimizations with rTasks".
 Its nouns: rOperator, rKernel, rTask, vDevice and vEU (`model`), rProgram (`ir.decisions.rprogram`),
-append and wait (`walls.schedule_builder`), the wavefront policy of Algorithm 1 (`wavefront`,
-`rkernels`; `gang` is what its published code does), barrier-rTasks (`transform`). Not in the paper:
-`critical_path`, and `weight_stationary`, which leaves weights in the private caches of units
-(`cache_model`).
+append and wait (`walls.schedule_builder`), the wavefront policy of Algorithm 1
+(`policies.wavefront`, `policies.rkernels`; `policies.published_gangs` is what its published code
+does), barrier-rTasks (`transform`). Not in the paper: `policies.critical_path`, and
+`policies.weight_stationary`, which leaves weights in the private caches of units (`cache_model`).
 """
 
 from explorer.rammer.model import (

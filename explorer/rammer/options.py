@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from explorer.devices.model import Device
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline.ranges import PolicyOf, Whole, check, option, refuse
+from explorer.passes.pipeline.ranges import Integer, PolicyOf, check, option, refuse
 from explorer.rammer.model import Policy
 from explorer.rammer.policy import POLICIES, name_of, resolve_policy
 from explorer.rammer.task_profile import TaskProfile
@@ -29,12 +29,12 @@ class Options:
     """
 
     policy: str | Policy = option("wavefront", PolicyOf("rammer", POLICIES), "how tasks are placed")
-    threads: int = option(0, Whole(0, MOST_THREADS), "cores or SMs; 0: all of the device")
-    brick_tasks: int = option(0, Whole(0, MOST_TASKS), "tasks of a chunk; 0: by chunks")
-    bricks: int = option(8, Whole(1, MOST_BRICKS), "chunks per core of an operator")
+    threads: int = option(0, Integer(0, MOST_THREADS), "cores or SMs; 0: all of the device")
+    brick_tasks: int = option(0, Integer(0, MOST_TASKS), "tasks of a chunk; 0: by chunks")
+    bricks: int = option(8, Integer(1, MOST_BRICKS), "chunks per core of an operator")
     profile: TaskProfile | None = None
     meet: int = option(
-        0, Whole(0, MOST_THREADS), "units that are waited for one by one; 0: any number"
+        0, Integer(0, MOST_THREADS), "units that are waited for one by one; 0: any number"
     )
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.policy_call import PolicyCall
 from explorer.passes.pipeline.progress import report_progress
-from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
+from explorer.passes.pipeline.ranges import Integer, PolicyOf, Rows, check, option
 from explorer.roller.blocks.cached_grids import alone_us
 from explorer.roller.blocks.candidates import block_candidates, weigh_block
 from explorer.roller.blocks.gpu_candidates import has_cold_constants
@@ -51,7 +51,7 @@ class Options:
     """
 
     policy: str | Policy = option(DEFAULT, PolicyOf("roller", POLICIES), "tiling policy")
-    top_k: int = option(10, Whole(1, MOST_TILINGS), "number of tilings to weigh")
+    top_k: int = option(10, Integer(1, MOST_TILINGS), "number of tilings to weigh")
     pinned: tuple[tuple[str, Tiling], ...] = option(
         (), Rows((str, Tiling), "pairs of a binding and a Tiling"), "tilings set by hand"
     )
@@ -59,7 +59,7 @@ class Options:
         (), Rows((str, Block), "pairs of a binding and a Block"), "thread blocks set by hand"
     )
     measure: int = option(
-        0, Whole(0, MOST_MEASURED_TILINGS), "number of best tilings to time; 0: none"
+        0, Integer(0, MOST_MEASURED_TILINGS), "number of best tilings to time; 0: none"
     )
 
     def __post_init__(self) -> None:

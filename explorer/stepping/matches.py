@@ -45,8 +45,8 @@ def step_of(c: Compilation, name: str) -> Step:
     for step in steps:
         if step.name == name:
             return step
-    known = ", ".join(s.name for s in steps)
-    raise BadOption(f"there is no step {name[:40]!r}", where=name[:40], expected=known)
+    step_names = ", ".join(s.name for s in steps)
+    raise BadOption(f"there is no step {name[:40]!r}", where=name[:40], expected=step_names)
 
 
 def matches(c: Compilation, step: str) -> tuple[StepMatch, ...]:

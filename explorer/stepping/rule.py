@@ -37,7 +37,7 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """Its name in words: `_Folder._as_view` is "as view".
+        """Its name in words: `_Folder._merge_views` is "merge views".
 
         A closure is named after the function that made it.
         """

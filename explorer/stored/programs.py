@@ -67,7 +67,7 @@ def find(
 def in_memory(key: str | None) -> bool:
     """Return True if this process compiled the program of a key, or holds it open."""
     with _lock:
-        return any(known == key for known, _ in (*_compiled_here, *_open_programs))
+        return any(held_key == key for held_key, _ in (*_compiled_here, *_open_programs))
 
 
 def store_program(

@@ -1,4 +1,4 @@
-"""Inside a kernel, in a page: a button runs the instrumented copy beside; the bars and their table."""
+"""Inside a kernel, in a page: a button runs the instrumented copy; the bars and their table."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_a_worked_solution_that_is_handed_in_has_every_point(name: str, tmp_path
     """Also of exercises whose functions are traced by their text, which no file holds here."""
     e = EXERCISES[name]
     main(["build", e.chapter[:2], "--as", "solution", "-o", str(tmp_path)])
-    found = grading.graded(tmp_path / f"{e.chapter}.ipynb", 5)
+    found = grading.grade_notebook(tmp_path / f"{e.chapter}.ipynb", 5)
     assert found["points"] == found["of"] == e.points, found
 
 
@@ -117,7 +117,7 @@ def test_a_cell_that_fails_or_never_ends_costs_its_own_points(
                 cell["source"] = text
         path = tmp_path / "a.ipynb"
         path.write_text(json.dumps(made))
-        found = grading.graded(path, 1)
+        found = grading.grade_notebook(path, 1)
         assert found["points"] == 0 and why in str(found)
 
 
@@ -156,7 +156,7 @@ def points_of(name: str, text: str, folder: Path) -> float:
             cell["source"] = text
     path = folder / "ours.ipynb"
     path.write_text(json.dumps(made))
-    return float(grading.graded(path, 0)["points"])
+    return float(grading.grade_notebook(path, 0)["points"])
 
 
 def told_too_much(name: str, text: str) -> list[str]:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from explorer.course import counterexample
-from explorer.course.small_program import random_program, smaller
+from explorer.course.small_program import random_program, smaller_programs
 from explorer.errors import BadOption
 from explorer.ir.calls import OpCall
 from explorer.ir.program import Binding, Program
@@ -76,7 +76,7 @@ def test_what_is_smaller_is_a_program_and_no_chain_of_smaller_ones_is_endless() 
     for _ in range(50):
         now = random_program(rng)
         for _ in range(200):
-            if not (less := list(smaller(now))):
+            if not (less := list(smaller_programs(now))):
                 break
             now = rng.choice(less)
             assert all(max(line.args) < now.first_line + n for n, line in enumerate(now.lines))

@@ -13,7 +13,7 @@ import explorer
 from explorer import course
 from explorer.course import checking
 from explorer.course.exercises import EXERCISES, provenance
-from explorer.course.log import noted
+from explorer.course.log import logged_events
 from explorer.errors import BadOption
 from explorer.ops import user_operators
 from explorer.passes.pipeline import registry
@@ -67,7 +67,7 @@ def test_a_wrong_answer_fails_for_its_reason(name: str, what: str, tmp_path: Pat
     text, why = WRONG[name][what]
     found = course.check(name, made(tmp_path, name, text))
     assert found.outcome == "wrong" and found.points < found.of
-    said = next(r.said for r in found.results if r.outcome == "wrong")
+    said = next(r.message for r in found.results if r.outcome == "wrong")
     assert re.search(why, said, re.S), said
 
 
@@ -110,22 +110,22 @@ def test_an_answer_that_never_ends_or_crashes_is_a_sentence_and_the_rest_is_not_
     endless = "def verdict(x, y):\n    while True:\n        pass\n"
     found = course.check("measuring", made(tmp_path, "measuring", endless))
     assert [r.outcome for r in found.results] == ["wrong", "not run", "not run"]
-    assert re.match(r"it took more than 0.3 s, at line [23] of the cell", found.results[0].said)
+    assert re.match(r"it took more than 0.3 s, at line [23] of the cell", found.results[0].message)
     crash = "import ctypes\n\n\ndef verdict(x, y):\n    ctypes.string_at(0)\n"
     found = course.check("measuring", made(tmp_path, "measuring", crash))
-    assert found.results[0].said == "it crashed its process (SIGSEGV)"
+    assert found.results[0].message == "it crashed its process (SIGSEGV)"
 
 
 def test_an_error_of_an_answer_names_the_line_of_its_cell(tmp_path: Path) -> None:
     text = "def verdict(x, y):\n    return x / z\n"
     found = course.check("measuring", made(tmp_path, "measuring", text))
     said = "NameError: name 'z' is not defined, at line 2 of the cell (`return x / z`)"
-    assert found.results[0].said == said
+    assert found.results[0].message == said
 
 
 def test_hints_come_one_after_another_and_a_look_at_the_solution_is_kept(tmp_path: Path) -> None:
     e = EXERCISES["wall"]
-    before = len(noted("hint", "wall"))
+    before = len(logged_events("hint", "wall"))
     assert before == 0
     told = [course.hint("wall") for _ in range(4)]
     assert told == [f"Hint {n} of 3: {e.hints[n - 1]}" for n in (1, 2, 3, 3)]
@@ -153,6 +153,6 @@ def test_no_result_shows_before_a_prediction(capsys: pytest.CaptureFixture[str])
     assert course.reveal(guess, experiment) == 12
     told = "You said 6 (0.5 times it); it is 12."
     assert told in capsys.readouterr().out
-    assert noted("revealed")[-1]["found"] == 12
+    assert logged_events("revealed")[-1]["found"] == 12
     with pytest.raises(BadOption, match="a prediction is a number"):
         course.predict("How many?", [])  # type: ignore[arg-type]

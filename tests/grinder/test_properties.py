@@ -27,7 +27,8 @@
    no more launches than their trips: here.
 12 No call of a function that does not call itself is left: here.
 13 Scalars of a loop's count and of constants need no kernel where they say which row is read or
-   written: `tests.grinder.test_row_views`. Not built: other ones, which are kernels, or parts of those
+   written: `tests.grinder.test_row_views`. Not built: other ones, which are kernels, or parts of
+   those
    that read them.
 14 What is in the program does not go back to Python: here, `tests.grinder.test_grind` and
    `tests.runtime.control.test_select_control_schedule`.

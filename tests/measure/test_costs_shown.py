@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.cli.answer import Answer, plain
-from explorer.cli.arguments import parsed
+from explorer.cli.answer import Answer, to_json_types
+from explorer.cli.arguments import parse_flags
 from explorer.cli.commands import devices
 from explorer.devices.costs import Costs, Fit
 from explorer.errors import BadOption
@@ -29,7 +29,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, *words: str, in_line: float = 0.0) ->
     parser = devices.Parser("devices", "")
     parser.add_argument("name", nargs="?")
     parser.add_argument("--measure", action="store_true")
-    return devices.answer(parsed(parser, words))
+    return devices.answer(parse_flags(parser, words))
 
 
 @pytest.mark.parametrize("words", [("--measure",), ("this-cpu",)])
@@ -44,7 +44,7 @@ def test_every_probe_is_shown_with_its_error(
 
 
 def test_the_fit_is_in_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = plain(shown(monkeypatch, "this-cpu").data)
+    fields = to_json_types(shown(monkeypatch, "this-cpu").data)
     assert isinstance(fields, dict)
     costs = fields["costs"]
     assert costs["pack"] == 0.75

@@ -88,7 +88,7 @@ def with_filters(
     found = way.find(kernel, kernel.computes[0])
     assert not isinstance(found, str), found
     computes = way.computes(kernel, found, way.by)
-    return values | {computes.filters: computes.transformed(values[found.weight.tensor])}
+    return values | {computes.filters: computes.transform_weights(values[found.weight.tensor])}
 
 
 SHAPES = st.builds(

@@ -250,5 +250,5 @@ def test_weighing_them_can_be_cancelled() -> None:
             product(),
             target="a100",
             progress=lambda step, *_: steps.append(step),
-            cancelled=lambda: any(step.startswith("roll: ") for step in steps),
+            cancelled=lambda: any(step.startswith("tile (Roller): ") for step in steps),
         )

@@ -92,12 +92,15 @@ def test_any_that_is_taken_means_the_same(seed: int) -> None:
 @pytest.mark.parametrize(
     ("block", "why"),
     [
-        (Block((("q", 1),), 32), "there is no axis 'q' there, only i, j"),
+        (Block((("q", 1),), 32), "there is no axis 'q': expected one of i, j"),
         (Block((("i", 34),), 32), "i=34 is not from 1 to 33"),
         (Block((("i", 0),), 32), "i=0 is not from 1 to 33"),
         (Block((("i", 8),), 0), "it has 0 threads, h100 takes 512"),
         (Block((("i", 8),), 4096), "it has 4096 threads, h100 takes 512"),
-        (replace(BLOCK, register=(("i_2", 16), ("j_2", 16))), "a thread has 256 elements, 96 are"),
+        (
+            replace(BLOCK, register=(("i_2", 16), ("j_2", 16))),
+            "a thread has 256 elements, at most 96",
+        ),
         (replace(BLOCK, matrix=("i_2", "j_2", "z")), "there is no axis 'z'"),
     ],
 )

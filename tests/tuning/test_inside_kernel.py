@@ -1,4 +1,4 @@
-"""Where the time of a kernel goes: an instrumented copy does what the kernel does, and its stamps tell."""
+"""Where the time of a kernel goes: an instrumented copy computes the same, and its stamps tell."""
 
 from __future__ import annotations
 

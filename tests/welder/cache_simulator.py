@@ -98,7 +98,7 @@ class Walker(Interpreter):
             self.note(f.buffer, self.where(f, env)[1], False)
         return super().value(expr, env)
 
-    def put(self, f: Fetch, env: Env, value: Any) -> None:
+    def store(self, f: Fetch, env: Env, value: Any) -> None:
         """As the interpreter does, with the store noted."""
         self.note(f.buffer, self.where(f, env)[1], True)
         super().store(f, env, value)

@@ -144,7 +144,7 @@ def test_only_what_is_used_at_its_own_point_is_handed_over_in_registers(
 ) -> None:
     move = WhatIf(compiled).connect("scores", "register")
     assert move.refused is not None and move.refused.condition == "register"
-    assert "own point" in move.refused.text and move.refused.change == "connect it at L1"
+    assert "its own index" in move.refused.text and move.refused.change == "connect it at L1"
     with pytest.raises(BadOption, match="scores cannot be connected at register"):
         move.compile()
     assert WhatIf(compiled).connect("moved", "register").refused is None
@@ -166,7 +166,7 @@ def test_a_value_that_several_of_the_group_read_is_found_where_it_is_handed_over
     model = written(tmp_path, nodes, {"x": [1024, 64]}, ["y"], weights)
     what_if = WhatIf(compile_model(model, until=Stage.ROLLED))
     why = what_if.connect("scores", "register").refused
-    assert why is not None and why.condition == "register" and "own point" in why.text
+    assert why is not None and why.condition == "register" and "its own index" in why.text
     for level in ("L1", "L2"):
         move = what_if.connect("scores", level)
         assert move.refused is None and move.reached in ("L1", "L2")

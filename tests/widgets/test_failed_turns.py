@@ -80,7 +80,7 @@ def test_the_program_before_the_step_that_failed_is_looked_at_and_left_again(
     assert not board["fold layout copies"]["on"]
     for name in ("few", "fuse (Welder)"):  # compiling did not come to them: they are not off
         assert board[name]["on"] and board[name]["in_a"] and not board[name]["ran"]
-    with pytest.raises(BadOption, match="compared with what failed"):
+    with pytest.raises(BadOption, match="cannot be the baseline"):
         session.answer("pin", {})
     assert session.history()[-1]["what"].endswith("on → off: failed")
     assert session.answer("undo", {})["measure"] is True

@@ -120,9 +120,11 @@ def test_the_tile_curve_s_points_are_the_rows(c: Any) -> None:
 
 def test_a_policy_s_parts_add_up_to_its_wall(c: Any) -> None:
     rows, figure = rows_of(c, "policies"), figure_of(c, "policies")
-    assert [list(t.y) for t in figure.data] == [[s.policy for s in rows.sides]] * len(figure.data)
+    assert [list(t.y) for t in figure.data] == [[s.policy for s in rows.by_policy]] * len(
+        figure.data
+    )
     *parts, ends = figure.data
-    for n, s in enumerate(rows.sides):
+    for n, s in enumerate(rows.by_policy):
         assert sum(t.x[n] for t in parts) == pytest.approx(s.statistics.total_us)
         assert parts[0].x[n] == pytest.approx(s.statistics.busy * s.statistics.total_us)
         assert ends.x[n] == s.statistics.total_us

@@ -79,7 +79,8 @@ def test_many_nodes_are_folded_or_counted(size: tuple[int, int], together: int) 
     node = fusion.data(C).nodes[0]
     many = tuple(
         replace(
-            node, name=f"v{i}", display_name=f"v{i}", parent=i + 1 if i < 79 else -1, ops=(f"o{i}",),
+            node, name=f"v{i}", display_name=f"v{i}", parent=i + 1 if i < 79 else -1,
+            ops=(f"o{i}",),
             group=0 if together == 1 else i // together + 1, phase=0 if (i + 1) % together else -1,
             last=(i + 1) % together == 0, reason="an edge is Opaque, beyond Injective: v3, a sum",
         )

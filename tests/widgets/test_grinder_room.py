@@ -21,7 +21,7 @@ from tests.widgets.drawn_geometry import SIZES, problems
 from tests.widgets.test_iterations import nested
 from widgets.draw.see import Mark, sentence_text
 from widgets.grinder import schedules, shown_tasks, task_rows, task_tree
-from widgets.grinder.shown_tasks import DEVICE, HOST, UNIT, TaskFacts, every
+from widgets.grinder.shown_tasks import DEVICE, HOST, UNIT, TaskFacts, walk_tasks
 from widgets.grinder.tree_rows import TreeRows
 from widgets.model.on_show import View
 from widgets.session.answers import PictureContext
@@ -81,10 +81,10 @@ def test_each_schedule_of_the_ladder_is_a_plan_of_its_own(llama: Session) -> Non
     hosted = []
     for schedule in values[:-1]:
         rows, _, table = drawn(llama, schedule)
-        control = [n for n in every(rows.tree) if n.kind in schedules.CONTROL]
+        control = [n for n in walk_tasks(rows.tree) if n.kind in schedules.CONTROL]
         hosted.append(sum(n.lane == HOST for n in control))
         assert len(control) == 3
-        tree = schedules.planned(llama, schedule).program.decisions.tasks
+        tree = schedules.plan_schedule(llama, schedule).program.decisions.tasks
         assert tree is not None and rows.tree.name == tree.name
         assert sentence_text(table.see[0]) == (
             f"2 loops and 1 branch, {hosted[-1] or 'none'} on the host."
@@ -99,8 +99,10 @@ def test_what_one_unit_does_alone_is_in_the_lane_of_one() -> None:
     ways = {n: ControlSchedule("device", 1, calls) for n, calls in (("mine", "alone"), ("all", ""))}
     decided = {n: ControlDecision(n, "loop", way, ()) for n, way in ways.items()}
     parts = (leaf("before"), *loops)
-    tree = shown_tasks.shown(TaskTree("sequence", "x", "device", parts), TaskFacts(decided=decided))
-    lanes = {n.name: n.lane for n in every(tree)}
+    tree = shown_tasks.build_tree(
+        TaskTree("sequence", "x", "device", parts), TaskFacts(decided=decided)
+    )
+    lanes = {n.name: n.lane for n in walk_tasks(tree)}
     assert lanes == {
         "x": HOST, "before": DEVICE, "loop mine": UNIT, "in_mine": UNIT, "loop all": DEVICE,
         "in_all": DEVICE,
@@ -140,7 +142,7 @@ def test_launches_are_those_that_a_run_makes(
 def test_counts_of_a_run_stand_in_the_tree_and_in_the_sentences() -> None:
     session = ran({"n": np.int64(27)}, collatz, schedule="device", inline_branches=False)
     rows, figure, table = drawn(session)
-    said = {n.kind: n.under for n in every(rows.tree) if n.kind in ("loop", "branch")}
+    said = {n.kind: n.under for n in walk_tasks(rows.tree) if n.kind in ("loop", "branch")}
     assert said == {"loop": "×111 iterations", "branch": "then 70 of 111"}
     assert [*map(sentence_text, table.see)] == [
         "1 loop and 1 branch, none on the host.",
@@ -153,7 +155,7 @@ def test_counts_of_a_run_stand_in_the_tree_and_in_the_sentences() -> None:
 def test_before_a_run_sizes_tell_the_iterations_of_a_counted_loop() -> None:
     session = Session(explorer.compile("zoo:small_looped_lstm", until="planned"))
     rows, _, table = drawn(session, "host")
-    assert [n.under for n in every(rows.tree) if n.kind == "loop"] == ["×5 iterations"]
+    assert [n.under for n in walk_tasks(rows.tree) if n.kind == "loop"] == ["×5 iterations"]
     assert sentence_text(table.see[2]) == "6 launches per run."
     inner = TaskTree("loop", "inner", "host", (), "inner")
     outer = TaskTree("loop", "outer", "host", (inner,), "outer")
@@ -201,7 +203,7 @@ def big(layers: int) -> TaskTree:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("layers", [1, 4, 400])
 def test_a_large_tree_is_folded_until_it_can_be_read(layers: int, size: tuple[int, int]) -> None:
-    tree = shown_tasks.shown(big(layers), TaskFacts())
+    tree = shown_tasks.build_tree(big(layers), TaskFacts())
     rows = TreeRows(tree, (), (("host", "1 thread"), ("device", "2 cores"), ("core", "1 core")))
     figure = task_tree.figure(rows, size)
     assert problems(figure) == []
@@ -213,7 +215,7 @@ def test_a_large_tree_is_folded_until_it_can_be_read(layers: int, size: tuple[in
 def test_the_selected_operator_is_not_folded() -> None:
     parts = tuple(leaf(f"op_{chr(97 + n % 26)}{n}") for n in range(60))
     loop = TaskTree("sequence", "", "device", (TaskTree("loop", "loop", "device", parts),))
-    tree = shown_tasks.shown(loop, TaskFacts())
+    tree = shown_tasks.build_tree(loop, TaskFacts())
     rows = TreeRows(tree, (), (("host", ""), ("device", ""), ("core", "")))
     name = parts[30].name
     assert f'data-op="{name}"' in task_tree.figure(rows, SIZES[0], name).body

@@ -102,7 +102,7 @@ def test_a_module_that_was_not_lowered_shows_its_operators() -> None:
         def snapshots(self) -> tuple[hand.Snapshot, ...]:
             return super().snapshots[:2]
 
-    assert levels.lowered(Early()).stage == Stage.TYPED
+    assert levels.lowered_program(Early()).stage == Stage.TYPED
     known = operators(C.model.program, C.program)
     assert dict(levels.data(Early(), known).levels) == {"operator": 6}
 

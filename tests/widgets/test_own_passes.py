@@ -120,7 +120,7 @@ def test_a_pass_that_breaks_under_a_knob_leaves_the_session_as_it_was(session: S
     c = explorer.compile(session.now.compiled.model)
     house = Session(c)
     before = value(house), shown(house), len(house.steps.past)
-    with pytest.raises(BadPass, match="'moody' gave None"):
+    with pytest.raises(BadPass, match="'moody' returned None"):
         house.turn("pass moody.bad", 1)
     assert (value(house), shown(house), len(house.steps.past)) == before
 

@@ -49,7 +49,7 @@ from widgets.roller import view as roller_view
 from widgets.roller.data_tiles import Storage
 from widgets.roller.staircase_picture import figure
 from widgets.roller.storage_picture import words
-from widgets.roller.tiled_kernel import TiledKernel, constructed
+from widgets.roller.tiled_kernel import TiledKernel, construction_choices
 from widgets.rooms import gallery
 from widgets.session.answers import PictureContext
 from widgets.session.session import Session
@@ -90,7 +90,7 @@ def golden() -> TiledKernel:
 
 def results(rolled: TiledKernel) -> TiledKernel:
     """With what Roller's construction found to choose from, as on a device of another kind."""
-    return replace(rolled, choices=constructed(rolled.construction, rolled.device), rank=0)
+    return replace(rolled, choices=construction_choices(rolled.construction, rolled.device), rank=0)
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +282,7 @@ def test_lines_that_are_moved_in_vain_are_told(session: Session) -> None:
 
 
 def test_a_tile_or_a_device_that_there_is_not_is_refused(session: Session) -> None:
-    with pytest.raises(BadOption, match="there is no step 100"):
+    with pytest.raises(BadOption, match="has no tile number 100"):
         seen(session, "conv", rank=99)
     with pytest.raises(explorer.errors.NoSuchDevice, match="no data sheet for 'v1000'"):
         seen(session, "conv", "v1000")
@@ -419,7 +419,7 @@ def test_each_rewrite_of_a_tile_program_is_a_step_with_what_it_changed(session: 
         assert rewrites.figure(rows, size).text().count("data-step=") == len(rows.steps)
         for at in range(len(rows.steps)):
             assert problems(rewrites.figure(rows, size, at)) == []
-    did = [n for n, (_, lines) in enumerate(rows.steps) if n and rewrites.changed(lines)]
+    did = [n for n, (_, lines) in enumerate(rows.steps) if n and rewrites.has_changes(lines)]
     first, second = map(sentence_text, rewrites.see(rows))
     assert first.startswith(f"{len(did)} of {len(rows.steps) - 1} rewrites change")
     assert second == f"{len(rows.steps[0][1])} lines become {len(program)}."

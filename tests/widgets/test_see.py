@@ -181,7 +181,8 @@ SEEN: dict[str, tuple[Any, Any, list[str]]] = {  # by name: module with `see`, r
         "1 kernel ran below the floor: the device is faster than its figures.",
     ]),
     "left_out": (ablation, WITHOUT, [
-        "fuse (Welder) is worth most: without it a run takes 150 µs, with all steps 100 µs, predicted.",
+        "fuse (Welder) is worth most: without it a run takes 150 µs, "
+        "with all steps 100 µs, predicted.",
         "The clock says 2.00 times as long without it (1.67 to 2.50).",
         "Without fold copies it would be faster: 90.0 µs, predicted.",
     ]),

@@ -84,7 +84,7 @@ def test_a_turn_that_is_compiled_beside_is_taken_and_one_that_is_cancelled_chang
     def turn(now: Any, mine: Any, index: int) -> Any:
         made.append(index)
         while index:
-            report_progress("roll", 12, 31)
+            report_progress("tile (Roller)", 12, 31)
         return turn_knob(now, mine, index)
 
     monkeypatch.setattr(turning, "turn_knob", turn)

@@ -90,7 +90,7 @@ def test_a_legal_tile_is_timed_in_turns_with_the_one_in_use(small: Subject) -> N
     told: list[int] = []
 
     class Listening(Job):
-        def told(self, done: int) -> None:
+        def report(self, done: int) -> None:
             told.append(done)
             super().report(done)
 

@@ -108,7 +108,7 @@ def test_a_wall_of_many_kernels_fits_into_its_bytes() -> None:
     calls = tuple(Call(f"call{n}", "conv", (f"op{n}",), f"Conv {n}") for n in range(5000))
     rows = many_bricks.wall(1, 60 * 5000, calls)
     assert wall_slices.spans(rows)[0] == wall_slices.MOST_SPANS
-    head, body = wall_slices.packed(Source(rows), 60_000)
+    head, body = wall_slices.pack_wall(Source(rows), 60_000)
     assert len(body) <= 60_000 and head["spans"] >= 750 and head["slice"]["blocks"] > 900
 
 
@@ -130,7 +130,7 @@ def test_the_tasks_of_calls_are_found_by_their_names() -> None:
 
 def test_a_slice_is_its_columns() -> None:
     rows = many_bricks.wall(2, 40, CALLS)
-    head, body = wall_slices.sliced(Source(rows), Source(rows).full_window)
+    head, body = wall_slices.slice_wall(Source(rows), Source(rows).full_window)
     n, k, m, w = (head[name] for name in ("blocks", "singles", "gaps", "waits"))
     assert (n, k, w, head["least_us"]) == (40, 40, 0, 0.0)
     assert len(body) == 21 * n + 16 * k + 13 * m + 24 * w
@@ -212,7 +212,7 @@ def test_each_brick_knows_what_the_other_wall_says_of_it(session: Session) -> No
         session.walls.compared,
     )
     assert planned is not None and measured is not None and found is not None
-    took, should, partner = wall_table.twins_us(planned, measured, found)
+    took, should, partner = wall_table.match_bricks(planned, measured, found)
     assert not np.isnan(took).any() and not np.isnan(should).any()
     for i, j in enumerate(partner.tolist()):
         assert planned.first[i] == measured.first[j] and planned.unit[i] == measured.unit[j]
@@ -237,7 +237,7 @@ def test_what_python_runs_has_a_lane_of_the_host() -> None:
     assert blocks.lane.tolist() == [0, 1, 2]
     picture = str(brick_wall_picture.figure(rows, rows).body)
     assert ">host<" in picture and ">w2<" not in picture
-    head, _ = wall_slices.packed(Source(rows))
+    head, _ = wall_slices.pack_wall(Source(rows))
     assert (head["units"], head["slice"]["lanes"]) == (2, 3)
     assert [row[0] for row in wall_table.table(rows).rows] == ["core 0", "core 1", "host"]
     device = brick_wall.data(Wall("planned", bricks, (), 2, 4.0), CALLS)
@@ -291,7 +291,7 @@ def test_every_hatch_of_idle_time_is_named_under_the_wall() -> None:
 
 def test_nothing_scheduled_is_a_picture_too() -> None:
     rows = brick_wall.data(Wall("planned", (), (), 2, 0.0), ())
-    head, body = wall_slices.packed(Source(rows))
+    head, body = wall_slices.pack_wall(Source(rows))
     assert head["bricks"] == 0 and head["slice"]["blocks"] == 0 and body == b""
     assert brick_wall_picture.figure(rows).title and wall_table.table(rows).rows == ()
     assert rows.shares() == {"busy": 1.0}

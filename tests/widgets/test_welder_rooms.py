@@ -141,7 +141,7 @@ def test_every_cut_level_is_a_plan_of_its_own(golden: Session) -> None:
     counts, moved = [len(f.kernels) for f in frames], [f.traffic for f in frames]
     assert counts == sorted(counts, reverse=True) and moved == sorted(moved, reverse=True)
     assert frames[-1].traffic == crossing(seen(golden).plan)
-    with pytest.raises(BadOption, match="not fused up to 'L7'"):
+    with pytest.raises(BadOption, match="cannot be shown fused up to 'L7'"):
         pipeline_of(golden, "L7")
 
 
@@ -236,7 +236,7 @@ def test_a_point_plans_the_group_again_at_its_tile(golden: Session) -> None:
         assert dict(found.plan.tile) == dict(p.tile) and tile_curve.rank_of(found) == rank
         assert found.plan.at("shared").traffic == p.traffic
     assert seen(golden).in_use
-    with pytest.raises(BadOption, match="there is no step 100"):
+    with pytest.raises(BadOption, match="has no tile number 100"):
         seen(golden, rank=99)
 
 

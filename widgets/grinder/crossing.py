@@ -38,8 +38,7 @@ class CrossingRows:
     """The schedules of a loop at `counts` trips.
 
     `least` is the position of the fastest schedule at each count. `trips` is the loop's own trip
-    count, None if only a run can tell; `meets` are the counts at which the fastest schedule
-    changes.
+    count, None if only a run can tell; the fastest schedule changes at `crossing_counts`.
     """
 
     loop: str
@@ -61,7 +60,7 @@ class CrossingRows:
         return self.counts.index(1000 if self.trips is None else min(self.trips, MOST))
 
     @property
-    def meets(self) -> tuple[int, ...]:
+    def crossing_counts(self) -> tuple[int, ...]:
         """The counts at which the fastest schedule differs from that of the count before."""
         pairs = zip(self.counts[1:], self.least, self.least[1:])
         return tuple(n for n, a, b in pairs if a != b)

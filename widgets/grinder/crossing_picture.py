@@ -12,7 +12,7 @@ from widgets.draw.svg import Svg, label, wrap_text
 from widgets.draw.table import Cell, Table, count_text, time_text
 from widgets.grinder.crossing import HOST, CrossingRows, ScheduleRow, data, sentence
 from widgets.grinder.ratio_chart import ratios
-from widgets.grinder.view import LOOPS, crossing, supposed_of
+from widgets.grinder.view import LOOPS, assumed_costs, crossing
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
 from widgets.model.picture import Drawn, Picture
 
@@ -117,7 +117,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
     loop = crossing(s, op)
     if loop is None:
         return _none(s)
-    rows = data(loop, s.now.compiled.device.name, supposed_of(s) != AssumedCosts())
+    rows = data(loop, s.now.compiled.device.name, assumed_costs(s) != AssumedCosts())
     return rows, figure(rows, s.view.size), table(rows)
 
 

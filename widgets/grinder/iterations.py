@@ -16,7 +16,7 @@ MOST_SHOWN, LEAST_SHOWN, FIRST, SLOWEST = 48, 12, 8, 3  # selectable trips
 MOST_BRICKS, ALL_BRICKS = 64, 2400  # drawn per trip, and in total
 MOST_GAPS = 16  # per trip
 
-Whole = NDArray[np.int64]
+Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _select_iterations(times: NDArray[np.float64], bricks: int) -> list[int]:
 
 
 def _shown_iteration(
-    rows: WallRows, trip: Trip, at: int, first: int, bricks: Whole
+    rows: WallRows, trip: Trip, at: int, first: int, bricks: Int64Array
 ) -> ShownIteration:
     longest = bricks[np.argsort(rows.start[bricks] - rows.end[bricks])][:MOST_BRICKS]
     laid = tuple(
@@ -175,7 +175,7 @@ def _find_gaps(rows: WallRows, trip: Trip) -> Iterator[Gap]:
         yield Gap(int(rows.gap_unit[i]), float(start[i]), float(end[i]), CAUSES[rows.cause[i]])
 
 
-def _turns(rows: WallRows, turn_of: Whole) -> dict[str, frozenset[int]]:
+def _turns(rows: WallRows, turn_of: Int64Array) -> dict[str, frozenset[int]]:
     """Return the iterations in which each call ran, by binding."""
     pairs = {*zip(rows.call[turn_of >= 0].tolist(), turn_of[turn_of >= 0].tolist())}
     turns_by_call: dict[str, set[int]] = {}

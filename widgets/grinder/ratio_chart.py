@@ -186,7 +186,7 @@ def _sample(n: int, y: float, x: float = 0.0) -> str:
 
 def _crossings(rows: CrossingRows, s: Scales) -> Iterator[str]:
     """Mark where the fastest schedule changes, and how many iterations the loop makes."""
-    meets = [count for count in rows.meets if count >= 1]
+    meets = [count for count in rows.crossing_counts if count >= 1]
     for count in meets:
         line = f"M{s.x(count):.1f} {s.top:g}V{s.foot:g}"
         yield lit_by(path(line, "var(--ink2)", 'stroke-dasharray="2 4"'), "cross")

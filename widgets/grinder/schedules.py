@@ -63,7 +63,7 @@ def nesting(tree: TaskTree) -> int:
     return inside + (tree.kind in CONTROL)
 
 
-def ladder(tree: TaskTree) -> tuple[str, ...]:
+def list_schedules(tree: TaskTree) -> tuple[str, ...]:
     """Return the schedules of a tree, from all on the host to all on the device, then "".
 
     "" is the schedule as compiled.
@@ -96,7 +96,7 @@ class Planned:
     calls: tuple[Call, ...]
 
 
-def planned(s: OnShow, schedule: str) -> Planned:
+def plan_schedule(s: OnShow, schedule: str) -> Planned:
     """Return the program under a schedule of the ladder; the result is memoized."""
     now, c = s.now, s.now.compiled
     if schedule == AS_COMPILED:
@@ -119,14 +119,14 @@ def on_host(s: OnShow) -> Planned | None:
     c = s.now.compiled
     if s.now.ended or not has_calls(c.model.program) or len(c.program.kernel_calls) > MOST_CALLS:
         return None
-    return planned(s, HOST)
+    return plan_schedule(s, HOST)
 
 
-def chosen(s: OnShow) -> str:
+def selected_schedule(s: OnShow) -> str:
     """Return the schedule of the view; raises BadOption for an unknown one."""
     host = on_host(s)
     tree = host.program.decisions.tasks if host is not None else None
-    schedules = ladder(tree) if tree is not None else (AS_COMPILED,)
+    schedules = list_schedules(tree) if tree is not None else (AS_COMPILED,)
     if s.view.policy not in schedules:
         expected = ", ".join(title(x) for x in schedules)
         raise BadOption(f"unknown control-flow schedule {s.view.policy[:40]!r}", expected=expected)
@@ -139,7 +139,7 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     tree = host.program.decisions.tasks if host is not None else None
     if not has_control(tree) or tree is None:
         return {}
-    schedules, now = ladder(tree), chosen(s)
+    schedules, now = list_schedules(tree), selected_schedule(s)
     knob = (
         "policy",
         "off the host",

@@ -51,7 +51,7 @@ class TaskFacts:
     ran: Mapping[str, ControlFlowCounts] = field(default_factory=dict)
     decided: Mapping[str, ControlDecision] = field(default_factory=dict)
 
-    def alone(self, binding: str) -> bool:
+    def is_independent(self, binding: str) -> bool:
         """Return True if one unit runs it without the others, or each unit runs a part of it."""
         decision = self.decided.get(binding)
         return decision is not None and decision.chosen.calls in ("alone", "apart")
@@ -77,14 +77,14 @@ def static_profile(
     return profile
 
 
-def shown(tree: TaskTree, facts: TaskFacts) -> ShownTask:
+def build_tree(tree: TaskTree, facts: TaskFacts) -> ShownTask:
     """Return the uTasks of a program under a root node on the host, which launches them."""
     parts = tuple(n for p in tree.parts for n in _nodes(p, facts, alone=False))
     return _with_inner(ShownTask("sequence", tree.name, "whole run", HOST, parts=parts))
 
 
 def _nodes(tree: TaskTree, facts: TaskFacts, *, alone: bool, arm: str = "") -> Iterator[ShownTask]:
-    alone = alone or facts.alone(tree.binding)
+    alone = alone or facts.is_independent(tree.binding)
     lane = HOST if tree.level == "host" else UNIT if alone or tree.level == "unit" else DEVICE
     if tree.kind == "sequence":
         parts = tuple(n for p in tree.parts for n in _nodes(p, facts, alone=alone))
@@ -175,7 +175,7 @@ def _loops(
 Fits = Callable[[ShownTask], bool]
 
 
-def folded(tree: ShownTask, fits: Fits, selected: str = "") -> ShownTask:
+def fold_to_fit(tree: ShownTask, fits: Fits, selected: str = "") -> ShownTask:
     """Fold the tree as little as needed to fit."""
     for step in _steps(tree, selected):
         if fits(step):
@@ -187,7 +187,7 @@ def _steps(tree: ShownTask, selected: str) -> Iterator[ShownTask]:
     """Yield the tree with more and more of it folded."""
     yield _flat(tree)
     yield _flat(layers := _alike(tree, selected))
-    if not any(n.kind in ("loop", "branch", "call") for n in every(tree)):
+    if not any(n.kind in ("loop", "branch", "call") for n in walk_tasks(tree)):
         for most in (12, 8, 5, 3, 1):
             yield _few(layers, most)
         return
@@ -209,11 +209,11 @@ def depth_of(node: ShownTask) -> int:
     return max((1 + depth_of(p) for p in node.parts), default=0)
 
 
-def every(node: ShownTask) -> Iterator[ShownTask]:
+def walk_tasks(node: ShownTask) -> Iterator[ShownTask]:
     """Yield a node and all its descendants."""
     yield node
     for part in node.parts:
-        yield from every(part)
+        yield from walk_tasks(part)
 
 
 def leaves(node: ShownTask) -> int:
@@ -253,7 +253,7 @@ def _runs(node: ShownTask, most: int, selected: str) -> ShownTask:
 def _merge(run: Sequence[ShownTask], kind: str) -> ShownTask:
     """Merge several nodes into one."""
     count = sum(n.bodies for n in run)
-    families = Counter(f for n in run for p in every(n) for f in p.families)
+    families = Counter(f for n in run for p in walk_tasks(n) for f in p.families)
     ops = _ops_of(run)
     kind = "operator" if all(n.kind == "operator" for n in run) else kind
     name = count_text(count, "operator") if kind == "operator" else f"{count:,} uTasks"
@@ -266,7 +266,7 @@ def _merge(run: Sequence[ShownTask], kind: str) -> ShownTask:
 
 def _kinds(nodes: Iterable[ShownTask]) -> tuple[str, ...]:
     """Return the kinds of the nodes and their descendants, which sentences refer to."""
-    kinds = {k for n in nodes for p in every(n) for k in (p.kind, *p.holds, "inner" * p.inner)}
+    kinds = {k for n in nodes for p in walk_tasks(n) for k in (p.kind, *p.holds, "inner" * p.inner)}
     return tuple(sorted(kinds - {""}))
 
 
@@ -286,7 +286,7 @@ def _alike(node: ShownTask, selected: str) -> ShownTask:
     while at < len(parts):
         period, times = _repeats(forms, at)
         mine = parts[at : at + period * times]
-        if times < 2 or any(selected and selected in n.ops for p in mine for n in every(p)):
+        if times < 2 or any(selected and selected in n.ops for p in mine for n in walk_tasks(p)):
             folded_parts.append(parts[at])
             at += 1
             continue
@@ -313,8 +313,8 @@ def _repeats(forms: Sequence[object], at: int) -> tuple[int, int]:
 def _cut(node: ShownTask, depth: int) -> ShownTask:
     """Drop everything below `depth`; a cut node says how many uTasks it holds."""
     if depth == 0:
-        inside = sum(n.bodies * n.count for n in every(node)) - node.bodies * node.count
-        families = Counter(f for n in every(node) for f in n.families)
+        inside = sum(n.bodies * n.count for n in walk_tasks(node)) - node.bodies * node.count
+        families = Counter(f for n in walk_tasks(node) for f in n.families)
         note = f"{inside:,} uTasks in it" if inside else node.under
         ops = _ops_of([node])
         most = tuple(f for f, _ in families.most_common(4))
@@ -335,7 +335,7 @@ def _few(node: ShownTask, most: int) -> ShownTask:
 def _ops_of(nodes: Iterable[ShownTask]) -> tuple[str, ...]:
     """Return the source operators of the nodes and their descendants, at most `MOST_OPS`."""
     names: dict[str, None] = {}
-    for op in (op for n in nodes for p in every(n) for op in p.ops):
+    for op in (op for n in nodes for p in walk_tasks(n) for op in p.ops):
         names[op] = None
         if len(names) == MOST_OPS:
             break

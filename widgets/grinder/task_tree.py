@@ -12,11 +12,17 @@ from widgets.draw.svg import Svg, fit, label, path, rect, text_width
 from widgets.draw.theme import family_token
 from widgets.grinder.schedules import (
     SCHEDULED,
-    chosen,
     on_host,
-    planned,
+    plan_schedule,
+    selected_schedule,
 )
-from widgets.grinder.shown_tasks import ShownTask, TaskFacts, every, folded, static_profile
+from widgets.grinder.shown_tasks import (
+    ShownTask,
+    TaskFacts,
+    fold_to_fit,
+    static_profile,
+    walk_tasks,
+)
 from widgets.grinder.task_rows import table
 from widgets.grinder.tree_places import BOLD, LINE_HIGH, PX, Place, Places, fits
 from widgets.grinder.tree_rows import TreeRows, loops_of, see, tree_rows
@@ -33,10 +39,12 @@ def figure(rows: TreeRows, size: tuple[int, int] = (WIDTH, HEIGHT), selected: st
     """Draw the tree from the host down; on a narrow page, an indented list."""
     wide, high = size
     title = f"uTask tree of {len(rows.rows)} tasks"
-    tree = folded(rows.tree, lambda t: fits(t, wide, high), selected)
+    tree = fold_to_fit(rows.tree, lambda t: fits(t, wide, high), selected)
     if wide < NARROW or not fits(tree, wide, high):
         most = int((high - FOOT) / LINE)
-        tree = folded(rows.tree, lambda t: len([*islice(every(t), most + 1)]) <= most, selected)
+        tree = fold_to_fit(
+            rows.tree, lambda t: len([*islice(walk_tasks(t), most + 1)]) <= most, selected
+        )
         body = "".join(_list(tree, rows.lanes, wide, high))
         return Svg(wide, high, body, title, selected, px=PX)
     plan = Places(tree, wide, high)
@@ -192,7 +200,7 @@ def _list(
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    plan = planned(s, chosen(s))
+    plan = plan_schedule(s, selected_schedule(s))
     measured = s.walls.measured
     ran = measured.ran if measured is not None else ()
     host = on_host(s)

@@ -12,7 +12,7 @@ from explorer.ir.program import Program
 from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import count_text
 from widgets.grinder.schedules import launches
-from widgets.grinder.shown_tasks import REST, ShownTask, TaskFacts, every, shown
+from widgets.grinder.shown_tasks import REST, ShownTask, TaskFacts, build_tree, walk_tasks
 from widgets.grinder.task_rows import TaskRow, data
 
 
@@ -42,7 +42,7 @@ def lanes_of(device: Device) -> tuple[tuple[str, str], ...]:
 
 def see(rows: TreeRows) -> tuple[Sentence, ...]:
     """Return the key sentences: the control flow and its levels, the inner loop, the launches."""
-    nodes = list(every(rows.tree))
+    nodes = list(walk_tasks(rows.tree))
     sentences: list[Sentence] = []
     loops = sum(n.kind == "loop" and n.under != REST for n in nodes)
     branches = sum(n.kind == "branch" for n in nodes)
@@ -62,7 +62,9 @@ def see(rows: TreeRows) -> tuple[Sentence, ...]:
     where = Mark(f"{hosted:,}" if hosted else "none", "lv0")
     sentences.append((*(p for p in parts if p), ", ", where, " on the host."))
     if loops:
-        around = any(p.kind == "loop" for n in nodes if n.kind == "loop" for p in [*every(n)][1:])
+        around = any(
+            p.kind == "loop" for n in nodes if n.kind == "loop" for p in [*walk_tasks(n)][1:]
+        )
         which = "inner loop" if around else "loop" if loops == 1 else "first loop"
         word = Mark(f"The {which}", "inner")
         often = f" makes {count_text(rows.iterations or 0, 'iteration')}."
@@ -97,7 +99,7 @@ def tree_rows(
     facts = replace(facts, decided={d.binding: d for d in program.decisions.control})
     deepest = max(loops_of(tree, 0), key=lambda x: x[0], default=(0, ""))[1]
     return TreeRows(
-        shown(tree, facts),
+        build_tree(tree, facts),
         data(program, ran, facts.labels),
         lanes_of(device),
         launches(tree, facts.ran),

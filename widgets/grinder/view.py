@@ -19,13 +19,13 @@ BARRIERS = (AS_IT_IS, "0.05 µs", "0.5 µs", "2 µs", "5 µs", "20 µs")
 
 def crossings(s: OnShow) -> tuple[Crossing, ...]:
     """Return the crossing of every loop in the current program, inner loops first, with timings."""
-    supposed = supposed_of(s)
+    supposed = assumed_costs(s)
     c, sizes = s.now.compiled, s.now.sizes
     computed = s.house.cached(repr(supposed), sizes, lambda: c.crossings(dict(sizes), supposed))
     return tuple(replace(x, timed=s.timed(x.loop)) for x in computed)
 
 
-def supposed_of(s: OnShow) -> AssumedCosts:
+def assumed_costs(s: OnShow) -> AssumedCosts:
     """Return the launch and barrier costs of the view; raises BadOption for an unknown choice."""
     return AssumedCosts(
         _us(s.view.launch, LAUNCHES, "launch"), _us(s.view.barrier, BARRIERS, "barrier")

@@ -71,7 +71,7 @@ def _in_a_block(rows: MemoryRows, policies: PolicyRows, mine: BufferPlacement) -
                 yield f"reuse by size: {turn.taken} {block.name}{f'; {why}' * bool(why)}"
 
 
-def planned(s: OnShow) -> tuple[MemoryRows, PolicyRows]:
+def memory_rows(s: OnShow) -> tuple[MemoryRows, PolicyRows]:
     """Return the rows of the current plan and those of every policy; BadOption without a plan."""
     if s.plan is None:
         raise BadOption("no memory is planned yet: compile through PLANNED")
@@ -82,7 +82,7 @@ def planned(s: OnShow) -> tuple[MemoryRows, PolicyRows]:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows, policies = planned(s)
+    rows, policies = memory_rows(s)
     symbols = tuple(b.name for b in s.now.compiled.program.env.symbols)
     return (rows, policies), figure(rows, policies, s.view.size, op, symbols), table(rows, policies)
 

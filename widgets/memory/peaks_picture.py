@@ -9,7 +9,7 @@ from widgets.draw.see import Mark, Sentence
 from widgets.draw.svg import Svg, fit, label, wrap_text
 from widgets.draw.symbol_marks import symbols_in_text
 from widgets.draw.table import Table, size_text
-from widgets.memory.memory_picture import planned
+from widgets.memory.memory_picture import memory_rows
 from widgets.memory.memory_policies import PolicyRow, PolicyRows
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -99,7 +99,7 @@ def _policy(p: PolicyRow, symbols: Sequence[str], marks: list[str], y: float) ->
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    _, rows = planned(s)
+    _, rows = memory_rows(s)
     symbols = tuple(b.name for b in s.now.compiled.program.env.symbols)
     return rows, figure(rows, symbols), table(rows)
 

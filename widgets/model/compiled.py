@@ -123,7 +123,7 @@ class Compiled(Protocol):
 
     @property
     def planned_sizes(self) -> Sequence[Sizes]:
-        """The sizes that the memory plan covers."""
+        """The sizes that a plan exists for, those of the hints first."""
 
     @property
     def snapshots(self) -> Sequence[Snapshot]:
@@ -135,41 +135,41 @@ class Compiled(Protocol):
 
     @property
     def blocks(self) -> Sequence[Kernel]:
-        """The compiled thread blocks of a GPU."""
+        """Every kernel call in order as a GPU's thread block under the hints."""
 
     def chosen_blocks(self, sizes: Sizes) -> Mapping[str, tuple[Block, ...]]:
-        """Return the thread blocks that the wall may take for each kernel."""
+        """Return the thread blocks that Rammer chose for each kernel call."""
 
     def weighed_blocks(self, binding: str, sizes: Sizes) -> tuple[Candidate[Block], ...]:
-        """Return the candidates for a kernel's thread block, with their costs."""
+        """Return the candidates for a call's thread block, with their costs."""
 
     def taken_blocks(self, binding: str, sizes: Sizes) -> tuple[Block, ...]:
-        """Return the thread blocks that the wall takes for a kernel."""
+        """Return those of the weighed blocks that the wall uses."""
 
     def planned_wall(self, sizes: Sizes) -> Wall:
         """Return the predicted wall."""
 
     def schedules(self, sizes: Sizes) -> Sequence[Schedule]:
-        """Return the schedules of all launches."""
+        """Return the schedule of each straight-line run, in the order of the wall's launches."""
 
     def measured_wall(self, inputs: Arrays) -> Wall:
         """Run once and return the measured wall."""
 
     def memory(self, sizes: Sizes) -> MemoryPlan:
-        """Return the memory plan."""
+        """Return the memory plan of a binding."""
 
     def recorded(self, path: str | Path) -> RecordedRun:
-        """Read a recorded run of this compilation."""
+        """Read a recorded run of this model: a file, or the device of one of `recordings`."""
 
     @property
     def recordings(self) -> Sequence[str]:
-        """The devices of shipped recordings."""
+        """The devices with a shipped recording of this model, such as "h200"."""
 
     def as_recorded(self, run: RecordedRun) -> Compiled:
-        """Return the compilation with the thread blocks of a recorded run."""
+        """Return the same program planned as in a recorded run."""
 
     def crossings(self, sizes: Sizes, supposed: AssumedCosts) -> Sequence[Crossing]:
-        """Return the crossing points of the schedules of loops."""
+        """Return the predicted time of each loop's schedules against its trip count."""
 
     def time(self, inputs: Arrays, seconds: float = 1.0) -> Measurement:
         """Time runs for about `seconds`."""
@@ -178,4 +178,4 @@ class Compiled(Protocol):
         """Recompile with other options."""
 
     def same_program(self, hardware: Hardware) -> Compiled:
-        """Return the same program planned for other hardware."""
+        """Return this program, with its kernels, tiles and thread blocks, on changed hardware."""

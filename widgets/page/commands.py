@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
-from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
-from explorer.cli.progress import doing
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, model_flags, parse_flags, run_flags
+from explorer.cli.compiled import compile_model, input_arrays, load_model, options, sizes
+from explorer.cli.progress import progress_line
 from explorer.errors import BadOption
 from explorer.frontends.files.shipped import is_checkout
 from widgets.page import jupyter
@@ -35,8 +35,8 @@ def report(arguments: Sequence[str]) -> int:
     add("--no-code", action="store_true", help="leave out the sources, LLVM IR and assembly")
     add("--check", action="store_true", help="validate every step on random inputs")
     add("--recorded", metavar="FILE", help="a recorded run beside the plan: a file, or h200")
-    flags = parsed(parser, arguments)
-    return tell(_report(flags), flags.json)
+    flags = parse_flags(parser, arguments)
+    return print_answer(_report(flags), flags.json)
 
 
 def _report(flags: Namespace) -> Answer:
@@ -48,15 +48,15 @@ def _report(flags: Namespace) -> Answer:
     path = Path(flags.output)
     _require_writable(path)
     chosen = options(flags)
-    model = loaded(flags)
+    model = load_model(flags)
     bound = sizes(model, flags)
-    c = compiled(model, flags, chosen, check=flags.check)
+    c = compile_model(model, flags, chosen, check=flags.check)
     shown, run = open_recording.open_recording(c, flags.recorded, bound)
-    session = Session(shown, sizes=bound, inputs=arrays(c, flags, bound), recorded=run)
+    session = Session(shown, sizes=bound, inputs=input_arrays(c, flags, bound), recorded=run)
     if session.runs:
-        with doing("measuring"):
+        with progress_line("measuring"):
             session.measure()
-    with doing("drawing"):
+    with progress_line("drawing"):
         text = page(session, code=not flags.no_code)
     _write(path, text)
     size = path.stat().st_size
@@ -108,7 +108,7 @@ def lab(arguments: Sequence[str]) -> int:
     )
     add("--no-open", action="store_true", help="with --copy: copy them, and no more")
     own, more = _split(list(arguments))
-    flags = parsed(parser, own)
+    flags = parse_flags(parser, own)
     if not flags.no_open:
         _require_packages("jupyterlab", "anywidget", "ipywidgets", "plotly")
     if flags.no_open and flags.copy is None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
-from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
+from explorer.cli.arguments import Parser, model_flags, parse_flags, run_flags
+from explorer.cli.compiled import compile_model, input_arrays, load_model, options, sizes
 from explorer.errors import BadOption
 from widgets.draw.theme import SCHEMES
 from widgets.page import jupyter
@@ -69,7 +69,7 @@ def serve(arguments: Sequence[str]) -> int:
     """Serve the house of a model on this machine alone, until it is stopped."""
     at = list(arguments).index("--") if "--" in arguments else len(arguments)
     own, more = list(arguments)[:at], list(arguments)[at + 1 :]
-    flags = parsed(parser(), own)
+    flags = parse_flags(parser(), own)
     _checked(flags)
     with TemporaryDirectory(prefix="ironworks-serve-") as folder:
         page = Path(folder) / "house.ipynb"
@@ -122,9 +122,9 @@ def _checked(flags: Namespace) -> None:
     if not 0 < flags.port < 1 << 16:
         raise BadOption(f"--port takes 1 to 65535, not {flags.port}", where="--port")
     chosen = options(flags)
-    model = loaded(flags)
-    compiled(model, flags, chosen, until="TYPED")  # hardware figures need a device
-    arrays(model, flags, sizes(model, flags))
+    model = load_model(flags)
+    compile_model(model, flags, chosen, until="TYPED")  # hardware figures need a device
+    input_arrays(model, flags, sizes(model, flags))
 
 
 def command(page: Path, flags: Namespace, more: Sequence[str] = ()) -> list[str]:
@@ -165,11 +165,11 @@ def house() -> Any:
 
     request = json.loads(os.environ[REQUEST])
     os.chdir(request["folder"])
-    flags = parsed(parser(), request["arguments"])
+    flags = parse_flags(parser(), request["arguments"])
     chosen = options(flags)
-    model = loaded(flags)
+    model = load_model(flags)
     bound = sizes(model, flags)
-    inputs = arrays(model, flags, bound) if flags.inputs else None
+    inputs = input_arrays(model, flags, bound) if flags.inputs else None
     served_house = explore(model, target=flags.target, options=chosen, sizes=bound, inputs=inputs)
     served_house.session.trials = EditTrials(NO_CODE)
     served_house.session.alone = False

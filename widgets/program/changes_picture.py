@@ -210,8 +210,8 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="changes",
     title="What changed",
-    words="What a step changed, or what the baseline and the current plan have different, by "
-    "structure: operators, kernels and loops. Other names are no change.",
+    words="Structural differences of a step, or between the baseline and the current plan: "
+    "operators, kernels and loops. Renames are ignored.",
     draw=_draw,
     family=STEPS,
     every="Step",

@@ -235,7 +235,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="dataflow",
     title="Dataflow graph",
-    words="What reads what: every source operator below those that it reads.",
+    words="The dataflow graph: every source operator below those that it reads.",
     stage=Stage.IMPORTED,
     draw=_draw,
 )

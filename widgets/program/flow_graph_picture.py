@@ -184,7 +184,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="flow",
     title="Control-flow graph",
-    words="Which block of a kernel's instructions goes on to which, shaded by the loops around it; "
+    words="The basic blocks of a kernel's instructions with their branches, shaded by loop depth; "
     "a folded loop is opened by a double click or +.",
     draw=_draw,
     stage=Stage.EMITTED,

@@ -193,7 +193,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="matches",
     title="Rule by rule",
-    words="Every single match of a step's rules: the rule with its source, where it matched, and "
+    words="Every match of a step's rules: the rule with its source, where it matched, and "
     "that part of the program before and after.",
     draw=_draw,
     family=EACH_STEP,

@@ -15,7 +15,7 @@ from widgets.rammer.brick_wall_picture import blocks_of, lanes_of
 WIDTH = 960
 
 
-def encoded(pixels: NDArray[np.uint8]) -> bytes:
+def encode_png(pixels: NDArray[np.uint8]) -> bytes:
     """Encode an image of height x width x 3 as a PNG file."""
     high, wide, _ = pixels.shape
     raw = np.zeros((high, 1 + 3 * wide), np.uint8)
@@ -44,7 +44,7 @@ def wall(planned: WallRows, ran: WallRows | None = None, scheme: str = "light") 
         for pixels, high in zip(walls, thick):
             lanes.append(np.repeat(pixels[lane][None], high, 0))
             lanes.append(np.full((2, WIDTH, 3), _rgb(tokens["pane"]), np.uint8))
-    return encoded(np.ascontiguousarray(np.concatenate(lanes)))
+    return encode_png(np.ascontiguousarray(np.concatenate(lanes)))
 
 
 def _lanes(rows: WallRows, count: int, total: float, tokens: dict[str, str]) -> NDArray[np.uint8]:

@@ -61,10 +61,10 @@ def table(walls: PolicyWalls) -> Table:
     """Return one row per rOperator."""
     columns = (
         "rOperator",
-        "rKernel taken",
+        "selected rKernel",
         "rTasks",
-        "µs of one",
-        "kept µs",
+        "µs per rTask",
+        "µs if cached",
         "source",
         "constant",
         "other rKernels",

@@ -77,7 +77,9 @@ def window(args: dict[str, Any], total_us: float) -> Window:
     return Window(start, end, pixels, lanes, lit)
 
 
-def sliced(source: Source, view: Window, budget: int = SLICE_BYTES) -> tuple[dict[str, Any], bytes]:
+def slice_wall(
+    source: Source, view: Window, budget: int = SLICE_BYTES
+) -> tuple[dict[str, Any], bytes]:
     """Return a header and the columns one after the other; `canvas/wall_data.js` reads them.
 
     `least_us` 0: every brick of the window is there, so zooming in shows no more.
@@ -198,11 +200,11 @@ def spans(rows: WallRows, most: int = MOST_SPANS) -> tuple[int, bytes]:
     return len(there), b"".join((_uint32(there), *times, _uint32(bricks[there])))
 
 
-def packed(source: Source, budget: int = SLICE_BYTES) -> tuple[dict[str, Any], bytes]:
+def pack_wall(source: Source, budget: int = SLICE_BYTES) -> tuple[dict[str, Any], bytes]:
     """Return the initial data of a canvas: statistics of the wall, its spans, and a full slice."""
     rows = source.rows
     count, span_bytes = spans(rows, min(MOST_SPANS, budget // (4 * SPAN)))
-    head, body = sliced(source, source.full_window, budget - len(span_bytes))
+    head, body = slice_wall(source, source.full_window, budget - len(span_bytes))
     about = {
         "kind": kind_text(rows.kind),
         "said": rows.title,

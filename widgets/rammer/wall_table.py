@@ -16,7 +16,7 @@ MOST_ROWS = 2000
 Times = NDArray[np.float64]
 
 
-def twins_us(
+def match_bricks(
     planned: WallRows, ran: WallRows, comparison: WallComparison
 ) -> tuple[Times, Times, NDArray[np.int64]]:
     """Match planned bricks with measured ones.
@@ -109,7 +109,7 @@ def table(
     order = _order(planned, selected)
     back = np.full(planned.bricks, -1)
     if ran is not None and comparison is not None:
-        _, _, back = twins_us(planned, ran, comparison)
+        _, _, back = match_bricks(planned, ran, comparison)
     rows = tuple(_row(planned, ran, i, int(back[i])) for i in order[:MOST_ROWS].tolist())
     kind = ran.kind if ran is not None else "measured"
     columns = (

@@ -14,9 +14,9 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Annotation, Callable, Tensor, TupleType
 from widgets.draw.symbol_marks import symbols_of_dims
 from widgets.model.compiled import Compiled
-from widgets.relax.levels import lowered
+from widgets.relax.levels import lowered_program
 from widgets.relax.shape_words import annotation_text
-from widgets.relax.shapes import typed
+from widgets.relax.shapes import inferred_program
 
 LEVELS = {
     Match.DISJOINT: "never fits",
@@ -81,8 +81,11 @@ def data(c: Compiled, operators: Sequence[Operator] = ()) -> tuple[BoundaryRow, 
 
     `operators` are the source operators, from which the display names come.
     """
-    rows = (*of_program(typed(c), kernels=False), *of_program(lowered(c), kernels=True))
-    labels = value_labels(operators, lowered(c))
+    rows = (
+        *of_program(inferred_program(c), kernels=False),
+        *of_program(lowered_program(c), kernels=True),
+    )
+    labels = value_labels(operators, lowered_program(c))
     display_names = distinct_labels(operators, {r.name: (r.ops, r.callee) for r in rows})
     return tuple(_with_display_names(r, display_names[r.name], labels) for r in rows)
 

@@ -13,7 +13,7 @@ from explorer.relax.fusion import FusionPlan
 from explorer.relax.fusion import plan as plan_of
 from explorer.relax.fusion.model import Node
 from widgets.model.compiled import Compiled
-from widgets.relax.levels import lowered
+from widgets.relax.levels import lowered_program
 
 RAN = "FuseOps ran: these groups became kernels"
 BASELINE = "baseline: what FuseOps would do; Welder's groups are what runs"
@@ -63,7 +63,7 @@ def data(c: Compiled, operators: Sequence[Operator] = ()) -> FusionRows:
 
     `operators` are the source operators, from which the nodes' display names come.
     """
-    program = lowered(c)
+    program = lowered_program(c)
     done = [p for p in c.program.decisions.fusion if isinstance(p, FusionPlan)]
     mine = next((p for p in done if p.graph.function == program.main.name), None)
     plan = mine or plan_of(program, program.main)

@@ -68,10 +68,10 @@ class LevelRows:
 
 def data(c: Compiled, operators: Sequence[Operator]) -> LevelRows:
     """Return the module as Relax leaves it, or as far as it was lowered."""
-    return of_program(lowered(c), operators)
+    return of_program(lowered_program(c), operators)
 
 
-def lowered(c: Compiled) -> Program:
+def lowered_program(c: Compiled) -> Program:
     """Return the last program of stage LEGALIZED, or the last one before it."""
     before = [s.after for s in c.snapshots if s.after.stage <= Stage.LEGALIZED]
     return before[-1] if before else c.program

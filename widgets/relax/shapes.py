@@ -72,7 +72,7 @@ class UseRow:
 LabelOf = Callable[[tuple[str, ...]], str]
 
 
-def unnamed(ops: tuple[str, ...]) -> str:
+def no_label(ops: tuple[str, ...]) -> str:
     """Return "": every value is shown under its name in the program."""
     return ""
 
@@ -92,13 +92,13 @@ def data(
     c: Compiled,
     sizes: Mapping[str, int],
     plan: MemoryPlan | None = None,
-    label_of: LabelOf = unnamed,
+    label_of: LabelOf = no_label,
 ) -> ShapeRows:
     """Return the values after shape inference, the final program's loops, and the plan's buffers.
 
     `label_of` returns the label of what some source operators compute, "" where there is none.
     """
-    program, last = typed(c), c.program
+    program, last = inferred_program(c), c.program
     values = _values(program)
     defined = _definitions(program)
     names = dict.fromkeys(chain(defined, *(symbols_in(v.type) for _, v, _ in values)))
@@ -134,7 +134,7 @@ def _labelled(row: Row, label_of: LabelOf) -> Row:
     return replace(row, label=label_of(row.ops) or row.name)
 
 
-def typed(c: Compiled) -> Program:
+def inferred_program(c: Compiled) -> Program:
     """Return the program after shape inference."""
     done = [s.after for s in c.snapshots if s.after.stage == Stage.TYPED]
     return done[-1] if done else c.program

@@ -122,7 +122,7 @@ class _Part:
     none: str = ""
 
     @property
-    def wanted(self) -> int:
+    def rows_needed(self) -> int:
         """The number of rows that would show all of it."""
         return max(1, self.count)
 
@@ -203,7 +203,7 @@ def _column(parts: Sequence[_Part], x: float, wide: float, height: float) -> Ite
     heads = len(parts)
     while heads > 1 and height - heads * HEAD < heads * 2 * ROW:
         heads -= 1
-    shown = share_rows([p.wanted for p in parts[:heads]], int((height - heads * HEAD) / ROW))
+    shown = share_rows([p.rows_needed for p in parts[:heads]], int((height - heads * HEAD) / ROW))
     y = 16.0
     for part, count in zip(parts, shown):
         yield from _part(part, count, x, y, wide)

@@ -36,7 +36,7 @@ MINE, WARPS, OTHERS = "var(--ink)", "var(--t3)", "var(--tint)"
 def table(rows: BankRows) -> Table:
     """Return one row per access or group of similar ones, then one per output, or the reason."""
     columns = (
-        "phase", "access", "array", "bits a thread", "places", "times", "warp", "cycles",
+        "phase", "access", "array", "bits per thread", "places", "times", "warp", "cycles",
         "without conflicts", "threads at once",
     )  # fmt: skip
     cells: list[tuple[Cell, ...]] = [
@@ -96,7 +96,7 @@ def words(a: BankAccess) -> str:
     else:
         took += ", no conflict"
     who = f"phase {a.phase}: warp {a.warp} {does} {a.array}{where}"
-    return f"{who}, {a.bits} bits a thread{often}: {took}"
+    return f"{who}, {a.bits} bits per thread{often}: {took}"
 
 
 def _most(a: BankAccess) -> int:

@@ -126,7 +126,7 @@ def level_panels(choice: Choice, device: Device) -> Iterator[LevelPanel]:
     e = choice.expression
     outer = whole_tile(e)
     for n, level in enumerate(choice.levels):
-        around = _TileInLevel(outer, level, choice.panels, choice.copied and n > 0)
+        around = _TileInLevel(outer, level, choice.panels, choice.is_copied and n > 0)
         nearer = choice.levels[n + 1].tile if n + 1 < len(choice.levels) else None
         yield LevelPanel(
             level.name,
@@ -249,7 +249,7 @@ def _stored(level: Level, nearer: RTile, device: Device, choice: Choice) -> Iter
     for a, box, read, pad in zip(inputs, tile.input_tiles, nearer.input_tiles, pads, strict=True):
         if prod(box[:-1]) < 2 or any(a.needs_full) or a.tensor in choice.panels:
             continue
-        pitch = box[-1] if choice.copied else a.shape[-1]
+        pitch = box[-1] if choice.is_copied else a.shape[-1]
         yield from _spread(a, level.name, pitch, pad, box, read, device)
 
 

@@ -44,7 +44,7 @@ def see(rows: PanelRows) -> tuple[Sentence, ...]:
         share = Mark(_percent(worst), f"lines:{worst.tensor}")
         sentences = [(f"{worst.tensor} needs ", share, " of what it moves.")]
     sentences.append(
-        (f"{most.tensor} takes the most, ", lines, f" of {most.line_bytes} bytes a tile.")
+        (f"{most.tensor} takes the most, ", lines, f" of {most.line_bytes} bytes per tile.")
     )
     return tuple(sentences)
 

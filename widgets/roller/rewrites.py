@@ -114,7 +114,7 @@ def _difference(old: tuple[str, ...], new: tuple[str, ...]) -> list[tuple[str, s
     return lines
 
 
-def changed(lines: tuple[tuple[str, str], ...]) -> bool:
+def has_changes(lines: tuple[tuple[str, str], ...]) -> bool:
     """Return True if a rewrite changed anything."""
     return any(mark != " " for mark, _ in lines)
 
@@ -135,7 +135,7 @@ def caption(rows: RewriteRows) -> str:
     """Describe which rewrites changed the program."""
     if not rows.steps:
         return f"{rows.kernel}: {rows.reason}"
-    did = [name for name, lines in rows.steps[1:] if changed(lines)]
+    did = [name for name, lines in rows.steps[1:] if has_changes(lines)]
     summary = (
         f"{rows.kernel}: {len(rows.steps) - 1} rewrites, changed by {', '.join(did) or 'none'}"
     )
@@ -187,7 +187,7 @@ def figure(rows: RewriteRows, size: tuple[int, int], at: int = -1) -> Svg:
         return Svg(width, height, "".join(marks), caption(rows), px=PX)
     listed = width >= NARROW and len(rows.steps) * LEAST <= height
     x = (min(LISTED, width * 0.34) + GUTTER) if listed else 0.0
-    changes = [n for n, (_, lines) in enumerate(rows.steps) if n and changed(lines)]
+    changes = [n for n, (_, lines) in enumerate(rows.steps) if n and has_changes(lines)]
     first = at if at >= 0 else changes[-1] if changes else 0
     marks = [scrub_mark("rewrite", first)]
     for number, (name, lines) in enumerate(rows.steps):
@@ -196,7 +196,7 @@ def figure(rows: RewriteRows, size: tuple[int, int], at: int = -1) -> Svg:
         )
         if listed:
             body = _listed(rows, number, x - GUTTER, height, on=number == first) + body
-        did = " did" if number and changed(lines) else ""
+        did = " did" if number and has_changes(lines) else ""
         spoken = f"{name}: {_describe_change(number, lines)}"
         marks.append(step_group(lit_by(body, f"rewrite{number}{did}"), number, spoken, name))
     return Svg(width, height, "".join(marks), caption(rows), px=PX)
@@ -205,7 +205,7 @@ def figure(rows: RewriteRows, size: tuple[int, int], at: int = -1) -> Svg:
 def _describe_change(number: int, lines: Lines) -> str:
     if number == 0:
         return f"the plain program, {count_text(len(lines), 'line')}"
-    return _counts(lines) if changed(lines) else "nothing to do"
+    return _counts(lines) if has_changes(lines) else "nothing to do"
 
 
 def _listed(rows: RewriteRows, number: int, wide: float, height: float, *, on: bool) -> str:

@@ -187,7 +187,7 @@ def _describe_path(c: Construction, end: Step) -> str:
 
 def sentence(r: StepRow, score: str) -> str:
     """Describe a step: the enlarged axis and its score, the times, and the outcome."""
-    unit = "operations a byte" if score == "artifact" else "bytes saved a byte of memory"
+    unit = "operations a byte" if score == "artifact" else "bytes saved per byte of memory"
     eps = f", eps {r.eps:g}" if r.eps else ""
     why = f" (score {r.score:.3g} {unit})" if r.axis and r.change != "the first tile" else ""
     times = f"computing {time_text(r.compute_us)}, loading {time_text(r.memory_us)}"

@@ -37,7 +37,7 @@ def construction(rows: StaircaseRows, wide: float, high: float) -> Iterator[str]
     yield label(0, 16, "Staircase", "big")
     yield from _legend(steps, wide)
     if not steps:
-        yield label(0, 92, "No tile was looked at: no construction was needed.")
+        yield label(0, 92, "No tile was evaluated: no construction was needed.")
         return
     each = (wide - AXIS - 8) / len(steps)
     xs = {s.number: AXIS + each * (n + 0.5) for n, s in enumerate(steps)}

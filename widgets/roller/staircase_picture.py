@@ -74,7 +74,7 @@ def figure(rows: StaircaseRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
 def see(rows: StaircaseRows) -> tuple[Sentence, ...]:
     """Return the key sentences: the tiles visited, the results, and the current one's bound."""
     sentences: list[Sentence] = [
-        (Mark(count_text(rows.visited, "tile"), "state"), " were looked at; no kernel was run.")
+        (Mark(count_text(rows.visited, "tile"), "state"), " were evaluated; no kernel was run.")
     ]
     if rows.built:
         out = count_text(rows.built, "result")

@@ -16,7 +16,7 @@ BANKS = 32  # banks of every GPU
 MOST_WORDS = 8  # drawn words per bank
 
 
-def most_telling(panels: Sequence[LevelPanel]) -> Storage | None:
+def worst_storage(panels: Sequence[LevelPanel]) -> Storage | None:
     """Return the stored tile with the worst conflict, of those read in several rows at once."""
     stored = [s for p in panels for s in p.stored if s.read_rows > 1]
     return max(
@@ -190,7 +190,7 @@ def _cells(
 def _draw_access(a: BankAccess, y: float, wide: float, high: float) -> Iterator[str]:
     """Draw the words that one warp reads of each bank, stacked where they conflict."""
     does = "write to" if a.store else "read of"
-    yield from _titled("Banks", f"one warp's {does} {a.array}, {a.bits} bits a thread", y, wide)
+    yield from _titled("Banks", f"one warp's {does} {a.array}, {a.bits} bits per thread", y, wide)
     bank_words = a.parts[0][1] if a.parts else ()
     most = max((len(words) for _, words in bank_words), default=1)
     drawn = min(most, MOST_WORDS)

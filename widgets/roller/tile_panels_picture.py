@@ -14,7 +14,7 @@ from widgets.model.on_show import HEIGHT, WIDTH, OnShow
 from widgets.model.picture import Drawn, Picture, placeholder
 from widgets.roller.frame_drawing import NARROW, PX, pair_text, panels, room_words
 from widgets.roller.panel_frames import Frame
-from widgets.roller.storage_picture import banks, banks_width, most_telling, sentence, worst_access
+from widgets.roller.storage_picture import banks, banks_width, sentence, worst_access, worst_storage
 from widgets.roller.tile_panels import PanelRows, data
 from widgets.roller.tiled_kernel import TiledKernel, axis_words
 from widgets.roller.traffic import staircase
@@ -92,7 +92,7 @@ def figure(rows: PanelRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
 
 def _below(rows: PanelRows, wide: float, y: float, low: float) -> Iterator[str]:
     yield path(f"M0 {y + 8:g}H{wide:g}", "var(--line2)")
-    storage, ask = most_telling(rows.levels), worst_access(rows.banks)
+    storage, ask = worst_storage(rows.levels), worst_access(rows.banks)
     left = banks_width(storage, ask, wide)
     yield from banks(storage, ask, _no_banks(rows), y + 20, left - 16, low - 24)
     at = (left + 8, y + 20)
@@ -119,7 +119,7 @@ def see(rows: PanelRows) -> tuple[Sentence, ...]:
         (Mark(_a_tile(size), "C tile"), f" of {of} is computed at a time.")
     ]
     sentences.append(_filled(inner))
-    bank_sentence = sentence(most_telling(rows.levels), worst_access(rows.banks))
+    bank_sentence = sentence(worst_storage(rows.levels), worst_access(rows.banks))
     if bank_sentence is not None:
         sentences.append(bank_sentence)
     elif len(rows.frames) > 2:

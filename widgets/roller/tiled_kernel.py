@@ -67,7 +67,7 @@ class Choice:
         return self.levels[0].tile.expression
 
     @property
-    def copied(self) -> bool:
+    def is_copied(self) -> bool:
         """True if levels hold copies of their own rather than parts of the tensor in place."""
         return self.tiling is None
 
@@ -125,7 +125,7 @@ def tile_words(axes: Sequence[str], shape: Sequence[int]) -> str:
     return " ".join(f"{axis_words(a)}={n}" for a, n in zip(axes, shape, strict=True))
 
 
-def constructed(c: Construction, device: Device) -> tuple[Choice, ...]:
+def construction_choices(c: Construction, device: Device) -> tuple[Choice, ...]:
     """Return the results of a construction, best first."""
     rules, _ = rules_for(device, c.expression)
     return tuple(_result(c, p, device, rules) for p in c.results[:MOST])
@@ -153,7 +153,7 @@ def _note(p: TiledProgram) -> str:
     return "a border program: the last that fits, not compute bound" if p.border else ""
 
 
-def weighed(
+def candidate_choices(
     kernel: Kernel, decision: TilingDecision, device: Device, sizes: Sizes, times: Times
 ) -> tuple[Choice, ...]:
     """Return the legal candidates of a decision, best first."""

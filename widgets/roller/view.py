@@ -21,7 +21,7 @@ from widgets.draw.table import Table
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Draw, Drawn, Family, placeholder
 from widgets.roller.block_choices import TAKEN, WeighedBlock, block_choices, thread_blocks
-from widgets.roller.tiled_kernel import Choice, TiledKernel, constructed, weighed
+from widgets.roller.tiled_kernel import Choice, TiledKernel, candidate_choices, construction_choices
 from widgets.roller.traffic import order, traffic
 
 SHEETS = ("v100",)  # devices that a saved page includes
@@ -48,10 +48,10 @@ def tiled_kernel(s: OnShow, op: str) -> TiledKernel | None:
     runs = own and device.kind == "cpu"
     blocks = _blocks(s, name, kernel, device, own=own)
     if isinstance(decision, TilingDecision) and runs:
-        choices = weighed(kernel, decision, device, sizes, s.times(name))
+        choices = candidate_choices(kernel, decision, device, sizes, s.times(name))
         first = next((n for n, x in enumerate(choices) if x.tiling == decision.chosen), 0)
     else:
-        choices = (*block_choices(kernel, blocks, device, sizes), *constructed(c, device))
+        choices = (*block_choices(kernel, blocks, device, sizes), *construction_choices(c, device))
         first = next((n for n, x in enumerate(choices) if x.note == TAKEN), 0)
     rank = view.rank if view.rank >= 0 else first
     if rank >= max(1, len(choices)):

@@ -58,7 +58,7 @@ class MutableSession(OnShow, Protocol):
 
     @property
     def shown(self) -> Shown:
-        """What is read from the setting on show."""
+        """Rows of the setting on show, computed when they are first read."""
 
     @property
     def trials(self) -> EditTrials:

@@ -36,8 +36,7 @@ from widgets.session.history import History
 from widgets.session.move_editor import MoveEditor
 from widgets.session.questions import check_question, item, position
 from widgets.session.saved import replayed_moves as by_hand
-from widgets.session.saved import replayed_settings as again
-from widgets.session.saved import saved_state
+from widgets.session.saved import replayed_settings, saved_state
 from widgets.session.shown import Shown, shown
 from widgets.session.timing.bench import Bench, Timer
 from widgets.session.timing.clocks import Clocks
@@ -57,7 +56,7 @@ CHANGING = (
     "focus",
     "revision",
     "edited",
-    "brought",
+    "loaded_time",
     "behind",
     "_random_inputs",
 )  # attributes that answers change; all are immutable values
@@ -87,6 +86,12 @@ OWN = (  # questions that the session's own methods answer
     "save",
     "restore",
 )
+
+PARAMETERS: Mapping[tuple[str, str], str] = {  # by question and message key, where they differ
+    ("begin_measure", "again"): "remeasure",
+    ("measure", "again"): "remeasure",
+    ("drop_edit", "again"): "restore",
+}
 
 # Questions that do not stop unrequested jobs, and questions that keep the preview of a turn.
 GOES_ON = {*answers.READERS, *pictures.ANSWERS, "wall", "focus", "job", "look_ahead"}
@@ -137,7 +142,7 @@ class Session:
         first = Step(replace(at, ended=failed), words)
         self.steps = History((first,), first)
         self.saved = replace(saved, digest=c.model.digest)
-        self.brought = saved_state.LoadedTime(first.setting, ())
+        self.loaded_time = saved_state.LoadedTime(first.setting, ())
         self.focus = saved.op
         self.revision = 0
         self.behind: Shown | None = None
@@ -310,7 +315,7 @@ class Session:
             words = verdict.without_code(step, us, self.walls.recorded)
         else:
             words = verdict.verdict(step, self.steps.pinned, us, self.walls.compared)
-        return words | {"brought": self.brought.describe(self.now)}
+        return words | {"brought": self.loaded_time.describe(self.now)}
 
     def _base_us(self) -> float:
         """Return the prediction for the baseline; 0 if it is on show or has other sizes."""
@@ -332,12 +337,13 @@ class Session:
         is as it was before.
         """
         handlers: dict[str, Callable[..., Any]] = {
-            **{name: partial(reply, self) for name, reply in QUESTIONS.items()},
+            **{name: partial(handler, self) for name, handler in QUESTIONS.items()},
             **{name: getattr(self, name) for name in OWN},
             "focus": self.focus_on,
         }
         if kind not in handlers:
             raise BadOption(f"there is no question {kind[:40]!r}")
+        args = {PARAMETERS.get((kind, key), key): value for key, value in args.items()}
         check_question(kind, handlers[kind], args)
         if kind not in GOES_ON:
             stop_unrequested_jobs()
@@ -483,26 +489,26 @@ class Session:
 
     # Steps
 
-    def begin_measure(self, again: bool = False) -> Any:
+    def begin_measure(self, remeasure: bool = False) -> Any:
         """Begin to compare the setting on show with the baseline; `measure` then takes the result.
 
-        `again`: also if it was timed before. Nothing begins if there is nothing to compare:
+        `remeasure`: also if it was timed before. Nothing begins if there is nothing to compare:
         `measure` times it at once.
         """
         if not self.runs:
             return {}
         planned_us, jobs = self.shown.planned_us, self.bench.jobs
-        return self.comparing.start(self.steps, lambda: self.inputs, jobs, planned_us, again)
+        return self.comparing.start(self.steps, lambda: self.inputs, jobs, planned_us, remeasure)
 
-    def measure(self, again: bool = False) -> Any:
+    def measure(self, remeasure: bool = False) -> Any:
         """Run and time the setting on show, in turns with the baseline if both have the same sizes.
 
         Raises BadOption for hardware that is not here, and for a setting without code.
         """
         if not self.runs:
             raise BadOption(f"nothing is measured here: {self.verdict()['small']}")
-        timed_step = self.comparing.measured(self.steps, lambda: self.inputs, again)
-        self._take_code(timed_step)
+        measured_step = self.comparing.measured(self.steps, lambda: self.inputs, remeasure)
+        self._take_code(measured_step)
         self.run_once()  # last, when the page has drawn the new setting
         words = self.verdict()
         return {"said": ", ".join(filter(None, (words["big"], words.get("short"))))}
@@ -547,7 +553,7 @@ class Session:
         loaded.
         """
         at = self.steps.now
-        time = self.brought.time_to_save(at.setting, at.time)
+        time = self.loaded_time.time_to_save(at.setting, at.time)
         saved_view = replace(self.saved, edits=self.edited.to_rows(), time=time)
         return saved_state.state_of(at.setting, self._knobs_at(at.setting), saved_view)
 
@@ -581,7 +587,7 @@ class Session:
         good_steps = [s for s in self.steps.past if s.setting.ended is None]
         if self.now.ended is not None and good_steps:
             self.show_next(Step(good_steps[-1].setting, "back before the error"))
-        if step := again.settings_of(self.now, saved.knobs):
+        if step := replayed_settings.settings_of(self.now, saved.knobs):
             self.show_next(step)
         left, device = [], self.now.compiled.device.name
         for name, label in saved.knobs.items():
@@ -598,7 +604,7 @@ class Session:
                 left.append(f"{knob.label} {label[:40]} ({device} has no such value)")
         for setting, what in by_hand.replay_moves(self.now, saved):
             self.show_next(Step(setting, what))
-        self.brought = saved_state.LoadedTime(self.now, saved.time)
+        self.loaded_time = saved_state.LoadedTime(self.now, saved.time)
         return {
             "said": saved_state.restored_text(left),
             "state": state.view(saved),

@@ -14,7 +14,7 @@ from widgets.model.brick_wall import WallRows
 from widgets.model.on_show import Walls
 from widgets.rammer import wall_slices, wall_waits
 from widgets.rammer.wall_slices import Source
-from widgets.rammer.wall_table import Times, compared_words, twins_us
+from widgets.rammer.wall_table import Times, compared_words, match_bricks
 from widgets.session.questions import check_question
 
 MOST_WAITING = 64  # most units with waits: a data sheet's device has millions of them
@@ -74,7 +74,7 @@ class WallViews:
         bodies = dict.fromkeys(WALLS, b"")
         for name, source in self.sources.items():
             budget = MORE_BYTES if name == "wall_more" else wall_slices.SLICE_BYTES
-            heads[name], bodies[name] = wall_slices.packed(source, budget)
+            heads[name], bodies[name] = wall_slices.pack_wall(source, budget)
         both = (self.walls.compared, self.walls.recorded_compared)
         for name, comparison in zip(("wall_measured", "wall_recorded"), both):
             if comparison is not None and name in heads:
@@ -90,7 +90,7 @@ class WallViews:
         rows = self.walls.measured or self.walls.planned
         if rows is None:
             return {}, b""
-        head, body = wall_slices.packed(Source(rows, lanes=self._lanes(rows)), MORE_BYTES)
+        head, body = wall_slices.pack_wall(Source(rows, lanes=self._lanes(rows)), MORE_BYTES)
         return {**head, "calls": [[c.label, c.family] for c in rows.calls]}, body
 
     def slice(self, wall: str, **view: Any) -> Binary:
@@ -101,7 +101,7 @@ class WallViews:
         check_question("wall", wall_slices.Window, view)
         window = wall_slices.window(view, source.rows.total_us)
         window = replace(window, lanes=min(window.lanes, source.lanes))
-        head, body = wall_slices.sliced(source, window)
+        head, body = wall_slices.slice_wall(source, window)
         return Binary(head, (body,))
 
 
@@ -114,4 +114,4 @@ def _twins(
     """
     if planned is None or ran is None or comparison is None:
         return None, None
-    return twins_us(planned, ran, comparison)[:2]
+    return match_bricks(planned, ran, comparison)[:2]

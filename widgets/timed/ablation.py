@@ -142,8 +142,8 @@ def _measured(
 PICTURE = Picture(
     name=NAME,
     title="Ablation",
-    words="Each step left out alone: what a run then takes, predicted, and by the clock where the "
-    "plan is another one.",
+    words="Each step left out alone: predicted time per run, and measured time where the plan "
+    "differs.",
     draw=_draw,
     family=ALONE,
     clock=Clock(

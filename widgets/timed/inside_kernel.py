@@ -198,8 +198,8 @@ def _empty(reason: str) -> Drawn:
 PICTURE = Picture(
     name=NAME,
     title="Inside",
-    words="Which parts of a kernel's tasks take how long: a copy of its source with stamps around "
-    "its parts, run beside it in a process of its own.",
+    words="The time of each part of a kernel's tasks: a copy of its source with time stamps, run "
+    "in a separate process.",
     stage=Stage.EMITTED,
     about="kernel",
     draw=_draw,

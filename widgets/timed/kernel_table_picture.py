@@ -137,7 +137,7 @@ def _measured(
 PICTURE = Picture(
     name=NAME,
     title="Kernel table",
-    words="Each kernel of the program: the least that this device could take, the plan, the clock.",
+    words="Each kernel of the program: least possible time on this device, predicted, measured.",
     stage=Stage.EMITTED,
     draw=_draw,
     clock=Clock(

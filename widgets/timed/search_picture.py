@@ -166,7 +166,7 @@ def _search_result(trials: Any) -> str:
 PICTURE = Picture(
     name=NAME,
     title="Search",
-    words="Tiles that were tried one after another: the best so far beside the model's guess.",
+    words="Tiles tried one after another: the best so far beside the model's guess.",
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",

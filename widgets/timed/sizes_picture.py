@@ -159,7 +159,7 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
 PICTURE = Picture(
     name=NAME,
     title="Sizes",
-    words="What a run costs over the size of a symbol, and from which size on its plan is another.",
+    words="Time per run over the size of a symbol, and the sizes at which its plan changes.",
     stage=Stage.PLANNED,
     family=Family("sizes", _controls),
     draw=_draw,

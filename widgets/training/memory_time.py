@@ -17,7 +17,7 @@ def memory_time(c: Compilation, *, theme: str = "either") -> go.Figure:
     figure = chart(rows, rows[taken].words, theme)
     figure.data = figure.data[:1]
     for n, p in enumerate(rows):
-        mark(figure, [p], "taken here" if p.taken else "looked at", colour, units(rows), n == taken)
+        mark(figure, [p], "taken here" if p.taken else "evaluated", colour, units(rows), n == taken)
     figure.update_layout(margin_b=124, sliders=[_slider(rows, taken, colour)])
     return figure
 

@@ -172,7 +172,7 @@ def _legend(y: float, x: float) -> Iterator[str]:
 def _bars(rows: CurveRows, x: float, y: float, right: float) -> Iterator[str]:
     """Draw the bytes between neighbouring levels: separate kernels outlined, fused ones filled."""
     yield label(x, y, "Bytes between levels", "w i")
-    legend = "outlined: one kernel an operator; filled: fused"
+    legend = "outlined: one kernel per operator; filled: fused"
     yield label(
         x,
         y + 20,

@@ -157,7 +157,7 @@ def _controls(s: OnShow, op: str) -> dict[str, Any]:
 PICTURE = Picture(
     name=NAME,
     title="Hardware",
-    words="Every figure of the device, to change; and which of them a run depends on: predictions.",
+    words="Every figure of the device, to change, and its predicted effect on the time per run.",
     draw=_draw,
     family=Family("whatif", _controls),
     live="settings",

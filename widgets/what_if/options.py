@@ -62,7 +62,7 @@ def see(controls: Sequence[Control]) -> tuple[Sentence, ...]:
 PICTURE = Picture(
     name="options",
     title="Options",
-    words="Every option of every system, what it may be, and what A has.",
+    words="Every option of every system, its legal values, and that of the baseline.",
     draw=_draw,
     family=Family("whatif", lambda s, op: NOTHING_CHOSEN),
     live="settings",

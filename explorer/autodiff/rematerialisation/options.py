@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.passes.pipeline.ranges import Share, Whole, check, option
+from explorer.passes.pipeline.ranges import Integer, Share, check, option
 
 MOST_MB = 1 << 24
 
@@ -23,7 +23,7 @@ class Options:
         1.0, Share(), "of the bytes that are needed at once, the part that may be"
     )
     budget_mb: int = option(
-        0, Whole(0, MOST_MB), "megabytes that may be needed at once; 0: no bound"
+        0, Integer(0, MOST_MB), "megabytes that may be needed at once; 0: no bound"
     )
 
     def __post_init__(self) -> None:

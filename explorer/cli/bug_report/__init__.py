@@ -1,1 +1,1 @@
-"""What a report of a fault says: the last fault, kept as it happened, and nothing private."""
+"""Bug reports: the last fault, stored when it happened, without private details."""

@@ -1,4 +1,4 @@
-"""The last fault of Ironworks that the shell or the house told, kept in the cache for a report."""
+"""The last fault of Ironworks in a shell or a notebook, stored in the cache."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ LONGEST = 1 << 16  # characters of a traceback
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What went wrong: in which command, in which step, and where that lies in the code; nothing
-    in it is private.
-    """
+class FaultRecord:
+    """A fault: its command, its step and its traceback, without private details."""
 
     command: str
     sentence: str
@@ -27,26 +25,28 @@ class Trouble:
     traceback: str
 
 
-def trouble(words: Sequence[str], found: IronworksError, problem: BaseException) -> Trouble:
-    """What is told as `found`, and was raised as `problem`."""
+def fault_record(
+    words: Sequence[str], error: IronworksError, problem: BaseException
+) -> FaultRecord:
+    """Return the record of a fault, reported as `error` and raised as `problem`."""
     lines = "".join(format_exception(problem))
-    parts = (" ".join(words), found.sentence, found.where, lines[-LONGEST:])
-    return Trouble(*map(without_paths, parts))
+    parts = (" ".join(words), error.sentence, error.where, lines[-LONGEST:])
+    return FaultRecord(*map(without_paths, parts))
 
 
-def keep(words: Sequence[str], found: IronworksError, problem: BaseException) -> None:
-    """Put it where `last` finds it, if the cache can be written."""
-    text = json.dumps(asdict(trouble(words, found, problem)))
-    with suppress(CacheError):  # a cache that is not safe to use keeps nothing
+def store_fault(words: Sequence[str], error: IronworksError, problem: BaseException) -> None:
+    """Store a fault for `load_last_fault`, if the cache can be written."""
+    text = json.dumps(asdict(fault_record(words, error, problem)))
+    with suppress(CacheError):  # an unsafe cache stores nothing
         cache.put(_key(), text.encode())
 
 
-def last() -> Trouble | None:
-    """The last one that was kept; None where there is none."""
-    kept = cache.get(_key())
-    found = {} if kept is None else json.loads(kept)
-    names = [field.name for field in fields(Trouble)]
-    return Trouble(*(str(found[n]) for n in names)) if found.keys() == set(names) else None
+def load_last_fault() -> FaultRecord | None:
+    """Return the stored fault, or None if there is none."""
+    stored = cache.get(_key())
+    record = {} if stored is None else json.loads(stored)
+    names = [field.name for field in fields(FaultRecord)]
+    return FaultRecord(*(str(record[n]) for n in names)) if record.keys() == set(names) else None
 
 
 def _key() -> str:

@@ -1,4 +1,4 @@
-"""The report itself: versions, this machine, options, the step and the traceback."""
+"""The bug report: versions, this machine, options, the step and the traceback."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, model_flags, parsed
-from explorer.cli.bug_report.last_fault import Trouble, last, trouble
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, model_flags, parse_flags
+from explorer.cli.bug_report.last_fault import FaultRecord, fault_record, load_last_fault
 from explorer.cli.bug_report.private import environment, without_paths
-from explorer.cli.compiled import compiled, loaded, options
+from explorer.cli.compiled import compile_model, load_model, options
 from explorer.devices.model import Device
 from explorer.errors import InternalFault, fault
 from explorer.measure.machine import machine
@@ -27,9 +27,9 @@ REFUSED = "(an error in what was given, by its own word, not a fault of Ironwork
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole report: of the last fault, or of compiling a model with its options."""
+    """A bug report of the last fault, or of compiling a model with its options."""
 
-    trouble: Trouble
+    trouble: FaultRecord
     versions: dict[str, str]
     machine: str
     device: str
@@ -38,24 +38,24 @@ class Report:
 
     @property
     def text(self) -> str:
-        """The report as people read it."""
-        said = self.trouble
+        """The report as text for people."""
+        record = self.trouble
         parts = {
-            "command": said.command,
-            "what": said.sentence,
-            "step": said.step,
+            "command": record.command,
+            "what": record.sentence,
+            "step": record.step,
             "versions": _lines(self.versions),
             "machine": f"{self.machine}\n{self.device}",
             "options": _lines(self.options),
             "environment": _lines(self.environment),
-            "traceback": said.traceback.rstrip(),
+            "traceback": record.traceback.rstrip(),
         }
-        told = (f"{name}\n{_indented(part)}" for name, part in parts.items() if part)
-        return "\n\n".join(("Ironworks bug report", *told))
+        sections = (f"{name}\n{_indented(part)}" for name, part in parts.items() if part)
+        return "\n\n".join(("Ironworks bug report", *sections))
 
 
-def command(given: Sequence[str]) -> int:
-    """Print the report, or write it."""
+def command(argv: Sequence[str]) -> int:
+    """Print the report or write it to a file."""
     parser = Parser(
         "bug-report",
         "What a report of a fault needs: versions, this machine, the options, the step and the "
@@ -64,48 +64,52 @@ def command(given: Sequence[str]) -> int:
     model_flags(parser, optional=True)
     parser.set_defaults(bind=[])  # nothing is run
     parser.add_argument("-o", "--output", metavar="FILE", help="write it there (default: print it)")
-    flags = parsed(parser, given)
-    found = report(flags, ("ironworks", "bug-report", *given))
+    flags = parse_flags(parser, argv)
+    document = report(flags, ("ironworks", "bug-report", *argv))
     if flags.output is None:
-        return tell(Answer(asdict(found), found.text), flags.json)
-    Path(flags.output).write_text(f"{found.text}\n", encoding="utf-8")
-    return tell(Answer(asdict(found), f"written to {flags.output}"), flags.json)
+        return print_answer(Answer(asdict(document), document.text), flags.json)
+    Path(flags.output).write_text(f"{document.text}\n", encoding="utf-8")
+    return print_answer(Answer(asdict(document), f"written to {flags.output}"), flags.json)
 
 
 def report(flags: Namespace, words: Sequence[str]) -> Report:
-    """The last fault, or what compiling the model comes to; an OSError is that the model cannot be
-    read.
+    """Return a report of the last fault, or of compiling the model if one is named.
+
+    Raises:
+        OSError: the model cannot be read.
     """
-    chosen, told = options(flags), dict[str, str]()
+    chosen, settings = options(flags), dict[str, str]()
     if flags.model is None:
-        found = last() or Trouble("", NONE, "", "")
+        record = load_last_fault() or FaultRecord("", NONE, "", "")
     else:
-        found = _compiling(flags, words)
+        record = _compile_for_report(flags, words)
         named = ((f.name, repr(getattr(chosen, f.name))) for f in fields(chosen))
-        told = {n: without_paths(v) for n, v in (("target", flags.target), *named)}
+        settings = {n: without_paths(v) for n, v in (("target", flags.target), *named)}
     here = machine()
     return Report(
-        found,
+        record,
         dict(here.versions),
         f"{here.line}; {here.lanes} float32 lanes; {here.system}",
         _device(this_cpu()),
-        told,
+        settings,
         environment(os.environ),
     )
 
 
-def _compiling(flags: Namespace, words: Sequence[str]) -> Trouble:
+def _compile_for_report(flags: Namespace, words: Sequence[str]) -> FaultRecord:
     try:
-        compiled(loaded(flags), flags, options(flags))
+        compile_model(load_model(flags), flags, options(flags))
     except OSError:
         raise
-    except Exception as problem:  # what it is about
-        found = fault(problem, "compiling the model")
-        told = trouble([shlex.quote(w) for w in words], found, problem)
-        if isinstance(found, InternalFault):
-            return told
-        return Trouble(told.command, f"{told.sentence} {REFUSED}", told.step, told.traceback)
-    return Trouble(without_paths(" ".join(words)), FINE, "", "")
+    except Exception as problem:  # the report describes it
+        error = fault(problem, "compiling the model")
+        record = fault_record([shlex.quote(w) for w in words], error, problem)
+        if isinstance(error, InternalFault):
+            return record
+        return FaultRecord(
+            record.command, f"{record.sentence} {REFUSED}", record.step, record.traceback
+        )
+    return FaultRecord(without_paths(" ".join(words)), FINE, "", "")
 
 
 def _device(d: Device) -> str:

@@ -1,4 +1,4 @@
-"""`ironworks bug-report`: what a report of a fault needs, and nothing private."""
+"""`ironworks bug-report`: the facts that a report of a fault needs, nothing private."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from collections.abc import Sequence
 from explorer.cli.bug_report.report import command
 
 
-def main(given: Sequence[str]) -> int:
-    """Print the report, or write it."""
-    return command(given)
+def main(argv: Sequence[str]) -> int:
+    """Print the report or write it to a file."""
+    return command(argv)

@@ -1,4 +1,4 @@
-"""`ironworks cache`: what is kept on disk."""
+"""`ironworks cache`: the cache on disk."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from explorer import cache
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, model_flags, parsed
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, model_flags, parse_flags
 from explorer.errors import BadOption
 from explorer.plain_text import counted, percent, size, table
 
 SHOWN = 40  # characters of a digest
 
 
-def main(given: Sequence[str]) -> int:
-    """Look at the cache, empty it, read all of it, share it with a team, or say why a model would
-    be compiled again.
-    """
+def main(argv: Sequence[str]) -> int:
+    """Show, clear, verify or publish the cache, or explain why a model is not cached."""
     parser = Parser(
         "cache", "What is kept on disk: compiled kernels and measurements, each with its checksum."
     )
@@ -33,21 +31,23 @@ def main(given: Sequence[str]) -> int:
     )
     model_flags(parser, optional=True)
     parser.set_defaults(bind=[])
-    flags = parsed(parser, given)
+    flags = parse_flags(parser, argv)
     if flags.action == "why":
-        return tell(why(flags), flags.json)
+        return print_answer(why(flags), flags.json)
     if flags.action == "publish":
-        return tell(publish(flags.model), flags.json)
-    return tell({"stats": stats, "clear": clear, "verify": verify}[flags.action](), flags.json)
+        return print_answer(publish(flags.model), flags.json)
+    return print_answer(
+        {"stats": stats, "clear": clear, "verify": verify}[flags.action](), flags.json
+    )
 
 
 def stats() -> Answer:
-    """How many entries there are of each kind, how full the folder is, and what a team's holds."""
-    held, shared = cache.stats(), cache.team()
-    share = held.size_bytes / held.limit_bytes if held.limit_bytes else 0.0
-    full = f"{size(held.size_bytes)} of {size(held.limit_bytes)} ({percent(share)})"
-    text = f"{counted(held.entries, 'entry', 'entries')}, {full}\n{held.folder}{_kinds(held)}"
-    data = asdict(held) | {"team": None}
+    """Return the number of entries by kind and the size of the cache and of a team's."""
+    local, shared = cache.stats(), cache.team()
+    share = local.size_bytes / local.limit_bytes if local.limit_bytes else 0.0
+    full = f"{size(local.size_bytes)} of {size(local.limit_bytes)} ({percent(share)})"
+    text = f"{counted(local.entries, 'entry', 'entries')}, {full}\n{local.folder}{_kinds(local)}"
+    data = asdict(local) | {"team": None}
     if shared is not None:
         team = shared.stats()
         data["team"] = asdict(team) | {"owner": shared.owner}
@@ -57,13 +57,13 @@ def stats() -> Answer:
     return Answer(data, text)
 
 
-def _kinds(held: cache.DiskStats) -> str:
-    rows = [(k.kind, f"{k.entries:,}", size(k.size_bytes)) for k in held.kinds]
+def _kinds(statistics: cache.DiskStats) -> str:
+    rows = [(k.kind, f"{k.entries:,}", size(k.size_bytes)) for k in statistics.kinds]
     return f"\n{table(('kind', '>entries', '>size'), rows)}" if rows else ""
 
 
 def publish(folder: str | None) -> Answer:
-    """Copy what is kept into a folder that a team reads."""
+    """Copy the entries into a folder that a team reads."""
     if folder is None:
         raise BadOption("no folder was named", where="cache publish", expected="a folder's path")
     done = cache.publish(Path(folder).expanduser())
@@ -85,37 +85,43 @@ def clear() -> Answer:
 
 
 def verify() -> Answer:
-    """Read every entry; damaged ones are removed, and then the answer is no."""
-    found = cache.verify()
-    words = f"{found.intact:,} intact"
-    if found.removed:
-        words += f", {found.removed:,} damaged and removed"
-    return Answer({"intact": found.intact, "removed": found.removed}, words, yes=not found.removed)
+    """Read every entry and remove damaged ones; the answer is no if there were any."""
+    result = cache.verify()
+    words = f"{result.intact:,} intact"
+    if result.removed:
+        words += f", {result.removed:,} damaged and removed"
+    return Answer(
+        {"intact": result.intact, "removed": result.removed}, words, yes=not result.removed
+    )
 
 
 def why(flags: Namespace) -> Answer:
-    """Whether a compilation would be found whole, and if not, what differs: then it is a no."""
-    from explorer.cli.compiled import loaded, options
+    """Compare a compilation with the cached one; the answer is no if it is not cached.
+
+    The rows name each part of the key that differs.
+    """
+    from explorer.cli.compiled import load_model, options
     from explorer.compiler import why_not_cached
 
     if flags.model is None:
         raise BadOption(
             "no model was named", where="cache why", expected="an ONNX file, or zoo:NAME"
         )
-    found = why_not_cached(loaded(flags), flags.target, options(flags))
-    if found.is_cached:
-        text = f"{found.model} is kept whole: no pass runs, and no kernel is compiled"
-    elif found.is_unstorable:
-        text = f"{found.model} is never kept: nobody can tell what a pass or a policy will do"
-    elif not found.differs:
-        text = f"nothing is kept of a model named {found.model}"
+    lookup = why_not_cached(load_model(flags), flags.target, options(flags))
+    if lookup.is_cached:
+        text = f"{lookup.model} is kept whole: no pass runs, and no kernel is compiled"
+    elif lookup.is_unstorable:
+        text = f"{lookup.model} is never kept: nobody can tell what a pass or a policy will do"
+    elif not lookup.differs:
+        text = f"nothing is kept of a model named {lookup.model}"
     else:
         rows = (
-            f"  {d.part}: it was {_short(d.then)}, and is {_short(d.now)}" for d in found.differs
+            f"  {d.part}: it was {_shorten_digest(d.then)}, and is {_shorten_digest(d.now)}"
+            for d in lookup.differs
         )
-        text = "\n".join((f"{found.model} is kept, but not this one:", *rows))
-    return Answer(found, text, yes=found.is_cached)
+        text = "\n".join((f"{lookup.model} is kept, but not this one:", *rows))
+    return Answer(lookup, text, yes=lookup.is_cached)
 
 
-def _short(text: str) -> str:
+def _shorten_digest(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

@@ -9,9 +9,9 @@ from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, model_flags, parsed, stage, threads
-from explorer.cli.compiled import compiled, loaded, options, sizes
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, model_flags, parse_flags, stage, threads
+from explorer.cli.compiled import compile_model, load_model, options, sizes
 from explorer.counters import Counts, counters
 from explorer.ir.stage import Stage
 from explorer.plain_text import binding, counted, duration, percent, size, table
@@ -26,20 +26,23 @@ STAGES = ", ".join(each.name.lower() for each in Stage)
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One step; `checked` is None where nobody looked, True, or what is wrong. `kept`: it was
-    remembered, and `seconds` is what it took at first, which is no part of those in all.
+    """One step of the pipeline.
+
+    `checked` is None without a check, True for equal values, else the difference. `cached`: the
+    step was read from the cache. Its `seconds` are then those of the first compilation and are not
+    part of the total.
     """
 
     name: str
     stage: str
     seconds: float
     checked: None | bool | str = None
-    kept: bool = False
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """Source operators, by what became of them."""
+    """Source operators, by whether they are compiled or left to a library."""
 
     total: int
     compiled: int
@@ -48,7 +51,7 @@ class Operators:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Different kernels, where their code is from, and how often they are called."""
+    """Different kernels, the origin of their code, and the number of calls."""
 
     total: int
     compiled_now: int
@@ -66,10 +69,11 @@ class Arena:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Kernel calls that have a source for a GPU, those that have none, with the reason, and what an
-    assembler predicts: the most registers of a thread, and how many calls spill; null without one,
-    for the reason in `unassembled`. `simulated`: whether the blocks, run in a stand-in, make what
-    the program is, or what is wrong; null where nobody looked.
+    """Kernel calls of a GPU, printed or refused with a reason, and predicted resources.
+
+    `registers` is the most that a thread takes and `spilling` the number of calls that spill; both
+    are None without an assembler, for the reason in `unassembled`. `simulated` is None without a
+    check, True if the simulated blocks give the program's values, else the difference.
     """
 
     printed: int
@@ -82,9 +86,10 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What `compile --json` prints. `seconds` is all of it: reading, loading the compiler's own
-    code (`load_seconds`), the steps and what lies between them. The last five are null where it was
-    not compiled that far.
+    """The object that `compile --json` prints.
+
+    `seconds` is the total: reading, loading the compiler's own code (`load_seconds`), the steps,
+    and the time between them. The last six are the defaults if the compilation stopped earlier.
     """
 
     model: str
@@ -104,8 +109,8 @@ class Compiled:
     blocks: Blocks | None = None
 
 
-def main(given: Sequence[str]) -> int:
-    """Compile a model and say what became of it."""
+def main(argv: Sequence[str]) -> int:
+    """Compile a model and print a summary."""
     parser = Parser("compile", "Every step from the file to machine code, with its seconds.")
     model_flags(parser)
     add = parser.add_argument
@@ -119,30 +124,30 @@ def main(given: Sequence[str]) -> int:
     )
     add("--threads", type=threads, metavar="N", help="cores to run on (default: all)")
     add("--check", action="store_true", help="run every step's program, and compare the values")
-    flags = parsed(parser, given)
-    return tell(answer(flags), flags.json)
+    flags = parse_flags(parser, argv)
+    return print_answer(answer(flags), flags.json)
 
 
 def answer(flags: Namespace) -> Answer:
-    """What was compiled, in how long, and how it will run; no where a step changed the values."""
+    """Compile a model and return its summary; no if a step changed the values."""
     chosen = options(flags)
     begin = perf_counter()
-    import_module("explorer.compiler")  # now, so that no step answers for it
+    import_module("explorer.compiler")  # now, so that no step includes its time
     loading = perf_counter() - begin
-    model = loaded(flags)
+    model = load_model(flags)
     read = StepRow("read the model", "imported", perf_counter() - begin - loading)
     bound = sizes(model, flags)
     with counters.delta() as did:
-        c = compiled(model, flags, chosen, flags.until, flags.check)
-    found = _compiled(c, bound, read, did.counts, begin, loading)
+        c = compile_model(model, flags, chosen, flags.until, flags.check)
+    result = _summarize(c, bound, read, did.counts, begin, loading)
     if c.blocks:
-        found = replace(found, blocks=_blocks(c, flags.check))
-    said = [step.checked for step in found.steps]
-    said += [found.blocks.simulated] if found.blocks is not None else []
-    return Answer(found, _text(found), yes=not any(isinstance(each, str) for each in said))
+        result = replace(result, blocks=_blocks(c, flags.check))
+    outcomes = [step.checked for step in result.steps]
+    outcomes += [result.blocks.simulated] if result.blocks is not None else []
+    return Answer(result, _text(result), yes=not any(isinstance(each, str) for each in outcomes))
 
 
-def _compiled(
+def _summarize(
     c: Compilation,
     bound: Mapping[str, int],
     read: StepRow,
@@ -150,7 +155,7 @@ def _compiled(
     begin: float,
     loading: float,
 ) -> Compiled:
-    found = Compiled(
+    result = Compiled(
         model=c.model.name,
         stage=c.stage.name.lower(),
         target=c.device.name,
@@ -162,10 +167,10 @@ def _compiled(
         load_seconds=loading,
     )
     if c.stage < Stage.EMITTED:
-        return found
+        return result
     memory, wall = c.memory(bound), c.planned_wall(bound)
     return replace(
-        found,
+        result,
         seconds=perf_counter() - begin,
         memory=Arena(memory.planned_bytes, memory.naive_bytes),
         bricks=len(wall.bricks),
@@ -178,19 +183,19 @@ def _compiled(
 def _blocks(c: Compilation, check: bool) -> Blocks:
     printed = [k for k in c.blocks if k.code is not None]
     why = next((k.unassembled for k in printed if k.unassembled), "")
-    made = [] if why else [k.assembled for k in printed]
+    assembled = [] if why else [k.assembled for k in printed]
     return Blocks(
         len(printed),
         {k.name: k.refused for k in c.blocks if k.code is None},
-        max((a.registers for a in made), default=None),
-        None if why else sum(a.spilled_bytes > 0 for a in made),
+        max((a.registers for a in assembled), default=None),
+        None if why else sum(a.spilled_bytes > 0 for a in assembled),
         why,
-        _simulated(c) if check else None,
+        _check_by_simulation(c) if check else None,
     )
 
 
-def _simulated(c: Compilation) -> bool | str:
-    """Whether the blocks make what the program is, or what is wrong."""
+def _check_by_simulation(c: Compilation) -> bool | str:
+    """Return True if the simulated blocks give the program's values, else the difference."""
     from explorer.ops.reference.evaluate import evaluate
     from explorer.passes.pipeline.validate import difference
 
@@ -214,28 +219,37 @@ def _kernels(c: Compilation, did: Counts) -> Kernels:
     return Kernels(total, now, total - now, len(c.program.kernel_calls))
 
 
-def _text(found: Compiled) -> str:
-    head = f"{found.model} on {found.target}, {found.stage}{binding(found.sizes)}"
-    return "\n".join((head, "", _steps(found), "", *_sums(found)))
+def _text(result: Compiled) -> str:
+    head = f"{result.model} on {result.target}, {result.stage}{binding(result.sizes)}"
+    return "\n".join((head, "", _steps(result), "", *_totals(result)))
 
 
-def _steps(found: Compiled) -> str:
-    """Rows that add up to the seconds in all; what was kept took its seconds at another time."""
-    spent = found.load_seconds + sum(step.seconds for step in found.steps if not step.kept)
-    first = StepRow("load the compiler", "", found.load_seconds)
-    steps = (first, *found.steps, StepRow("what lies between", "", found.seconds - spent))
+def _steps(result: Compiled) -> str:
+    """Return the table of steps, whose rows add up to the total seconds.
+
+    A cached step took its seconds in an earlier compilation, so its row is left out of the sum.
+    """
+    spent = result.load_seconds + sum(step.seconds for step in result.steps if not step.cached)
+    first = StepRow("load the compiler", "", result.load_seconds)
+    steps = (first, *result.steps, StepRow("what lies between", "", result.seconds - spent))
     rows = [
-        (s.name, s.stage, "kept" if s.kept else f"{s.seconds:.3f}", _then(s), _badge(s.checked))
+        (
+            s.name,
+            s.stage,
+            "cached" if s.cached else f"{s.seconds:.3f}",
+            _first_seconds(s),
+            _badge(s.checked),
+        )
         for s in steps
     ]
     head, shown = ("step", "stage", ">seconds", ">at first", "checked"), [0, 1, 2]
-    shown += [3] if any(step.kept for step in steps) else []
+    shown += [3] if any(step.cached for step in steps) else []
     shown += [4] if any(step.checked is not None for step in steps) else []
     return table([head[n] for n in shown], [[row[n] for n in shown] for row in rows])
 
 
-def _then(s: StepRow) -> str:
-    return f"{s.seconds:.3f}" if s.kept else ""
+def _first_seconds(s: StepRow) -> str:
+    return f"{s.seconds:.3f}" if s.cached else ""
 
 
 def _badge(checked: None | bool | str) -> str:
@@ -244,8 +258,8 @@ def _badge(checked: None | bool | str) -> str:
     return "same values" if checked else ""
 
 
-def _sums(found: Compiled) -> Iterator[str]:
-    operators, kernels = found.operators, found.kernels
+def _totals(result: Compiled) -> Iterator[str]:
+    operators, kernels = result.operators, result.kernels
     yield (
         f"  {counted(operators.total, 'operator')}: {operators.compiled:,} compiled, "
         f"{operators.library:,} left to a library"
@@ -255,26 +269,26 @@ def _sums(found: Compiled) -> Iterator[str]:
             f"  {counted(kernels.calls, 'kernel call')} of {counted(kernels.total, 'kernel')}: "
             f"{kernels.compiled_now:,} compiled now, {kernels.from_cache:,} from the cache"
         )
-    elif found.blocks is None:
+    elif result.blocks is None:
         yield f"  {counted(kernels.calls, 'kernel call')}, no code"
-    if found.blocks is not None:
-        yield from _of_blocks(found.blocks, found.target)
-    if found.memory is not None:
-        planned, naive = found.memory.planned_bytes, found.memory.naive_bytes
+    if result.blocks is not None:
+        yield from _block_lines(result.blocks, result.target)
+    if result.memory is not None:
+        planned, naive = result.memory.planned_bytes, result.memory.naive_bytes
         share = f", {percent(planned / naive)} of it" if naive else ""
         yield f"  {size(planned)} of memory; one buffer each would take {size(naive)}{share}"
-    if found.bricks is not None and found.units is not None and found.planned_us is not None:
-        tasks, units = counted(found.bricks, "task"), counted(found.units, found.unit_word)
-        yield f"  {tasks} on {units}: {duration(found.planned_us)} predicted"
-    yield f"  {found.seconds:.3f} s in all"
+    if result.bricks is not None and result.units is not None and result.planned_us is not None:
+        tasks, units = counted(result.bricks, "task"), counted(result.units, result.unit_word)
+        yield f"  {tasks} on {units}: {duration(result.planned_us)} predicted"
+    yield f"  {result.seconds:.3f} s in all"
 
 
-def _of_blocks(b: Blocks, target: str) -> Iterator[str]:
+def _block_lines(b: Blocks, target: str) -> Iterator[str]:
     total = counted(b.printed + len(b.refused), "kernel call")
     most = "" if b.registers is None else f", {b.registers} registers a thread at most"
     spilling = "" if b.spilling is None else f", {b.spilling:,} spill"
-    told = f"{b.printed:,} printed as thread blocks of {target}, {len(b.refused):,} refused"
-    yield f"  {total}: {told}{most}{spilling}: predictions"
+    summary = f"{b.printed:,} printed as thread blocks of {target}, {len(b.refused):,} refused"
+    yield f"  {total}: {summary}{most}{spilling}: predictions"
     yield from (f"  {name}: {why}" for name, why in b.refused.items())
     if b.unassembled:
         yield f"  {b.unassembled}"

@@ -1,4 +1,4 @@
-"""`ironworks devices`: what hardware is known, and this machine, as measured or by default."""
+"""`ironworks devices`: the data sheets, and this machine, measured or with defaults."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, parsed
-from explorer.cli.progress import doing
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, parse_flags
+from explorer.cli.progress import progress_line
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.costs import NAMES, Fit
 from explorer.devices.model import Device, MemoryLevel
@@ -24,47 +24,51 @@ DEFAULT = (
 LEVELS = ("L1", "L2", "L3", "DRAM", "exchange")
 
 
-def main(given: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """List the devices."""
     parser = Parser("devices", "What hardware is known: data sheets, and this machine.")
     parser.add_argument("name", nargs="?", metavar="NAME", help="one device, with every source")
     parser.add_argument("--measure", action="store_true", help="measure this machine, some seconds")
-    flags = parsed(parser, given)
-    return tell(answer(flags), flags.json)
+    flags = parse_flags(parser, argv)
+    return print_answer(answer(flags), flags.json)
 
 
 def answer(flags: Namespace) -> Answer:
-    """Every device in a row, or one with the source of each number."""
+    """Return every device as a row, or one with the source of each number."""
     if flags.measure:
-        return _measured(flags)
+        return _measure(flags)
     here = this_cpu()
     if flags.name in ("cpu", "this-cpu"):
-        return _one(here)
+        return _describe_device(here)
     if flags.name is not None:
-        return _one(device(flags.name))
-    return _all(here, "")
+        return _describe_device(device(flags.name))
+    return _list_devices(here, "")
 
 
-def _all(here: Device, more: str) -> Answer:
-    known = [here, *(device(name) for name in device_names())]
-    return Answer({"devices": [_fields(each) for each in known]}, _text(known) + more)
+def _list_devices(here: Device, more: str) -> Answer:
+    devices = [here, *(device(name) for name in device_names())]
+    return Answer({"devices": [_fields(each) for each in devices]}, _text(devices) + more)
 
 
-def _measured(flags: Namespace) -> Answer:
-    """This machine, measured now; the answer is "no" where others disturbed it."""
+def _measure(flags: Namespace) -> Answer:
+    """Measure this machine; the answer is no if other processes disturbed it."""
     if flags.name not in (None, "cpu", "this-cpu"):
         raise BadOption(
             f"{flags.name} is a data sheet: only this machine can be measured", where="--measure"
         )
-    with doing("measuring this machine"):
-        found, bore = measured_undisturbed()
-    answer = _one(found) if flags.name else _all(found, f"\n\n{_costs(found)}")
-    more = f"\n\n  {_disturbed(bore)}" if bore.disturbed else ""
+    with progress_line("measuring this machine"):
+        measured, disturbance = measured_undisturbed()
+    answer = (
+        _describe_device(measured)
+        if flags.name
+        else _list_devices(measured, f"\n\n{_costs(measured)}")
+    )
+    more = f"\n\n  {_disturbed_note(disturbance)}" if disturbance.disturbed else ""
     data = answer.data if isinstance(answer.data, dict) else {}
     return Answer(data | {"kept": not more}, answer.text + more, yes=not more)
 
 
-def _disturbed(bore: Disturbance) -> str:
+def _disturbed_note(bore: Disturbance) -> str:
     return (
         f"not kept: the machine was busy, and threads stood in line for {bore.in_line:.0%} of the"
         " time; measure again when nothing else runs"
@@ -80,12 +84,12 @@ def _fields(each: Device) -> dict[str, object]:
     }
 
 
-def _text(known: Sequence[Device]) -> str:
-    rows = [(*_shape(d), *(_level(d, name) for name in LEVELS)) for d in known]
+def _text(devices: Sequence[Device]) -> str:
+    rows = [(*_shape(d), *(_level(d, name) for name in LEVELS)) for d in devices]
     head = ("device", ">units", ">lanes", ">GHz", ">GFLOP/s", *(f">{name}" for name in LEVELS))
     note = "Of each memory: capacity, and GB/s for one unit. GFLOP/s: float32, all units."
     text = f"{table(head, rows)}\n\n  {note}"
-    if any(d.figures == "default" for d in known):
+    if any(d.figures == "default" for d in devices):
         return f"{text}\n  {DEFAULT}"
     return text
 
@@ -97,8 +101,8 @@ def _shape(d: Device) -> tuple[str, ...]:
 
 
 def _level(d: Device, name: str) -> str:
-    found = next((level for level in d.levels if level.name == name), None)
-    return "" if found is None else _memory(found)
+    memory = next((level for level in d.levels if level.name == name), None)
+    return "" if memory is None else _memory(memory)
 
 
 def _memory(level: MemoryLevel) -> str:
@@ -106,7 +110,7 @@ def _memory(level: MemoryLevel) -> str:
     return f"{capacity}{level.alone_gb_per_s:,.0f} GB/s"
 
 
-def _one(d: Device) -> Answer:
+def _describe_device(d: Device) -> Answer:
     rows = [(name, _value(d, name), source) for name, source in d.sources]
     head = ("number", ">value", "unit and source")
     text = f"{_text([d])}\n\n{table(head, rows)}"
@@ -114,7 +118,7 @@ def _one(d: Device) -> Answer:
 
 
 def _costs(d: Device) -> str:
-    """What the model's constants were fitted to, and by how much they miss each probe."""
+    """Return the fitted constants of the cost model and the error of each probe."""
     cycles = [(name, f"{value:,.2f}") for name, value in zip(NAMES, d.costs.values, strict=True)]
     together, stores = dict(d.costs.together), dict(d.costs.stores)
     levels = [
@@ -139,7 +143,7 @@ def _error(f: Fit) -> str:
 
 
 def _value(d: Device, name: str) -> str:
-    """The number of that name: a field, or a part of one memory such as `L1 capacity`."""
+    """Return the number of that name: a field, or a part of a memory such as `L1 capacity`."""
     level, _, part = name.partition(" ")
     memory = next((m for m in d.levels if m.name == level), None)
     if memory is None:

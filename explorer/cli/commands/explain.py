@@ -1,4 +1,4 @@
-"""`ironworks explain`: what a system decided, and why not otherwise."""
+"""`ironworks explain`: the decisions of a system, and the alternatives."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
-from explorer.cli.compiled import HERE, arrays, compiled, loaded, options, sizes
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, model_flags, parse_flags, run_flags
+from explorer.cli.compiled import HERE, compile_model, input_arrays, load_model, options, sizes
 from explorer.cli.explained import (
     codegen,
     grinder,
@@ -19,7 +19,7 @@ from explorer.cli.explained import (
     roller,
     welder,
 )
-from explorer.cli.explained.called import meant
+from explorer.cli.explained.labels import resolve_name
 from explorer.errors import BadOption
 from explorer.ir.stage import SYSTEMS, Stage
 
@@ -34,8 +34,8 @@ DECISIONS: dict[Stage, Callable[[Compilation, str | None], Answer]] = {
 }
 
 
-def main(given: Sequence[str]) -> int:
-    """Compile a model as far as it is asked about, and say what was decided there."""
+def main(argv: Sequence[str]) -> int:
+    """Compile a model as far as needed and print the decisions of that stage."""
     parser = Parser("explain", "What a system decided, for a whole model or for one operator.")
     model_flags(parser)
     run_flags(parser)
@@ -47,15 +47,15 @@ def main(given: Sequence[str]) -> int:
         action="store_true",
         help="each rewrite of the kernels' tile programs; of a GPU, of its thread blocks",
     )
-    flags = parsed(parser, given)
+    flags = parse_flags(parser, argv)
     if flags.stage is None and flags.op is None:
-        known = ", ".join(SYSTEMS)
-        raise BadOption(f"say what to explain: --stage {known}; or --op NAME", where="explain")
-    return tell(answer(flags), flags.json)
+        systems = ", ".join(SYSTEMS)
+        raise BadOption(f"say what to explain: --stage {systems}; or --op NAME", where="explain")
+    return print_answer(answer(flags), flags.json)
 
 
 def system(text: str) -> Stage:
-    """The stage of that name, or the one that a system of that name leaves."""
+    """Return the stage of that name, or the stage that a system of that name produces."""
     stages = {stage.name.lower(): stage for stage in Stage} | SYSTEMS
     if text.lower() in stages:
         return stages[text.lower()]
@@ -68,32 +68,34 @@ def system(text: str) -> Stage:
 
 
 def answer(flags: Namespace) -> Answer:
-    """The decisions of one stage; without a stage, the tiles and merges of one operator."""
+    """Return the decisions of one stage; without a stage, the tiles and merges of one operator."""
     chosen = options(flags)
-    model = loaded(flags)
+    model = load_model(flags)
     bound = sizes(model, flags)
     stage = Stage.ROLLED if flags.stage is None else flags.stage
     if flags.rewrites and stage != Stage.ROLLED:
         raise BadOption("tile programs are of the stage rolled", where="--rewrites")
-    needed = stage if stage <= Stage.ROLLED else Stage.EMITTED  # walls need tasks, tasks code
+    needed = (
+        stage if stage <= Stage.ROLLED else Stage.EMITTED
+    )  # walls need tasks, and tasks need code
     if stage == Stage.TASKED:
-        needed = Stage.RAMMED  # the ways of loops are weighed by walls
-    inputs = arrays(model, flags, bound)
-    c = compiled(model, flags, chosen, needed.name)
-    op = meant(c, flags.op)
+        needed = Stage.RAMMED  # loop schedules are compared by their walls
+    inputs = input_arrays(model, flags, bound)
+    c = compile_model(model, flags, chosen, needed.name)
+    op = resolve_name(c, flags.op)
     if flags.rewrites:
         return rewrites.rewrites(c, op)
     if stage == Stage.ROLLED and c.device.kind == "gpu":
-        c = c.with_options(until=Stage.PLANNED)  # whose walls take thread blocks
+        c = c.with_options(until=Stage.PLANNED)  # its walls select the thread blocks
     if stage == Stage.RAMMED:
         return rammer.wall(c, op, bound, inputs if flags.target in HERE else None)
     if stage == Stage.PLANNED:
         return memory.memory(c, op, bound)
     if flags.stage is None:
-        return _both(welder.groups(c, op), roller.tiles(c, op))
+        return _merges_and_tiles(welder.groups(c, op), roller.tiles(c, op))
     return DECISIONS.get(stage, program.program)(c, op)
 
 
-def _both(merges: Answer, tiles: Answer) -> Answer:
-    """What was decided about one operator: what it was welded with, and how it is tiled."""
+def _merges_and_tiles(merges: Answer, tiles: Answer) -> Answer:
+    """Join the merges and the tiles of one operator."""
     return Answer({"welder": merges.data, "roller": tiles.data}, f"{merges.text}\n\n{tiles.text}")

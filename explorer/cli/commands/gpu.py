@@ -1,4 +1,4 @@
-"""`ironworks gpu`: a run on the GPU of this machine, or a recording of one, beside the plan."""
+"""`ironworks gpu`: a run on this machine's GPU, or a recorded run, beside the plan."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, bind, model_flags, parsed, run_flags, seconds
-from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, bind, model_flags, parse_flags, run_flags, seconds
+from explorer.cli.compiled import compile_model, input_arrays, load_model, options, sizes
 from explorer.cli.explained import rammer
-from explorer.cli.explained.find import shortened
-from explorer.cli.progress import doing
+from explorer.cli.explained.find import shorten_rows
+from explorer.cli.progress import progress_line
 from explorer.errors import BadOption
 from explorer.measure.profile import profile_of
 from explorer.measure.walls import off_by
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from explorer.ir.decisions.wall import Wall
     from explorer.measure.recorded_run import RecordedRun
 
-SHEET = "h100"  # whose kernels run where nothing else is said
-RUNS = 15  # stamped runs, of which the one in the middle is told
+SHEET = "h100"  # the default target
+RUNS = 15  # timed runs; the median one is reported
 HOW = {"program": "one kernel", "wave": "a launch a wave", "operator": "a launch an operator"}
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel: its time on all units together, planned and as it ran, and its share of that."""
+    """A kernel's time on all units together, planned and as it ran, and its share."""
 
     name: str
     family: str
@@ -40,7 +40,7 @@ class Call:
     share: float
 
 
-def main(given: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run a model on a GPU."""
     parser = Parser(
         "gpu",
@@ -61,17 +61,17 @@ def main(given: Sequence[str]) -> int:
     add("--graph", action="store_true", help="launches are asked for at once, as a CUDA graph")
     add("--record", type=Path, metavar="FILE", help="keep the run: FILE.run.json")
     add("--recorded", metavar="FILE", help="a recording in place of a run: a file, or h200")
-    flags = parsed(parser, given)
-    return tell(answer(flags), flags.json)
+    flags = parse_flags(parser, argv)
+    return print_answer(answer(flags), flags.json)
 
 
 def answer(flags: Namespace) -> Answer:
-    """The run, or the recording, beside the plan."""
+    """Return the run, or the recording, beside the plan."""
     chosen = options(flags)
     if flags.recorded is not None and (flags.record is not None or flags.launches != "program"):
         raise BadOption("--recorded shows a run that was: it takes no --record and no --launches")
-    model = loaded(flags)
-    c = compiled(model, flags, chosen, "PLANNED")
+    model = load_model(flags)
+    c = compile_model(model, flags, chosen, "PLANNED")
     if not c.device.takes_cuda:
         raise BadOption(
             f"{c.device.name} has no thread blocks that a GPU could run",
@@ -81,8 +81,8 @@ def answer(flags: Namespace) -> Answer:
         )
     if flags.recorded is None:
         return _run(c, flags)
-    asked = {name: sizes(model, flags)[name] for name in bind(flags.bind)}
-    return _shown(c, c.recorded(flags.recorded).under(asked))
+    bound = {name: sizes(model, flags)[name] for name in bind(flags.bind)}
+    return _show_recording(c, c.recorded(flags.recorded).under(bound))
 
 
 def _run(c: Compilation, flags: Namespace) -> Answer:
@@ -90,14 +90,14 @@ def _run(c: Compilation, flags: Namespace) -> Answer:
     from explorer.tuning.answers import check_answers
 
     bound = sizes(c.model, flags)
-    inputs = arrays(c.model, flags, bound)
+    inputs = input_arrays(c.model, flags, bound)
     on = c.on_gpu(launches=flags.launches, graph=flags.graph)
-    with doing("compiling one kernel for all of it, or reading it from the cache"):
-        found = on.run(inputs)
-    with doing("running it on the CPU"):
-        want = explorer.compile(c.model).run(inputs)
-    apart = check_answers(found, want, "the CPU")
-    with doing(f"timing for {flags.seconds:g} s"):
+    with progress_line("compiling one kernel for all of it, or reading it from the cache"):
+        outputs = on.run(inputs)
+    with progress_line("running it on the CPU"):
+        expected = explorer.compile(c.model).run(inputs)
+    max_error = check_answers(outputs, expected, "the CPU")
+    with progress_line(f"timing for {flags.seconds:g} s"):
         measured = on.time(inputs, flags.seconds)
     if flags.record is None:
         wall = on.measured_wall(inputs, RUNS)
@@ -106,15 +106,15 @@ def _run(c: Compilation, flags: Namespace) -> Answer:
     planned = c.device_program(bound, units=wall.units).plan.wall
     times = _calls(c, wall, planned)
     error = off_by(planned.total_us, wall.total_us)
-    asked = HOW[flags.launches] + (", as a CUDA graph" if flags.graph else "")
+    mode = HOW[flags.launches] + (", as a CUDA graph" if flags.graph else "")
     text = [
-        f"{c.model.name} on {wall.device}, {asked} of {counted(wall.units, 'block')}, kernels of "
+        f"{c.model.name} on {wall.device}, {mode} of {counted(wall.units, 'block')}, kernels of "
         f"{c.device.name}{binding(bound)}",
         "",
         f"  {duration(wall.total_us)} on the device, {duration(measured.median_us)} per run with "
         f"copies, 99 % between {duration(measured.low_us)} and {duration(measured.high_us)}",
         f"  {duration(planned.total_us)} planned, which is off by {signed_percent(error)}",
-        f"  apart from the CPU's answer by {apart:.1e} at most",
+        f"  apart from the CPU's answer by {max_error:.1e} at most",
         "",
         _table(times, "measured"),
     ]
@@ -133,14 +133,14 @@ def _run(c: Compilation, flags: Namespace) -> Answer:
         "n": measured.n,
         "planned_us": planned.total_us,
         "error": error,
-        "apart": apart,
+        "apart": max_error,
         "calls": times,
     }
     return Answer(data, "\n".join(text))
 
 
-def _shown(c: Compilation, run: RecordedRun) -> Answer:
-    """A recording, always named as one."""
+def _show_recording(c: Compilation, run: RecordedRun) -> Answer:
+    """Return a recorded run beside the plan; the text names it as a recording."""
     planned = c.as_recorded(run).planned_wall(dict(run.sizes))
     times = _calls(c, run.wall, planned)
     here = run.is_of(c.device)
@@ -168,17 +168,22 @@ def _shown(c: Compilation, run: RecordedRun) -> Answer:
 
 
 def _calls(c: Compilation, ran: Wall, planned: Wall) -> list[Call]:
-    """Each kernel's time on all units together, the longest first."""
+    """Return each kernel's time on all units together, the longest first."""
     plan = {k.name: k.us for k in profile_of(c.program, planned).kernels}
-    found = profile_of(c.program, ran).kernels
-    made = [Call(k.name, k.family, plan.get(k.name, 0.0), k.us, k.share) for k in found]
-    return sorted(made, key=lambda call: -call.us)
+    kernels = profile_of(c.program, ran).kernels
+    calls = [Call(k.name, k.family, plan.get(k.name, 0.0), k.us, k.share) for k in kernels]
+    return sorted(calls, key=lambda call: -call.us)
 
 
 def _table(calls: Sequence[Call], what: str) -> str:
     rows = [
-        (call.name, call.family, percent(call.share), *rammer.pair(call.planned_us, call.us))
+        (
+            call.name,
+            call.family,
+            percent(call.share),
+            *rammer.format_times(call.planned_us, call.us),
+        )
         for call in calls
     ]
     head = ("kernel", "kind", ">share", ">planned", f">{what}", ">plan is off by")
-    return table(head, shortened(rows, None, len(head)))
+    return table(head, shorten_rows(rows, None, len(head)))

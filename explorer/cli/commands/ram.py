@@ -1,4 +1,4 @@
-"""`ironworks ram`: how tasks are laid on units under each policy, and how long that takes."""
+"""`ironworks ram`: the placement of tasks on units under each policy, and its time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, model_flags, names, parsed, run_flags
-from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, model_flags, names, parse_flags, run_flags
+from explorer.cli.compiled import (
+    compile_model,
+    input_arrays,
+    load_model,
+    options,
+    require_this_machine,
+    sizes,
+)
 from explorer.cli.explained import rammer
-from explorer.cli.explained.find import shortened
-from explorer.cli.progress import doing
+from explorer.cli.explained.find import shorten_rows
+from explorer.cli.progress import progress_line
 from explorer.errors import BadOption
 from explorer.plain_text import binding, correlation, duration, percent, signed_percent, table
 
@@ -21,11 +28,11 @@ if TYPE_CHECKING:
     from explorer.compilation import Compilation
     from explorer.tuning.compare_policies import PolicyWall
 
-RUNS = 15  # stamped runs of a policy, of which the one in the middle is told
+RUNS = 15  # timed runs of a policy; the median one is reported
 
 
-def main(given: Sequence[str]) -> int:
-    """Lay a model's walls and say what each policy makes of it."""
+def main(argv: Sequence[str]) -> int:
+    """Schedule a model under each policy and compare the walls."""
     parser = Parser(
         "ram",
         "How tasks are laid on cores or SMs: time, utilisation, launches and idle time of each "
@@ -41,65 +48,72 @@ def main(given: Sequence[str]) -> int:
         help="policies of Rammer (default: all that there are)",
     )
     add("--measure", action="store_true", help="run each policy here, and compare with the plan")
-    flags = parsed(parser, given)
-    return tell(answer(flags), flags.json)
+    flags = parse_flags(parser, argv)
+    return print_answer(answer(flags), flags.json)
 
 
 def answer(flags: Namespace) -> Answer:
-    """The policies side by side; what the first of those asked for weighed; plan against run."""
+    """Return the policies in a table, the choices of one of them, and plan against run.
+
+    The choices are those of the first requested policy, else of the fastest.
+    """
     from explorer.tuning.compare_policies import compare_policies
 
     chosen, policies = options(flags), _policies(flags)
     if flags.measure:
-        run_here(flags)
-    model = loaded(flags)
+        require_this_machine(flags)
+    model = load_model(flags)
     bound = sizes(model, flags)
-    inputs = arrays(model, flags, bound)
-    c = compiled(model, flags, chosen, "EMITTED" if flags.measure else "PLANNED")
-    with doing() as say:
-        sides = compare_policies(c, policies, bound, lambda policy: say(f"laying a wall: {policy}"))
-    told = _told(sides, flags.policy)
-    parts = [_sides(sides), _idle(sides), _weighed(told)]
+    inputs = input_arrays(model, flags, bound)
+    c = compile_model(model, flags, chosen, "EMITTED" if flags.measure else "PLANNED")
+    with progress_line() as say:
+        policy_walls = compare_policies(
+            c, policies, bound, lambda policy: say(f"laying a wall: {policy}")
+        )
+    explained = _select_explained(policy_walls, flags.policy)
+    parts = [_policy_table(policy_walls), _idle_table(policy_walls), _choices(explained)]
     if flags.measure:
-        parts.append(_measured(c, sides, inputs))
-    head = _head(c, sides[0], bound)
+        parts.append(_compare_with_runs(c, policy_walls, inputs))
+    head = _head(c, policy_walls[0], bound)
     data: dict[str, object] = {
         "model": c.model.name,
         "target": c.device.name,
         "sizes": bound,
-        "kind": sides[0].wall.kind,
-        "units": sides[0].statistics.units,
+        "kind": policy_walls[0].wall.kind,
+        "units": policy_walls[0].statistics.units,
     }
     for part in parts:
         assert isinstance(part.data, dict)
         data |= part.data
-    told_parts = (p.text for p in parts if p.text)
-    return Answer(data, "\n\n".join((head, *told_parts, *rammer.trips(c, bound))))
+    texts = (p.text for p in parts if p.text)
+    return Answer(data, "\n\n".join((head, *texts, *rammer.trip_count_note(c, bound))))
 
 
 def _policies(flags: Namespace) -> tuple[str, ...]:
-    """Those asked for after the baseline; all where none is."""
+    """Return the baseline and the requested policies; all of them by default."""
     from explorer.rammer import POLICIES
     from explorer.tuning.compare_policies import BASELINE
 
-    asked = POLICIES if flags.policy is None else flags.policy
-    unknown = [name for name in asked if name not in POLICIES]
+    requested = POLICIES if flags.policy is None else flags.policy
+    unknown = [name for name in requested if name not in POLICIES]
     if unknown:
-        known = ", ".join(POLICIES)
+        available = ", ".join(POLICIES)
         raise BadOption(
-            f"Rammer has no policy {unknown[0]!r}; there are {known}",
+            f"Rammer has no policy {unknown[0]!r}; there are {available}",
             where="--policy",
-            expected=known,
+            expected=available,
             actual=unknown[0],
         )
-    return (BASELINE, *(name for name in asked if name != BASELINE))
+    return (BASELINE, *(name for name in requested if name != BASELINE))
 
 
-def _told(sides: Sequence[PolicyWall], asked: Sequence[str] | None) -> PolicyWall:
-    """The side whose choices are told: the first that was asked for, else the fastest."""
-    if asked is not None:
-        return next(s for s in sides if s.policy == asked[0])
-    return min(sides, key=lambda s: s.statistics.total_us)
+def _select_explained(
+    policy_walls: Sequence[PolicyWall], requested: Sequence[str] | None
+) -> PolicyWall:
+    """Return the wall whose choices are explained: the first requested, else the fastest."""
+    if requested is not None:
+        return next(s for s in policy_walls if s.policy == requested[0])
+    return min(policy_walls, key=lambda s: s.statistics.total_us)
 
 
 def _head(c: Compilation, first: PolicyWall, bound: dict[str, int]) -> str:
@@ -109,10 +123,10 @@ def _head(c: Compilation, first: PolicyWall, bound: dict[str, int]) -> str:
     return f"{c.model.name} on {what}: {a.cores:,} {cores}{binding(bound)}"
 
 
-def _sides(sides: Sequence[PolicyWall]) -> Answer:
-    base = sides[0].statistics.total_us
+def _policy_table(policy_walls: Sequence[PolicyWall]) -> Answer:
+    base = policy_walls[0].statistics.total_us
     rows, data = [], []
-    for s in sides:
+    for s in policy_walls:
         a = s.statistics
         rows.append(
             (
@@ -153,21 +167,21 @@ def _fields(s: PolicyWall, base_us: float) -> dict[str, object]:
     }
 
 
-def _idle(sides: Sequence[PolicyWall]) -> Answer:
-    """Idle time of all units together, as a share of units times time."""
-    causes = sorted({cause for s in sides for cause, _ in s.statistics.idle})
+def _idle_table(policy_walls: Sequence[PolicyWall]) -> Answer:
+    """Tabulate idle time of all units together, as a share of units times time."""
+    causes = sorted({cause for s in policy_walls for cause, _ in s.statistics.idle})
     if not causes:
         return Answer({}, "  no unit is ever idle")
     rows = []
-    for s in sides:
+    for s in policy_walls:
         a, idle = s.statistics, dict(s.statistics.idle)
         area = a.units * a.total_us
         rows.append((s.policy, *(percent(idle.get(c, 0.0) / area) if area else "" for c in causes)))
     return Answer({}, table(("idle by cause", *(f">{c}" for c in causes)), rows))
 
 
-def _weighed(s: PolicyWall) -> Answer:
-    """What a policy compared, candidate by candidate, in the order in which it did."""
+def _choices(s: PolicyWall) -> Answer:
+    """List the candidates that a policy compared, in its own order."""
     weighed = [
         {"what": c.label, "terms": dict(c.terms), "taken": not c.refused, "refused": c.refused}
         for c in s.weighed
@@ -183,42 +197,44 @@ def _weighed(s: PolicyWall) -> Answer:
     data = {"weighed": {"policy": s.policy, "choices": weighed}}
     if not rows:
         return Answer(data, f"  {s.policy} weighs nothing")
-    text = table((f"{s.policy} weighs", "times", ""), shortened(rows, None, 3))
+    text = table((f"{s.policy} weighs", "times", ""), shorten_rows(rows, None, 3))
     return Answer(data, text)
 
 
-def _measured(c: Compilation, sides: Sequence[PolicyWall], inputs: dict[str, np.ndarray]) -> Answer:
-    """Each wall as it was planned and as it ran, the median of some runs."""
+def _compare_with_runs(
+    c: Compilation, policy_walls: Sequence[PolicyWall], inputs: dict[str, np.ndarray]
+) -> Answer:
+    """Compare each planned wall with the median of some runs."""
     from dataclasses import replace
 
     from explorer.measure.walls import compare_walls
 
     rows, data = [], []
-    for s in sides:
-        with doing(f"measuring {s.policy}, {RUNS} runs"):
+    for s in policy_walls:
+        with progress_line(f"measuring {s.policy}, {RUNS} runs"):
             other = c.with_options(rammer=replace(c.options.rammer, policy=s.policy))
             other.run(inputs)
             measured = other.measured_wall(inputs, RUNS)
-        found = compare_walls(s.wall, measured)
+        comparison = compare_walls(s.wall, measured)
         rows.append(
             (
                 s.policy,
-                duration(found.planned_us),
-                duration(found.measured_us),
-                signed_percent(found.error),
-                correlation(found.rank_correlation),
+                duration(comparison.planned_us),
+                duration(comparison.measured_us),
+                signed_percent(comparison.error),
+                correlation(comparison.rank_correlation),
                 percent(measured.busy),
             )
         )
         data.append(
             {
                 "policy": s.policy,
-                "planned_us": found.planned_us,
-                "measured_us": found.measured_us,
-                "error": found.error,
-                "rank_correlation": found.rank_correlation,
+                "planned_us": comparison.planned_us,
+                "measured_us": comparison.measured_us,
+                "error": comparison.error,
+                "rank_correlation": comparison.rank_correlation,
                 "busy": measured.busy,
-                "missing": found.missing,
+                "missing": comparison.missing,
             }
         )
     head = (

@@ -10,15 +10,15 @@ from importlib import import_module
 from typing import Any
 
 from explorer.cli import arguments
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, parsed, seconds
-from explorer.cli.progress import doing, steps
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, parse_flags, seconds
+from explorer.cli.progress import progress_line, step_progress
 from explorer.errors import BadOption
 
-CONNECT_SECONDS = 10  # to wait for a scheduler; chosen
+CONNECT_SECONDS = 10  # timeout of a scheduler; chosen
 
 
-def main(given: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Sweep a model."""
     parser = Parser(
         "sweep",
@@ -44,18 +44,18 @@ def main(given: Sequence[str]) -> int:
         metavar="tcp://HOST:PORT",
         help="the scheduler of Dask's, in place of processes here",
     )
-    flags = parsed(parser, given)
-    return tell(answer(flags), flags.json)
+    flags = parse_flags(parser, argv)
+    return print_answer(answer(flags), flags.json)
 
 
 def answer(flags: Namespace) -> Answer:
-    """The rows, fastest first of what may be compared; no where every point failed."""
+    """Return the rows, the fastest first among comparable ones; no if every point failed."""
     from explorer.tuning.sweep import sweep
 
-    vary = varied(flags.vary)
+    vary = parse_vary(flags.vary)
     bound = arguments.bind(flags.bind)
-    with _executor(flags.on) as executor, doing() as say:
-        found = sweep(
+    with _executor(flags.on) as executor, progress_line() as say:
+        result = sweep(
             flags.model,
             vary,
             target=flags.target,
@@ -63,37 +63,39 @@ def answer(flags: Namespace) -> Answer:
             executor=executor,
             store=flags.store,
             seconds=flags.seconds,
-            progress=steps(say),
+            progress=step_progress(say),
         )
-    rows = [row.to_json() for row in found.rows]
+    rows = [row.to_json() for row in result.rows]
     return Answer(
-        {"model": found.model, "vary": dict(found.vary), "rows": rows},
-        str(found),
-        yes=len(found.failures) < len(found.rows),
+        {"model": result.model, "vary": dict(result.vary), "rows": rows},
+        str(result),
+        yes=len(result.failures) < len(result.rows),
     )
 
 
-def varied(texts: Sequence[str]) -> dict[str, list[str]]:
-    """`name=a,b`, given once or more often, as values by name."""
-    found: dict[str, list[str]] = {}
+def parse_vary(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Parse `name=a,b`, given once or more often, into values by name."""
+    values_by_name: dict[str, list[str]] = {}
     for text in texts:
         name, equals, values = (part.strip() for part in text.partition("="))
         listed = [v.strip() for v in values.split("|" if "|" in values else ",") if v.strip()]
-        if not (name and equals and listed) or name in found:
-            again = name in found
+        if not (name and equals and listed) or name in values_by_name:
+            repeated = name in values_by_name
             raise BadOption(
-                f"--vary names {name!r} twice" if again else f"--vary takes name=a,b, not {text!r}",
+                f"--vary names {name!r} twice"
+                if repeated
+                else f"--vary takes name=a,b, not {text!r}",
                 where="--vary",
                 expected="roller.top_k=1,10",
                 actual=text,
             )
-        found[name] = listed
-    return found
+        values_by_name[name] = listed
+    return values_by_name
 
 
 @contextmanager
 def _executor(address: str | None) -> Iterator[Executor | None]:
-    """Dask's, where a scheduler was named."""
+    """Yield an executor of Dask if a scheduler was named, else None."""
     if address is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""`ironworks time`: how long a run takes, in all and per operator, beside what was planned."""
+"""`ironworks time`: the time of a run, in total and per operator, beside the plan."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, model_flags, parsed, run_flags, seconds
-from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, model_flags, parse_flags, run_flags, seconds
+from explorer.cli.compiled import (
+    compile_model,
+    input_arrays,
+    load_model,
+    options,
+    require_this_machine,
+    sizes,
+)
 from explorer.cli.explained import rammer
-from explorer.cli.explained.find import shortened
-from explorer.cli.progress import doing, steps
+from explorer.cli.explained.find import shorten_rows
+from explorer.cli.progress import progress_line, step_progress
 from explorer.measure.profile import KernelTime, OperatorTime, profile_of
 from explorer.measure.walls import off_by
 from explorer.ops.reference.bind import bind_sizes
@@ -27,9 +34,10 @@ Rows = Sequence[KernelTime] | Sequence[OperatorTime]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A kernel or an operator: its time on all units together, and its share of the measured;
-    `source` is where a kernel's planned time is from.
+class PlannedAndMeasured:
+    """The time of a kernel or an operator on all units together, and its share of the run.
+
+    `source` names where a kernel's planned time comes from.
     """
 
     name: str
@@ -39,7 +47,7 @@ class Part:
     source: str = ""
 
 
-def main(given: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Time a model."""
     parser = Parser("time", "How long a run takes: median and 99 % interval, beside the plan.")
     model_flags(parser)
@@ -48,22 +56,22 @@ def main(given: Sequence[str]) -> int:
     add("--seconds", type=seconds, default=1.0, metavar="S", help="how long to measure (default 1)")
     add("--profile", action="store_true", help="also the time of each call, from time stamps")
     add("--profiled", action="store_true", help="plan with times of tasks measured here, once")
-    flags = parsed(parser, given)
-    return tell(answer(flags), flags.json)
+    flags = parse_flags(parser, argv)
+    return print_answer(answer(flags), flags.json)
 
 
 def answer(flags: Namespace) -> Answer:
-    """The median of many runs, and what the plan had said."""
+    """Return the median of many runs beside the planned time."""
     chosen = options(flags)
-    run_here(flags)
-    model = loaded(flags)
+    require_this_machine(flags)
+    model = load_model(flags)
     bound = sizes(model, flags)
-    inputs = arrays(model, flags, bound)
-    c = compiled(model, flags, chosen)
+    inputs = input_arrays(model, flags, bound)
+    c = compile_model(model, flags, chosen)
     if flags.profiled:
-        with doing() as say:
-            c = c.profiled(inputs, progress=steps(say))
-    with doing(f"timing for {flags.seconds:g} s"):
+        with progress_line() as say:
+            c = c.profiled(inputs, progress=step_progress(say))
+    with progress_line(f"timing for {flags.seconds:g} s"):
         measured = c.time(inputs, seconds=flags.seconds)
     bound = bind_sizes(c.program, inputs)
     planned = c.planned_wall(bound)
@@ -88,7 +96,7 @@ def answer(flags: Namespace) -> Answer:
         f"  {duration(measured.median_us)} per run, 99 % between {duration(measured.low_us)} and "
         f"{duration(measured.high_us)}, n = {measured.n:,}",
         f"  {duration(planned.total_us)} planned, which is off by {signed_percent(error)}",
-        *rammer.trips(c, bound),
+        *rammer.trip_count_note(c, bound),
     ]
     if flags.profile:
         profile = _profile(c, bound, inputs)
@@ -98,8 +106,8 @@ def answer(flags: Namespace) -> Answer:
 
 
 def _profile(c: Compilation, bound: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Answer:
-    """Where the time of a typical run went, by kernel and by operator, beside the plan."""
-    planned, measured = c.planned_wall(bound), rammer.typical(c, inputs)
+    """Return the time of a typical run by kernel and by operator, beside the plan."""
+    planned, measured = c.planned_wall(bound), rammer.typical_wall(c, inputs)
     plan, run = profile_of(c.program, planned), profile_of(c.program, measured)
     facts = c.task_facts(bound)
     kernels = [
@@ -110,7 +118,7 @@ def _profile(c: Compilation, bound: Mapping[str, int], inputs: Mapping[str, np.n
     kinds = {o.name: o.kind + (" *" if o.shared else "") for o in run.operators}
     families = {k.name: k.family for k in run.kernels}
     text = (
-        rammer.walls(planned, measured),
+        rammer.wall_table(planned, measured),
         _table("kernel", kernels, families),
         _table("operator", operators, kinds),
         "  * kernels shared with other operators: their time is split evenly",
@@ -126,21 +134,23 @@ def _profile(c: Compilation, bound: Mapping[str, int], inputs: Mapping[str, np.n
     return Answer(data, "\n\n".join(text))
 
 
-def _planned_and_measured(plan: Rows, run: Rows) -> list[Part]:
+def _planned_and_measured(plan: Rows, run: Rows) -> list[PlannedAndMeasured]:
     planned = {row.name: row.us for row in plan}
-    return [Part(row.name, planned.get(row.name, 0.0), row.us, row.share) for row in run]
+    return [
+        PlannedAndMeasured(row.name, planned.get(row.name, 0.0), row.us, row.share) for row in run
+    ]
 
 
-def _table(what: str, parts: Sequence[Part], kinds: Mapping[str, str]) -> str:
+def _table(what: str, parts: Sequence[PlannedAndMeasured], kinds: Mapping[str, str]) -> str:
     rows = [
         (
             p.name,
             kinds[p.name],
             percent(p.share),
-            *rammer.pair(p.planned_us, p.measured_us),
+            *rammer.format_times(p.planned_us, p.measured_us),
             p.source,
         )
         for p in parts
     ]
     head = (what, "kind", ">share", ">planned", ">measured", ">plan is off by", "planned from")
-    return table(head, shortened(rows, None, len(head)))
+    return table(head, shorten_rows(rows, None, len(head)))

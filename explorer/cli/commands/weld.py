@@ -1,4 +1,4 @@
-"""`ironworks weld`: which kernels share their tiles, in which memory, and what if they did not."""
+"""`ironworks weld`: kernels that share tiles, the memory level of each value, and what-ifs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, connection, model_flags, parsed, run_flags, seconds
-from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, connection, model_flags, parse_flags, run_flags, seconds
+from explorer.cli.compiled import (
+    compile_model,
+    input_arrays,
+    load_model,
+    options,
+    require_this_machine,
+    sizes,
+)
 from explorer.cli.explained import connections
-from explorer.cli.progress import doing
+from explorer.cli.progress import progress_line
 from explorer.plain_text import counted, duration
 
 if TYPE_CHECKING:
@@ -22,8 +29,8 @@ if TYPE_CHECKING:
     from explorer.options import Options
 
 
-def main(given: Sequence[str]) -> int:
-    """Weld a model and say what came of it."""
+def main(argv: Sequence[str]) -> int:
+    """Fuse a model and print the groups."""
     parser = Parser(
         "weld",
         "Which kernels share their tiles, in which memory, and what this moves; values can be put "
@@ -44,27 +51,27 @@ def main(given: Sequence[str]) -> int:
     add("--why", metavar="VALUE", help="a value, or its operator, at every level, or why it cannot")
     add("--measure", action="store_true", help="time it against every operator its own kernel")
     add("--seconds", type=seconds, default=2.0, metavar="S", help="to measure (default 2)")
-    flags = parsed(parser, given)
-    return tell(answer(flags), flags.json)
+    flags = parse_flags(parser, argv)
+    return print_answer(answer(flags), flags.json)
 
 
 def answer(flags: Namespace) -> Answer:
-    """The groups, their levels and bytes; a value at every level; times side by side."""
-    chosen = _chosen(flags)
+    """Return the groups with their levels and bytes, a value at every level, and times."""
+    chosen = _welder_options(flags)
     if flags.measure:
-        run_here(flags)
-    model = loaded(flags)
+        require_this_machine(flags)
+    model = load_model(flags)
     bound = sizes(model, flags)
-    inputs = arrays(model, flags, bound)
-    c = compiled(model, flags, chosen, "EMITTED" if flags.measure else "ROLLED")
-    with doing("planning tiles"):
+    inputs = input_arrays(model, flags, bound)
+    c = compile_model(model, flags, chosen, "EMITTED" if flags.measure else "ROLLED")
+    with progress_line("planning tiles"):
         apart = c.with_options(welder=replace(chosen.welder, enabled=False, connect=()))
-        found = connections.groups(c, apart, bound)
-        parts = [found]
+        groups = connections.groups(c, apart, bound)
+        parts = [groups]
         if flags.why is not None:
             parts.append(connections.why(c, flags.why, bound))
     if flags.measure:
-        parts.append(_measured(c, apart, inputs, flags))
+        parts.append(_measure(c, apart, inputs, flags))
     data: dict[str, object] = {"model": c.model.name, "target": c.device.name, "sizes": bound}
     for part in parts:
         assert isinstance(part.data, dict)
@@ -73,53 +80,53 @@ def answer(flags: Namespace) -> Answer:
     return Answer(data, "\n\n".join(p.text for p in parts), yes)
 
 
-def _chosen(flags: Namespace) -> Options:
-    made = options(flags)
-    welder = made.welder
+def _welder_options(flags: Namespace) -> Options:
+    chosen = options(flags)
+    welder = chosen.welder
     if flags.policy is not None:
         welder = replace(welder, policy=flags.policy)
     if flags.connect:
         welder = replace(welder, connect=(*welder.connect, *flags.connect))
-    return replace(made, welder=welder)
+    return replace(chosen, welder=welder)
 
 
-def _measured(
+def _measure(
     c: Compilation, apart: Compilation, inputs: dict[str, np.ndarray], flags: Namespace
 ) -> Answer:
-    """Against every operator its own kernel, and against the default where something was asked."""
+    """Compare with one kernel per operator and, if options were set, with the default."""
     from explorer.options import Options
     from explorer.tuning.compare import compare
 
     others = {"apart": apart}
     plain = Options().welder
     if c.options.welder != plain:
-        with doing("compiling the default"):
+        with progress_line("compiling the default"):
             others["default"] = c.with_options(welder=plain)
     rows, lines = {}, []
     for name, other in others.items():
-        with doing(f"timing against {name} for {flags.seconds:g} s"):
-            found = compare(c, other, inputs, flags.seconds)
-        rows[name] = _fields(found)
-        lines.append(_line(name, found))
+        with progress_line(f"timing against {name} for {flags.seconds:g} s"):
+            comparison = compare(c, other, inputs, flags.seconds)
+        rows[name] = _fields(comparison)
+        lines.append(_line(name, comparison))
     threads = c.options.rammer.threads or c.device.units
-    head = f"  measured on {counted(threads, 'thread')}, {found.first.machine}"
+    head = f"  measured on {counted(threads, 'thread')}, {comparison.first.machine}"
     return Answer({"measured": {"threads": threads, **rows}}, "\n".join((head, *lines)))
 
 
-def _fields(found: Comparison) -> dict[str, object]:
+def _fields(comparison: Comparison) -> dict[str, object]:
     return {
-        "welded_us": found.first.median_us,
-        "other_us": found.second.median_us,
-        "ratio": found.ratio,
-        "ratio_low": found.low,
-        "ratio_high": found.high,
-        "n": found.n,
-        "verdict": found.verdict,
+        "welded_us": comparison.first.median_us,
+        "other_us": comparison.second.median_us,
+        "ratio": comparison.ratio,
+        "ratio_low": comparison.low,
+        "ratio_high": comparison.high,
+        "n": comparison.n,
+        "verdict": comparison.verdict,
     }
 
 
-def _line(name: str, found: Comparison) -> str:
-    ours, theirs = duration(found.first.median_us), duration(found.second.median_us)
-    ratio = f"{found.ratio:.2f} ({found.low:.2f} to {found.high:.2f})"
+def _line(name: str, comparison: Comparison) -> str:
+    ours, theirs = duration(comparison.first.median_us), duration(comparison.second.median_us)
+    ratio = f"{comparison.ratio:.2f} ({comparison.low:.2f} to {comparison.high:.2f})"
     words = "every operator its own kernel" if name == "apart" else "what the compiler chooses"
-    return f"  {ours}; {words} {theirs}: {found.verdict}, theirs / ours is {ratio}"
+    return f"  {ours}; {words} {theirs}: {comparison.verdict}, theirs / ours is {ratio}"

@@ -1,11 +1,11 @@
-"""`ironworks zoo`: the models that are here by name."""
+"""`ironworks zoo`: the built-in models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, parsed
+from explorer.cli.answer import Answer, print_answer
+from explorer.cli.arguments import Parser, parse_flags
 from explorer.frontends import zoo
 from explorer.frontends.zoo import nasbench
 from explorer.plain_text import size, table
@@ -13,19 +13,19 @@ from explorer.plain_text import size, table
 FLOAT_BYTES = 4
 
 
-def main(given: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """List the models."""
-    flags = parsed(
+    flags = parse_flags(
         Parser(
             "zoo", "The models that are here by name: give zoo:NAME wherever a MODEL is asked for."
         ),
-        given,
+        argv,
     )
-    return tell(answer(), flags.json)
+    return print_answer(answer(), flags.json)
 
 
 def answer() -> Answer:
-    """Every model with its paper and its weights."""
+    """Return every model with its paper and the size of its weights."""
     models = [
         {
             "name": f"{zoo.PREFIX}{entry.name}",

@@ -1,1 +1,4 @@
-"""The decisions of each system as rows and as words: one file for each, one function in it."""
+"""Reports on the decisions of each system, as rows and as text.
+
+Each system has one file with one function.
+"""

@@ -1,4 +1,4 @@
-"""Choices that were weighed, best first: what each would cost, or why it was refused."""
+"""Tables of weighed candidates, best first: the cost of each or why it was refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from explorer.ir.decisions.control import ControlSchedule
 from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.plain_text import duration, table
 
-# Of tiles, of merges, of algorithms, of ways of control flow.
+# Tiles, merges, convolution algorithms, control-flow schedules.
 Choice: TypeAlias = Tiling | Block | bool | str | ControlSchedule | None
 
 
@@ -20,19 +20,25 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 def candidates(weighed: Sequence[Candidate[Choice]], names: Mapping[str, str] = NO_NAMES) -> str:
-    """A table of them; `names` is what readers call the values that they speak of."""
+    """Return a table of candidates.
+
+    Args:
+        weighed: the candidates, best first.
+        names: the labels of the values that the candidates mention.
+    """
     rows = [
         (
             str(n + 1),
             in_words(w.label, names),
             "refused" if w.refused else duration(w.cost_us),
-            in_words(why(w), names),
+            in_words(reason_or_costs(w), names),
         )
         for n, w in enumerate(weighed)
     ]
     return table((">", "choice", ">predicted", "because"), rows)
 
 
-def why(weighed: Candidate[Choice]) -> str:
+def reason_or_costs(weighed: Candidate[Choice]) -> str:
+    """Return why a candidate was refused, else its cost terms."""
     terms = (f"{name} {duration(us)}" for name, us in weighed.terms if us)
     return weighed.refused or ", ".join(terms)

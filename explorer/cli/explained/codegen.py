@@ -1,4 +1,4 @@
-"""The code generator: the kernels, and the source of one; of a GPU, the thread blocks."""
+"""Report on the code generator: the kernels and their sources; of a GPU, the thread blocks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
-from explorer.cli.explained.called import PROGRAM, labels
-from explorer.cli.explained.find import about, no_such, shortened
+from explorer.cli.explained.find import is_about, shorten_rows, unknown_name
+from explorer.cli.explained.labels import PROGRAM, labels
 from explorer.plain_text import table
 from explorer.roller.blocks.thread_block import PREDICTED
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def code(c: Compilation, op: str | None) -> Answer:
-    """The kernels; for one operator the source of each."""
+    """Return the kernels; for one operator the source of each."""
     if c.blocks:
         return _blocks(c, op)
-    found = [k for k in c.kernels if about(op, k.name, k.origins)]
-    if op is not None and not found:
-        raise no_such(c, op, (k.name for k in c.kernels))
+    kernels = [k for k in c.kernels if is_about(op, k.name, k.origins)]
+    if op is not None and not kernels:
+        raise unknown_name(c, op, (k.name for k in c.kernels))
     uses = Counter(k.code.key for k in c.kernels)
     data = {
         "stage": "emitted",
@@ -33,33 +33,33 @@ def code(c: Compilation, op: str | None) -> Answer:
                 "key": k.code.key,
                 "origins": k.origins,
                 "source": k.source,
-                **({} if op is None else _listed(k.listings)),
+                **({} if op is None else _listing_fields(k.listings)),
             }
-            for k in found
+            for k in kernels
         ],
     }
     if op is not None:
-        return Answer(data, "\n\n".join(f"# {k.name}\n{k.source}" for k in found))
-    called = labels(c)
+        return Answer(data, "\n\n".join(f"# {k.name}\n{k.source}" for k in kernels))
+    call_labels = labels(c)
     rows = [
         (
-            called[k.name],
+            call_labels[k.name],
             k.name,
             k.code.key[:12],
             str(uses[k.code.key]),
             f"{len(k.source.splitlines()):,}",
         )
-        for k in found
+        for k in kernels
     ]
     head = ("kernel", PROGRAM, "code", ">calls of it", ">lines of source")
-    return Answer(data, table(head, shortened(rows, op, 5)))
+    return Answer(data, table(head, shorten_rows(rows, op, 5)))
 
 
 def _blocks(c: Compilation, op: str | None) -> Answer:
-    """The thread blocks, with what an assembler predicts of each; for one operator the sources."""
-    found = [k for k in c.blocks if about(op, k.name, k.origins)]
-    if op is not None and not found:
-        raise no_such(c, op, (k.name for k in c.blocks))
+    """Return the thread blocks with predicted resources; for one operator the sources."""
+    kernels = [k for k in c.blocks if is_about(op, k.name, k.origins)]
+    if op is not None and not kernels:
+        raise unknown_name(c, op, (k.name for k in c.blocks))
     data = {
         "stage": "emitted",
         "predicted_for": c.device.name,
@@ -68,33 +68,34 @@ def _blocks(c: Compilation, op: str | None) -> Answer:
                 "kernel": k.name,
                 "origins": k.origins,
                 "source": k.source,
-                **({} if op is None else _listed(k.listings)),
-                **_told(k),
+                **({} if op is None else _listing_fields(k.listings)),
+                **_block_fields(k),
             }
-            for k in found
+            for k in kernels
         ],
     }
-    said = f"{PREDICTED.format(c.device.name)}\n"
+    prediction = f"{PREDICTED.format(c.device.name)}\n"
     if op is not None:
-        texts = (f"# {k.name}\n# {k.figures}\n{k.source}" for k in found)
-        return Answer(data, "\n\n".join((said, *texts)))
+        texts = (f"# {k.name}\n# {k.figures}\n{k.source}" for k in kernels)
+        return Answer(data, "\n\n".join((prediction, *texts)))
     head = ("kernel", ">blocks", ">threads", ">registers", ">shared", ">spilled", ">occupancy")
-    refused = [f"  {k.name}: {k.refused}" for k in found if k.code is None]
-    why = next((k.unassembled for k in found if k.code is not None and k.unassembled), "")
-    shown = table(head, shortened([_row(k) for k in found], op, len(head)))
-    return Answer(data, "\n".join((said, shown, *refused, *([f"  {why}"] if why else []))))
+    refused = [f"  {k.name}: {k.refused}" for k in kernels if k.code is None]
+    why = next((k.unassembled for k in kernels if k.code is not None and k.unassembled), "")
+    shown = table(head, shorten_rows([_row(k) for k in kernels], op, len(head)))
+    return Answer(data, "\n".join((prediction, shown, *refused, *([f"  {why}"] if why else []))))
 
 
-def _listed(found: Listings) -> dict[str, object]:
-    """LLVM IR and assembly; `lines` has for each line that of the source that it comes from, 0 for
-    none, and is empty where that is not known.
+def _listing_fields(listings: Listings) -> dict[str, object]:
+    """Return LLVM IR and assembly.
+
+    `lines` gives the source line of each line, 0 for none. It is empty where that is unknown.
     """
-    texts = {"llvm": found.llvm, "assembly": found.assembly}
+    texts = {"llvm": listings.llvm, "assembly": listings.assembly}
     parts = {name: {"text": t.text, "lines": t.lines} for name, t in texts.items()}
-    return {**parts, "note": found.note}
+    return {**parts, "note": listings.note}
 
 
-def _told(k: BlockKernel) -> dict[str, object]:
+def _block_fields(k: BlockKernel) -> dict[str, object]:
     if k.code is None:
         return {"refused": k.refused}
     launch = {"blocks": k.code.grid, "threads": k.code.threads}
@@ -113,12 +114,12 @@ def _told(k: BlockKernel) -> dict[str, object]:
 
 
 def _row(k: BlockKernel) -> tuple[str, ...]:
-    told = _told(k)
-    share = told.get("occupancy")
+    fields = _block_fields(k)
+    share = fields.get("occupancy")
     return (
         k.name,
         *(
-            f"{told[name]:,}" if name in told else "-"
+            f"{fields[name]:,}" if name in fields else "-"
             for name in ("blocks", "threads", "registers", "shared_bytes", "spilled_bytes")
         ),
         f"{share:.0%}" if isinstance(share, float) else "-",

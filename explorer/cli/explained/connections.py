@@ -1,4 +1,4 @@
-"""Welder's groups by memory level, and one value at every level, or why it cannot be there."""
+"""Fusion groups by memory level, and the effect of placing one value at each level."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
-from explorer.cli.explained.find import no_such, shortened
+from explorer.cli.explained.find import shorten_rows, unknown_name
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, TileGraph
 from explorer.ir.shapes.dims import Sizes
@@ -23,7 +23,7 @@ Plans = Mapping[str, GroupPlan]  # by kernel
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LevelTraffic:
     """Bytes moved between a memory and the next farther one, by all kernels."""
 
     level: str
@@ -33,8 +33,8 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """A kernel: its members, where each inner value is handed over, bytes to and from memory."""
+class FusedKernel:
+    """A fused kernel: its members, the level of each inner value, and memory traffic."""
 
     name: str
     members: tuple[str, ...]
@@ -49,8 +49,8 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A merge that was weighed and not made."""
+class RefusedMerge:
+    """A merge that was weighed and refused."""
 
     merge: str
     condition: str
@@ -59,15 +59,16 @@ class Refused:
 
 
 def groups(c: Compilation, apart: Compilation, sizes: Sizes) -> Answer:
-    """The groups of a compilation against those of one in which nothing is welded: bytes and times
-    at the sizes, decisions and refusals as they were made, at the hints.
+    """Compare the fusion groups of a compilation with the same model without fusion.
+
+    Bytes and times are those at the sizes. Decisions and refusals were made at the hints.
     """
     graph = c.snapshot("fuse (Welder)").after.decisions.tile_graph
     assert graph is not None
     after, before = _plans(c, sizes), _plans(apart, sizes)
     rows = [_group(g, graph, after, before) for g in graph.groups]
     levels = list(_levels(after, before))
-    refusals = [r for g in graph.groups for r in _refused(g)]
+    refusals = [r for g in graph.groups for r in _refused_merges(g)]
     welder = c.options.welder
     data = {
         "policy": graph.policy,
@@ -89,8 +90,9 @@ def groups(c: Compilation, apart: Compilation, sizes: Sizes) -> Answer:
 
 
 def why(c: Compilation, name: str, sizes: Sizes) -> Answer:
-    """A value at every memory level: what is predicted at the sizes, or why not and what would flip
-    it.
+    """Predict a value at every memory level, or return the reason against a level.
+
+    A reason names the change that would allow the level.
     """
     value = _value(c, name)
     what_if = WhatIf(c, sizes)
@@ -108,51 +110,56 @@ def why(c: Compilation, name: str, sizes: Sizes) -> Answer:
 
 
 def _plans(c: Compilation, sizes: Sizes) -> dict[str, GroupPlan]:
-    """Every kernel at the sizes, under the tile that Roller chose; on a GPU under Welder's own."""
-    found, env = {}, c.program.env.at(sizes)
+    """Return the plan of every kernel at the sizes.
+
+    A plan uses the tile that Roller chose; on a GPU it uses Welder's own.
+    """
+    plans, env = {}, c.program.env.at(sizes)
     for b in c.program.kernel_calls:
-        found[b.name] = plan_group(b.kernel_call.kernel, c.device, env, b.kernel_call.tiling)
-    return found
+        plans[b.name] = plan_group(b.kernel_call.kernel, c.device, env, b.kernel_call.tiling)
+    return plans
 
 
-def _group(g: FusionGroup, graph: TileGraph, after: Plans, before: Plans) -> Group:
+def _group(g: FusionGroup, graph: TileGraph, after: Plans, before: Plans) -> FusedKernel:
     inside = inside_of(g)
     plan = after.get(g.name)
-    return Group(
+    return FusedKernel(
         g.name,
         g.members,
         g.kinds,
         {e.tensor: e.level for e in graph.edges if e.tensor in inside},
         dict(plan.tile) if plan else {},
         plan.level if plan else "",
-        sum(_dram(before.get(m)) for m in g.members),
-        _dram(plan),
+        sum(_dram_traffic(before.get(m)) for m in g.members),
+        _dram_traffic(plan),
         plan.recompute if plan else 1.0,
         plan.predicted_us if plan else 0.0,
     )
 
 
-def _dram(plan: GroupPlan | None) -> int:
+def _dram_traffic(plan: GroupPlan | None) -> int:
     return 0 if plan is None else plan.levels[-2].traffic
 
 
-def _levels(after: Plans, before: Plans) -> Iterator[Level]:
-    every = next(iter((*after.values(), *before.values())), None)
-    for n, memory in enumerate(every.levels[:-1] if every else ()):
+def _levels(after: Plans, before: Plans) -> Iterator[LevelTraffic]:
+    first_plan = next(iter((*after.values(), *before.values())), None)
+    for n, memory in enumerate(first_plan.levels[:-1] if first_plan else ()):
         moved = [sum(p.levels[n].traffic for p in plans.values()) for plans in (before, after)]
-        yield Level(memory.level, memory.capacity, *moved)
+        yield LevelTraffic(memory.level, memory.capacity, *moved)
 
 
-def _refused(g: FusionGroup) -> Iterator[Refused]:
-    """The last word on every value that a group reads and that stayed outside."""
+def _refused_merges(g: FusionGroup) -> Iterator[RefusedMerge]:
+    """Yield the last refusal of each value that a group reads and does not contain."""
     last = {s.label.split(" into ")[0]: s for s in g.steps if s.refused}
     for value, s in last.items():
         if value not in g.members:
-            found = s.why or Refusal("", 0, 0, s.refused)
-            yield Refused(f"{value} into {g.name}", found.condition, found.text, found.change)
+            refusal = s.why or Refusal("", 0, 0, s.refused)
+            yield RefusedMerge(
+                f"{value} into {g.name}", refusal.condition, refusal.text, refusal.change
+            )
 
 
-def _group_table(rows: Sequence[Group]) -> str:
+def _group_table(rows: Sequence[FusedKernel]) -> str:
     welded = [g for g in rows if len(g.members) > 1]
     cells = [
         (
@@ -162,22 +169,24 @@ def _group_table(rows: Sequence[Group]) -> str:
             size(g.bytes_apart),
             size(g.bytes_welded),
             duration(g.predicted_us),
-            _counted(g.kinds),
+            _count_kinds(g.kinds),
         )
         for g in welded
     ]
     head = ("group", ">kernels", "stays in", ">apart", ">welded", ">predicted", "made of")
     alone = len(rows) - len(welded)
-    return f"{folded(head, shortened(cells, None, len(head)))}\n  {counted(alone, 'kernel')} alone"
+    return (
+        f"{folded(head, shorten_rows(cells, None, len(head)))}\n  {counted(alone, 'kernel')} alone"
+    )
 
 
-def _counted(kinds: Sequence[str]) -> str:
-    """Kinds in order, one after the other of the same kind as one: `contraction, 3 elementwise`."""
+def _count_kinds(kinds: Sequence[str]) -> str:
+    """Join equal neighbours of a list of kinds: `contraction, 3 elementwise`."""
     runs = ((kind, len(list(same))) for kind, same in groupby(kinds))
     return ", ".join(kind if n == 1 else f"{n} {kind}" for kind, n in runs)
 
 
-def _level_table(levels: Sequence[Level]) -> str:
+def _level_table(levels: Sequence[LevelTraffic]) -> str:
     cells = [
         (
             f"{m.level} to {levels[n + 1].level if n + 1 < len(levels) else 'memory'}",
@@ -190,21 +199,21 @@ def _level_table(levels: Sequence[Level]) -> str:
     return table(("moved, by the model", ">apart", ">welded", ">share"), cells)
 
 
-def _refusal_table(refusals: Sequence[Refused]) -> str:
+def _refusal_table(refusals: Sequence[RefusedMerge]) -> str:
     cells = [(r.merge, r.text, r.change) for r in refusals]
     if not cells:
         return ""
-    return folded(("not welded", "because", "what would flip it"), shortened(cells, None, 3))
+    return folded(("not welded", "because", "what would flip it"), shorten_rows(cells, None, 3))
 
 
 def _value(c: Compilation, name: str) -> str:
-    """The value of that name, or the last one that comes from the operator of that name."""
+    """Return the value of that name, else the last one from the operator of that name."""
     calls = c.snapshot("fuse (Welder)").before.kernel_calls
-    found = [b.name for b in calls if b.name == name]
-    found = found or [b.name for b in calls if name in b.origin]
-    if not found:
-        raise no_such(c, name, (b.name for b in calls))
-    return found[-1]
+    matches = [b.name for b in calls if b.name == name]
+    matches = matches or [b.name for b in calls if name in b.origin]
+    if not matches:
+        raise unknown_name(c, name, (b.name for b in calls))
+    return matches[-1]
 
 
 def _move_row(m: Move[Compilation]) -> tuple[str, ...]:

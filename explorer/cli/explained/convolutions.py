@@ -1,12 +1,12 @@
-"""The algorithm of each convolution, and those that were weighed for one."""
+"""The algorithm of each convolution, and the candidates of one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.candidates import candidates
-from explorer.cli.explained.find import about, shortened
+from explorer.cli.explained.find import is_about, shorten_rows
+from explorer.cli.explained.labels import PROGRAM, labels
 from explorer.ir.decisions.algorithms import AlgorithmDecision
 from explorer.plain_text import duration, table
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 
 
 def algorithms(c: Compilation, op: str | None) -> tuple[list[AlgorithmDecision], str]:
-    """What was decided, and the text: a row a convolution; for one operator, every candidate."""
+    """Return the decisions and a table: a row per convolution, or every candidate of one."""
     origins = {b.name: b.origin for b in c.program.kernel_calls}
-    found = [
+    decisions = [
         a
         for a in c.program.decisions.algorithms
-        if about(op, a.binding, origins.get(a.binding, frozenset()))
+        if is_about(op, a.binding, origins.get(a.binding, frozenset()))
     ]
-    if not found:
-        return found, ""
-    called = labels(c)
+    if not decisions:
+        return decisions, ""
+    call_labels = labels(c)
     if op is not None:
-        names = [called.get(a.binding, a.binding) for a in found]
+        names = [call_labels.get(a.binding, a.binding) for a in decisions]
         parts = (
             f"\n  {name}: algorithms weighed\n{candidates(a.candidates)}"
-            for name, a in zip(names, found, strict=True)
+            for name, a in zip(names, decisions, strict=True)
         )
-        return found, "\n".join(parts)
+        return decisions, "\n".join(parts)
     rows = [
         (
-            called.get(a.binding, a.binding),
+            call_labels.get(a.binding, a.binding),
             a.binding,
             a.chosen,
             duration(a.candidates[0].cost_us),
         )
-        for a in found
+        for a in decisions
     ]
     head = ("convolution", PROGRAM, "algorithm", ">predicted")
-    return found, "\n" + table(head, shortened(rows, op, 4))
+    return decisions, "\n" + table(head, shorten_rows(rows, op, 4))

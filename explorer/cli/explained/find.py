@@ -1,4 +1,4 @@
-"""Which rows an operator or kernel name asks for, and how many a terminal gets."""
+"""Selection of rows by the name of an operator or kernel, and shortening of long tables."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 SHOWN = 20  # rows of a list that the terminal gets; `--json` has all of them
 
 
-def about(op: str | None, name: str, origin: frozenset[str], more: Sequence[str] = ()) -> bool:
+def is_about(op: str | None, name: str, origin: frozenset[str], more: Sequence[str] = ()) -> bool:
+    """Return True if a row concerns the operator; True for all if `op` is None."""
     return op is None or op == name or op in origin or op in more
 
 
-def no_such(c: Compilation, op: str, names: Iterable[str]) -> BadOption:
+def unknown_name(c: Compilation, op: str, names: Iterable[str]) -> BadOption:
+    """Return an error for an unknown operator or kernel, with similar names."""
     dropped = dict(c.program.dropped)
     if op in dropped:
         return BadOption(f"no kernel comes from {op!r}: {dropped[op]}", where=op, actual=op)
@@ -26,16 +28,19 @@ def no_such(c: Compilation, op: str, names: Iterable[str]) -> BadOption:
     return BadOption(f"the model has no operator or kernel named {op!r}{hint}", where=op, actual=op)
 
 
-def _hint(op: str, known: Sequence[str]) -> str:
-    """The names that are spelt alike or have it in them, in any case; else what names there are."""
-    if near := did_you_mean(op, known):
+def _hint(op: str, names: Sequence[str]) -> str:
+    """Return similar names; else the first names of the model."""
+    if near := did_you_mean(op, names):
         return near
-    more = f" and {len(known) - 3:,} more" if len(known) > 3 else ""
-    return f"; it has {', '.join(map(repr, known[:3]))}{more}" if known else ""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return f"; it has {', '.join(map(repr, names[:3]))}{more}" if names else ""
 
 
-def shortened(rows: Sequence[Sequence[str]], op: str | None, columns: int) -> list[Sequence[str]]:
+def shorten_rows(
+    rows: Sequence[Sequence[str]], op: str | None, columns: int
+) -> list[Sequence[str]]:
+    """Shorten a table to the rows that a terminal gets, unless one operator was requested."""
     if op is not None or len(rows) <= SHOWN:
         return list(rows)
-    rest = (f"… {len(rows) - SHOWN:,} more with --json", *[""] * (columns - 1))
-    return [*rows[:SHOWN], rest]
+    last_row = (f"… {len(rows) - SHOWN:,} more with --json", *[""] * (columns - 1))
+    return [*rows[:SHOWN], last_row]

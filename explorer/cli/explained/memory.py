@@ -1,4 +1,4 @@
-"""The memory planner: where each intermediate lies, and when."""
+"""Report on the memory planner: the offset and the lifetime of each intermediate."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
-from explorer.cli.explained.called import PROGRAM, labels
-from explorer.cli.explained.find import about, no_such, shortened
+from explorer.cli.explained.find import is_about, shorten_rows, unknown_name
+from explorer.cli.explained.labels import PROGRAM, labels
 from explorer.plain_text import percent, size, table
 
 if TYPE_CHECKING:
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:
-    """Where each intermediate lies, from when to when, and what sharing saves."""
+    """Return the offset and lifetime of each intermediate, and the bytes saved by sharing."""
     plan = c.memory(sizes)
-    found = [b for b in plan.buffers if about(op, b.name, b.origin)]
-    if op is not None and not found:
-        raise no_such(c, op, (b.name for b in plan.buffers))
-    called = labels(c)
+    buffers = [b for b in plan.buffers if is_about(op, b.name, b.origin)]
+    if op is not None and not buffers:
+        raise unknown_name(c, op, (b.name for b in plan.buffers))
+    call_labels = labels(c)
     rows = [
         (
-            called.get(b.name, b.name),
+            call_labels.get(b.name, b.name),
             b.name,
             size(b.bytes),
             f"{b.offset:,}",
             f"{b.first}–{b.last}",
             b.formula or "",
-            called.get(b.alias_of, b.alias_of),
+            call_labels.get(b.alias_of, b.alias_of),
         )
-        for b in found
+        for b in buffers
     ]
     head = ("buffer", PROGRAM, ">size", ">at byte", ">calls", "elements", "same bytes as")
     share = f", {percent(plan.planned_bytes / plan.naive_bytes)} of it" if plan.naive_bytes else ""
@@ -52,21 +52,21 @@ def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:
         "result_bytes": plan.result_bytes,
         "bounds": plan.bounds,
         "unbounded": plan.unbounded,
-        "buffers": found,
+        "buffers": buffers,
         "storages": plan.storages,
     }
-    said = table(head, shortened(rows, op, 7)) + note
-    return Answer(data, said + _reasons(found, op) + _storages(plan, op))
+    text = table(head, shorten_rows(rows, op, 7)) + note
+    return Answer(data, text + _reasons(buffers, op) + _storages(plan, op))
 
 
-def _reasons(found: Sequence[BufferPlacement], op: str | None) -> str:
-    """Why the buffers that were asked for lie where they do."""
-    told = [f"  {b.name} in {b.storage}: {b.reason}" for b in found if b.reason]
-    return "\n\n" + "\n".join(told) if told and op is not None else ""
+def _reasons(buffers: Sequence[BufferPlacement], op: str | None) -> str:
+    """Return the reason for the storage of each selected buffer."""
+    lines = [f"  {b.name} in {b.storage}: {b.reason}" for b in buffers if b.reason]
+    return "\n\n" + "\n".join(lines) if lines and op is not None else ""
 
 
 def _storages(plan: MemoryPlan, op: str | None) -> str:
-    """Relax's storages with the values that have them in turn, and the sums as formulas."""
+    """Tabulate Relax's storages with their values in turn, and the totals as formulas."""
     if not plan.storages or op is not None:
         return ""
     head = ("storage", ">size", "bytes", "dtype", "values in turn")
@@ -77,4 +77,4 @@ def _storages(plan: MemoryPlan, op: str | None) -> str:
     by = f"with bounds {' and '.join(plan.bounds)}" if plan.bounds else "no bound is used"
     free = f"; {', '.join(plan.unbounded)} without a bound" if plan.unbounded else ""
     sums = f"\n\n  planned {plan.planned_formula}; naive {plan.naive_formula}; {by}{free}"
-    return "\n\n" + table(head, shortened(rows, op, 5)) + sums
+    return "\n\n" + table(head, shorten_rows(rows, op, 5)) + sums

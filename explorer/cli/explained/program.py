@@ -1,11 +1,11 @@
-"""A program as text, or the bindings that come from one operator."""
+"""The text of a program, or the bindings of one operator."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
-from explorer.cli.explained.find import about, no_such
+from explorer.cli.explained.find import is_about, unknown_name
 from explorer.ir.text.program_text import binding_lines, print_program, print_type
 
 if TYPE_CHECKING:
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 def program(c: Compilation, op: str | None) -> Answer:
-    """The text of a program, or of the bindings that come from one operator."""
-    found = _of(c, op)
+    """Return the text of a program, or of the bindings that come from one operator."""
+    bindings = _select_bindings(c, op)
     rows = [
         {
             "values": {v.name: print_type(v.type) for v in b.vars},
             "expr": type(b.expr).__name__,
             "origins": b.origin,
         }
-        for b in found
+        for b in bindings
     ]
     if op is None:
         text = print_program(c.program, digests=False)
     else:
-        text = "\n".join(line for b in found for line in binding_lines(b, c.program.constants))
+        text = "\n".join(line for b in bindings for line in binding_lines(b, c.program.constants))
     return Answer({"stage": c.stage, "bindings": rows, "text": text}, text)
 
 
-def _of(c: Compilation, op: str | None) -> list[Binding]:
+def _select_bindings(c: Compilation, op: str | None) -> list[Binding]:
     everything = [b for _, b in c.program.bindings()]
-    found = [b for b in everything if about(op, "", b.origin, [v.name for v in b.vars])]
-    if op is not None and not found:
-        raise no_such(c, op, (v.name for b in everything for v in b.vars))
-    return found
+    matches = [b for b in everything if is_about(op, "", b.origin, [v.name for v in b.vars])]
+    if op is not None and not matches:
+        raise unknown_name(c, op, (v.name for b in everything for v in b.vars))
+    return matches

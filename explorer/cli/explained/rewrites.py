@@ -1,12 +1,12 @@
-"""Tile programs: the plain one of each kernel, and what every rewrite made of it."""
+"""Tile programs: the initial one of each kernel, and the result of every rewrite."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
-from explorer.cli.explained.called import PROGRAM, labels
-from explorer.cli.explained.find import about, no_such
+from explorer.cli.explained.find import is_about, unknown_name
+from explorer.cli.explained.labels import PROGRAM, labels
 from explorer.cost.bind_kernel import bind_kernel
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.calls import KernelCall
@@ -22,28 +22,31 @@ if TYPE_CHECKING:
 
 
 def rewrites(c: Compilation, op: str | None) -> Answer:
-    """Each step by name with its lines; in the text a rewrite that changes nothing is a word. Of a
-    GPU, what is printed for its blocks, and why there is none of a kernel.
+    """Return each step by name with its lines; the text marks a step that changes nothing.
+
+    On a GPU these are the steps of its thread blocks, or the reason why a kernel has none.
     """
-    calls = [b for b in c.program.kernel_calls if about(op, b.name, b.origin)]
+    calls = [b for b in c.program.kernel_calls if is_about(op, b.name, b.origin)]
     if not calls:
-        raise no_such(c, op or "", {b.name: b.origin for b in c.program.kernel_calls})
-    called, gpu = labels(c), c.device.kind != "cpu"
+        raise unknown_name(c, op or "", {b.name: b.origin for b in c.program.kernel_calls})
+    call_labels, gpu = labels(c), c.device.kind != "cpu"
     data, parts = [], [f"{PREDICTED.format(c.device.name)}\n"] if gpu else []
     for b in calls:
-        parts.append(f"{called[b.name]}: {b.name} {PROGRAM}, from {', '.join(sorted(b.origin))}")
-        told: dict[str, object] = {"kernel": b.name}
+        parts.append(
+            f"{call_labels[b.name]}: {b.name} {PROGRAM}, from {', '.join(sorted(b.origin))}"
+        )
+        entry: dict[str, object] = {"kernel": b.name}
         try:
-            found = [(n, print_tile_program(p)) for n, p in _steps(c, b.name, b.kernel_call)]
+            programs = [(n, print_tile_program(p)) for n, p in _steps(c, b.name, b.kernel_call)]
         except (BadOption, CheckFailed) as problem:
             if not gpu:
                 raise
-            told["refused"] = problem.sentence
+            entry["refused"] = problem.sentence
             parts.append(f"  {problem}")
-            found = []
-        data.append({**told, "steps": [{"name": n, "lines": x} for n, x in found]})
+            programs = []
+        data.append({**entry, "steps": [{"name": n, "lines": x} for n, x in programs]})
         before: tuple[str, ...] = ()
-        for name, lines in found:
+        for name, lines in programs:
             parts.append(f"  {name}: nothing to do" if lines == before else f"  {name}")
             parts += [] if lines == before else [f"    {line}" for line in lines]
             before = lines

@@ -1,4 +1,4 @@
-"""Roller: the tile of each kernel, and every candidate of one."""
+"""Report on Roller: the tile of each kernel, and every candidate of one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from explorer.cli.answer import Answer
-from explorer.cli.explained.called import PROGRAM, labels
-from explorer.cli.explained.candidates import candidates, why
-from explorer.cli.explained.find import about, no_such, shortened
+from explorer.cli.explained.candidates import candidates, reason_or_costs
+from explorer.cli.explained.find import is_about, shorten_rows, unknown_name
+from explorer.cli.explained.labels import PROGRAM, labels
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, BlockDecision, TilingDecision
 from explorer.ir.stage import Stage
@@ -21,45 +21,46 @@ if TYPE_CHECKING:
 
 
 def tiles(c: Compilation, op: str | None) -> Answer:
-    """The tile of each kernel; for one operator every candidate, its cost or its refusal."""
-    origins, called = {b.name: b.origin for b in c.program.kernel_calls}, labels(c)
-    found, blocks = [], {}
+    """Return the tile of each kernel; for one operator every candidate, its cost or refusal."""
+    origins, call_labels = {b.name: b.origin for b in c.program.kernel_calls}, labels(c)
+    tilings, blocks = [], {}
     for t in c.program.decisions.tilings:
-        if about(op, t.binding, origins[t.binding]):
-            found.append(t)
+        if is_about(op, t.binding, origins[t.binding]):
+            tilings.append(t)
     for d in c.program.decisions.blocks:
-        if about(op, d.binding, origins[d.binding]):
+        if is_about(op, d.binding, origins[d.binding]):
             blocks[d.binding] = _blocks(c, d)
-    if op is not None and not found and not blocks:
-        if any(about(op, name, origin) for name, origin in origins.items()):
-            told = c.explain(op)  # a kernel without thread blocks
-            return Answer({"kernels": [], "none": told.none}, str(told))
-        raise no_such(c, op, origins)
+    if op is not None and not tilings and not blocks:
+        if any(is_about(op, name, origin) for name, origin in origins.items()):
+            explanation = c.explain(op)  # a kernel without thread blocks
+            return Answer({"kernels": [], "none": explanation.none}, str(explanation))
+        raise unknown_name(c, op, origins)
     if blocks:
-        return _thread_blocks(c, blocks, origins, called, op)
+        return _thread_blocks(c, blocks, origins, call_labels, op)
     data = {
         "stage": c.stage,
-        "kernels": [{**_tiling(t, origins), "called": called[t.binding]} for t in found],
+        "kernels": [{**_tiling(t, origins), "called": call_labels[t.binding]} for t in tilings],
     }
     if op is None:
         rows = [
             (
-                called[t.binding],
+                call_labels[t.binding],
                 t.binding,
                 t.candidates[0].label,
                 duration(t.candidates[0].cost_us),
-                why(t.candidates[0]),
+                reason_or_costs(t.candidates[0]),
             )
-            for t in found
+            for t in tilings
         ]
         return Answer(
-            data, table(("kernel", PROGRAM, "tile", ">a task", "of which"), shortened(rows, op, 5))
+            data,
+            table(("kernel", PROGRAM, "tile", ">a task", "of which"), shorten_rows(rows, op, 5)),
         )
     parts = [
-        f"{called[t.binding]}: {t.binding} {PROGRAM}, "
+        f"{call_labels[t.binding]}: {t.binding} {PROGRAM}, "
         f"from {', '.join(sorted(origins[t.binding]))}\n"
         f"{candidates(t.candidates)}{_not_fastest(c, t)}{_efficient(t)}{_measured(t)}"
-        for t in found
+        for t in tilings
     ]
     return Answer(data, "\n\n".join(parts))
 
@@ -68,55 +69,61 @@ Blocks: TypeAlias = tuple[tuple[Candidate[Block], bool], ...]
 
 
 def _blocks(c: Compilation, decision: BlockDecision) -> Blocks:
-    """On a data sheet the thread blocks that were weighed for a kernel call, and which the wall
-    took, or Roller where there is no wall yet.
+    """Return the thread blocks weighed for a kernel call, each with True if it was taken.
+
+    Blocks are taken by the wall, or by Roller before there is one.
     """
-    taken = c.taken_blocks(decision.binding)
-    weighed = c.weighed_blocks(decision.binding) if taken else decision.candidates
-    return tuple((x, x.value in (taken or (decision.chosen,))) for x in weighed)
+    taken_blocks = c.taken_blocks(decision.binding)
+    weighed = c.weighed_blocks(decision.binding) if taken_blocks else decision.candidates
+    return tuple((x, x.value in (taken_blocks or (decision.chosen,))) for x in weighed)
 
 
-def _who(c: Compilation) -> str:
-    """Who chose the thread blocks."""
+def _block_chooser(c: Compilation) -> str:
+    """Return the system that chose the thread blocks."""
     return "Roller" if c.stage < Stage.PLANNED else "the wall"
 
 
 def _thread_blocks(
     c: Compilation,
-    found: Mapping[str, Blocks],
+    blocks_by_kernel: Mapping[str, Blocks],
     origins: Mapping[str, frozenset[str]],
-    called: Mapping[str, str],
+    call_labels: Mapping[str, str],
     op: str | None,
 ) -> Answer:
-    """The thread blocks of each kernel; for one operator all that its price left."""
+    """Return the thread blocks of each kernel; for one operator all weighed candidates."""
     kernels = [
         {
             "kernel": name,
-            "called": called[name],
+            "called": call_labels[name],
             "origins": origins.get(name),
             "candidates": [
-                {"block": x.label, "cost_us": x.cost_us, "terms_us": dict(x.terms), "taken": on}
-                for x, on in blocks
+                {
+                    "block": x.label,
+                    "cost_us": x.cost_us,
+                    "terms_us": dict(x.terms),
+                    "taken": is_taken,
+                }
+                for x, is_taken in blocks
             ],
         }
-        for name, blocks in found.items()
+        for name, blocks in blocks_by_kernel.items()
     ]
     data = {"kernels": kernels}
     if op is None:
         rows = [
-            (called[name], name, x.label, duration(x.cost_us), why(x))
-            for name, blocks in found.items()
-            for x, on in blocks
-            if on
+            (call_labels[name], name, x.label, duration(x.cost_us), reason_or_costs(x))
+            for name, blocks in blocks_by_kernel.items()
+            for x, is_taken in blocks
+            if is_taken
         ]
-        heads = ("kernel", PROGRAM, f"thread block of {_who(c)}", ">alone", "of which")
-        return Answer(data, table(heads, shortened(rows, op, 5)))
+        heads = ("kernel", PROGRAM, f"thread block of {_block_chooser(c)}", ">alone", "of which")
+        return Answer(data, table(heads, shorten_rows(rows, op, 5)))
     parts = []
-    for name, blocks in found.items():
-        taken = " and ".join(x.label for x, on in blocks if on)
-        head = f"{called[name]}: {name} {PROGRAM}, from {', '.join(sorted(origins[name]))}"
+    for name, blocks in blocks_by_kernel.items():
+        taken = " and ".join(x.label for x, is_taken in blocks if is_taken)
+        head = f"{call_labels[name]}: {name} {PROGRAM}, from {', '.join(sorted(origins[name]))}"
         weighed = candidates([x for x, _ in blocks])
-        parts.append(f"{head}\n{_who(c)} took {taken}; alone on the device\n{weighed}")
+        parts.append(f"{head}\n{_block_chooser(c)} took {taken}; alone on the device\n{weighed}")
     return Answer(data, "\n\n".join(parts))
 
 
@@ -125,35 +132,35 @@ def _tiling(t: TilingDecision, origins: Mapping[str, frozenset[str]]) -> dict[st
         {"tile": w.label, "cost_us": w.cost_us, "terms_us": dict(w.terms), "refused": w.refused}
         for w in t.candidates
     ]
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "kernel": t.binding,
         "origins": origins.get(t.binding),
         "pinned": t.pinned,
         "candidates": candidates,
     }
     if t.efficient is not None:
-        told["efficient"] = label_of(t.efficient)
+        fields["efficient"] = label_of(t.efficient)
     if t.measured:
-        told["measured"] = [
+        fields["measured"] = [
             {"rank": m.rank, "predicted_us": m.predicted_us, "measured_us": m.measured_us}
             for m in t.measured
         ]
-    return told
+    return fields
 
 
 def _not_fastest(c: Compilation, t: TilingDecision) -> str:
-    """What put the first before one that is faster by the model."""
+    """Return why the first tile precedes one that the model predicts to be faster."""
     legal = [x for x in t.candidates if not x.refused]
     if t.pinned or t.measured or not legal:
         return ""
     kernel = c.binding(t.binding).kernel_call.kernel
     fastest = min(legal, key=lambda x: x.cost_us)
-    why = why_first(legal[0], fastest, kernel, c.device, c.program.env.hints)
-    return f"\nthe first is as good as the fastest, {fastest.label}, and {why}" if why else ""
+    reason = why_first(legal[0], fastest, kernel, c.device, c.program.env.hints)
+    return f"\nthe first is as good as the fastest, {fastest.label}, and {reason}" if reason else ""
 
 
 def _efficient(t: TilingDecision) -> str:
-    """The tile that the wall may run instead."""
+    """Return a note on the tile that the wall may run instead."""
     if t.efficient is None:
         return ""
     return (
@@ -162,7 +169,7 @@ def _efficient(t: TilingDecision) -> str:
 
 
 def _measured(t: TilingDecision) -> str:
-    """What was timed, fastest first, beside the model's rank and time."""
+    """Tabulate the timed tiles, fastest first, beside the model's rank and time."""
     if not t.measured:
         return ""
     rows = [

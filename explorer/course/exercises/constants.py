@@ -1,4 +1,4 @@
-"""Three constants of a machine, from times of kernels."""
+"""Exercise: three constants of a machine, from times of kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = tuple[float, float, float]
 
 
 def roofline_us(flops: float, size: float, launch_us: float, gflops: float, gb: float) -> float:
-    """The time of a kernel: its launch, and the longer of computing and of moving its bytes."""
+    """Return the time of a kernel: its launch plus the longer of computing and moving bytes."""
     return launch_us + max(flops / gflops, size / gb) / 1e3
 
 
@@ -33,16 +33,16 @@ def _machine(rng: np.random.Generator) -> tuple[float, float, float]:
 
 
 def _kernels(rng: np.random.Generator, count: int, ridge: float) -> list[tuple[float, float]]:
-    """(operations, bytes), as many on each side of the ridge."""
+    """Return (operations, bytes) of kernels, half of them on each side of the ridge."""
     size = 10 ** rng.uniform(5, 8, count)
-    side = np.where(np.arange(count) % 2, 1.0, -1.0)
+    sign = np.where(np.arange(count) % 2, 1.0, -1.0)
     return [
         (float(b * ridge * 10 ** (s * f)), float(b))
-        for b, s, f in zip(size, side, rng.uniform(0.1, 1.0, count))
+        for b, s, f in zip(size, sign, rng.uniform(0.1, 1.0, count))
     ]
 
 
-def _held_out(answer: Any, seed: int, noise: float, most: float) -> None:
+def _check_unseen_kernels(answer: Any, seed: int, noise: float, most: float) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(5):
         launch, gflops, gb = _machine(rng)
@@ -51,42 +51,42 @@ def _held_out(answer: Any, seed: int, noise: float, most: float) -> None:
             (f, b, roofline_us(f, b, launch, gflops, gb) * float(np.exp(rng.normal(0, noise))))
             for f, b in _kernels(rng, 24, ridge)
         ]
-        found = _three(answer(rows))
+        constants = _constants_of(answer(rows))
         off = max(
-            abs(roofline_us(f, b, *found) / roofline_us(f, b, launch, gflops, gb) - 1)
+            abs(roofline_us(f, b, *constants) / roofline_us(f, b, launch, gflops, gb) - 1)
             for f, b in _kernels(rng, 24, ridge)
         )
         require(
             off <= most,
             f"launch {launch:.1f} us, {gflops:.0f} GFLOP/s, {gb:.0f} GB/s: it says "
-            f"{found[0]:.1f}, {found[1]:.0f} and {found[2]:.0f}, and is off by {off:.0%} of a "
-            f"kernel that it did not see; {most:.0%} is the most",
+            f"{constants[0]:.1f}, {constants[1]:.0f} and {constants[2]:.0f}, and is off by "
+            f"{off:.0%} of a kernel that it did not see; {most:.0%} is the most",
         )
 
 
-def _three(there: Any) -> tuple[float, float, float]:
-    """The constants of a machine, all units together."""
-    require(isinstance(there, Device), f"a machine is wanted, and it gives {there!r}"[:200])
-    launch, gflops = there.launch_us, there.reached_gflops_per_unit * there.units
-    gb = there.levels[-1].alone_gb_per_s * there.units
-    right = launch >= 0 and gflops > 0 and gb > 0
-    require(right, f"a launch is 0 us or more, and speeds are above 0: {launch}, {gflops}, {gb}")
+def _constants_of(machine: Any) -> tuple[float, float, float]:
+    """Return launch, GFLOP/s and GB/s of a machine, all units together."""
+    require(isinstance(machine, Device), f"a machine is wanted, and it gives {machine!r}"[:200])
+    launch, gflops = machine.launch_us, machine.reached_gflops_per_unit * machine.units
+    gb = machine.levels[-1].alone_gb_per_s * machine.units
+    is_valid = launch >= 0 and gflops > 0 and gb > 0
+    require(is_valid, f"a launch is 0 us or more, and speeds are above 0: {launch}, {gflops}, {gb}")
     return launch, gflops, gb
 
 
-def _other(launch_us: float, times: float) -> Device:
-    """A V100 with another launch and another memory."""
+def _variant_of_v100(launch_us: float, times: float) -> Device:
+    """Return a V100 with another launch time and another memory bandwidth."""
     base = device("v100")
-    far = base.levels[-1]
-    far = replace(far, alone_gb_per_s=far.alone_gb_per_s * times)
-    return replace(base, name="other", launch_us=launch_us, levels=(*base.levels[:-1], far))
+    memory = base.levels[-1]
+    memory = replace(memory, alone_gb_per_s=memory.alone_gb_per_s * times)
+    return replace(base, name="other", launch_us=launch_us, levels=(*base.levels[:-1], memory))
 
 
-def _simulated_us(arguments: int, n: int, there: Device) -> float:
-    """The wall of the sum of so many vectors, of one: its exp."""
+def _simulated_us(arguments: int, n: int, target: Device) -> float:
+    """Return the wall time of the sum of `arguments` vectors; of one vector, its exp."""
     function = _SUMS[arguments]
     types = (tensor("float32", n),) * arguments
-    return float(compile(load(trace(function)(*types)), target=there).planned_wall().total_us)
+    return float(compile(load(trace(function)(*types)), target=target).planned_wall().total_us)
 
 
 _SUMS: dict[int, Any] = {
@@ -96,23 +96,23 @@ _SUMS: dict[int, Any] = {
 }
 
 
-def _simulated(answer: Any, seed: int) -> None:
-    """Kernels of a simulated machine are timed; others are compiled for what the answer makes."""
+def _check_on_simulated_machine(answer: Any, seed: int) -> None:
+    """Check the answer on other kernels than those timed on a simulated machine."""
     rng = np.random.default_rng(seed)
-    secret = _other(float(rng.uniform(2, 9)), float(rng.uniform(0.5, 2)))
+    secret = _variant_of_v100(float(rng.uniform(2, 9)), float(rng.uniform(0.5, 2)))
     rows = [
         (float(n * max(1, a - 1)), 4.0 * n * (a + 1), _simulated_us(a, n, secret))
         for a in _SUMS
         for n in ((2 + a) << 20, (7 + 3 * a) << 20)
     ]
     sheet = answer(rows)
-    launch, _, gb = _three(sheet)
+    launch, _, gb = _constants_of(sheet)
     for n in (1 << 22, 1 << 25):
-        was, told = _simulated_us(1, n, secret), _simulated_us(1, n, sheet)
+        actual, predicted = _simulated_us(1, n, secret), _simulated_us(1, n, sheet)
         require(
-            abs(told / was - 1) <= 0.1,
-            f"a map of {n:,} elements takes {was:.1f} us there, and {told:.1f} us by the machine "
-            f"with a launch of {launch:.1f} us and {gb:.0f} GB/s",
+            abs(predicted / actual - 1) <= 0.1,
+            f"a map of {n:,} elements takes {actual:.1f} us there, and {predicted:.1f} us by the "
+            f"machine with a launch of {launch:.1f} us and {gb:.0f} GB/s",
         )
 
 
@@ -159,19 +159,19 @@ EXERCISE = Exercise(
     + """\
     flops, size, us = np.array(sorted(rows, key=lambda r: r[0] / r[1]), dtype=float).T
     best = (np.inf, None)
-    for split in range(len(us) + 1):  # so many of the least operations a byte wait for memory
+    for split in range(len(us) + 1):  # the first `split` kernels wait for memory
         waits = np.arange(len(us)) < split
         terms = np.stack([np.ones(len(us)), flops / 1e3 * ~waits, size / 1e3 * waits], 1)
         used = terms.any(axis=0)
-        scaled = terms[:, used] / us[:, None]  # what counts is how far off a time is, of itself
+        scaled = terms[:, used] / us[:, None]  # minimise relative errors
         scale = np.abs(scaled).max(axis=0)
-        found = np.zeros(3)
-        found[used] = np.linalg.lstsq(scaled / scale, np.ones(len(us)), rcond=None)[0] / scale
-        found = np.maximum(found, (0, 1e-9, 1e-9))
-        told = found[0] + np.maximum(flops * found[1], size * found[2]) / 1e3
-        off = np.square(np.log(told / us)).sum()
-        if off < best[0]:
-            best = (off, found)
+        fit = np.zeros(3)
+        fit[used] = np.linalg.lstsq(scaled / scale, np.ones(len(us)), rcond=None)[0] / scale
+        fit = np.maximum(fit, (0, 1e-9, 1e-9))
+        predicted = fit[0] + np.maximum(flops * fit[1], size * fit[2]) / 1e3
+        error = np.square(np.log(predicted / us)).sum()
+        if error < best[0]:
+            best = (error, fit)
     launch, per_flop, per_byte = best[1]
     return launch, 1 / per_flop, 1 / per_byte
 """
@@ -183,11 +183,13 @@ EXERCISE = Exercise(
     ),
     checks=(
         Check(
-            "kernels that it did not see, without noise", 2, lambda a, s: _held_out(a, s, 0, 0.01)
+            "kernels that it did not see, without noise",
+            2,
+            lambda a, s: _check_unseen_kernels(a, s, 0, 0.01),
         ),
-        Check("with noise", 1, lambda a, s: _held_out(a, s, 0.02, 0.15)),
-        Check("models compiled for another machine, as a target", 2, _simulated),
-        Check("other machines", 1, lambda a, s: _held_out(a, s + 1, 0.02, 0.15), True),
+        Check("with noise", 1, lambda a, s: _check_unseen_kernels(a, s, 0.02, 0.15)),
+        Check("models compiled for another machine, as a target", 2, _check_on_simulated_machine),
+        Check("other machines", 1, lambda a, s: _check_unseen_kernels(a, s + 1, 0.02, 0.15), True),
     ),
     exit_question="Which of the three would you trust least, and which kernel would you time next?",
 )

@@ -1,4 +1,4 @@
-"""A pass of one's own: minus minus x is x."""
+"""Exercise: a pass that removes double negation."""
 
 from __future__ import annotations
 
@@ -30,46 +30,49 @@ def _negated(times: int) -> Any:
     return load(trace(lambda x: run(x))(tensor("float32", 3, 4)))
 
 
-def _negs_that_count(program: Program) -> int:
-    """Negations on the way from the output back."""
-    made = {b.var.name: b.expr for b in program.main.body}
-    wanted, seen, found = [v.name for v in program.main.outputs], set(), 0
-    while wanted:
-        name = wanted.pop()
-        expr = made.get(name)
+def _count_live_negations(program: Program) -> int:
+    """Return the number of negations that the outputs depend on."""
+    producers = {b.var.name: b.expr for b in program.main.body}
+    pending, seen, count = [v.name for v in program.main.outputs], set(), 0
+    while pending:
+        name = pending.pop()
+        expr = producers.get(name)
         if name in seen or not isinstance(expr, OpCall):
             continue
         seen.add(name)
-        found += expr.op == "Neg"
-        wanted += [a.name for a in expr.args if a is not None]
-    return found
+        count += expr.op == "Neg"
+        pending += [a.name for a in expr.args if a is not None]
+    return count
 
 
-def _left(answer: Any, times: int) -> int:
-    """How many negations an answer leaves. One that changes nothing at all is not begun."""
+def _remaining_negations(answer: Any, times: int) -> int:
+    """Return the number of negations that an answer leaves.
+
+    An answer that changes nothing counts as not attempted.
+    """
     options = Options(passes=((AFTER, answer),), registered=False)
     c = compile(_negated(times), options=options, until="typed")
     step = next(s for s in c.snapshots if s.own)
     if step.after is step.before and times > 1:
         raise NotImplementedError
-    return _negs_that_count(step.after)
+    return _count_live_negations(step.after)
 
 
-def _counted(answer: Any, seed: int) -> None:
+def _check_small_counts(answer: Any, seed: int) -> None:
     for times in (1, 2, 3, 4):
-        left = _left(answer, times)
+        left = _remaining_negations(answer, times)
         require(left == times % 2, f"of {times} negations {left} are left; {times % 2} need be")
 
 
-def _many(answer: Any, seed: int) -> None:
+def _check_many(answer: Any, seed: int) -> None:
     times = 20 + int(np.random.default_rng(seed).integers(10))
-    left = _left(answer, times)
+    left = _remaining_negations(answer, times)
     require(left == times % 2, f"of {times} negations {left} are left; {times % 2} need be")
 
 
-def _right(answer: Any, seed: int) -> None:
-    found = counterexample(answer, after=AFTER, programs=60, seed=seed)
-    require(found is None, f"this program is not what it was:\n{found}")
+def _check_random_programs(answer: Any, seed: int) -> None:
+    example = counterexample(answer, after=AFTER, programs=60, seed=seed)
+    require(example is None, f"this program is not what it was:\n{example}")
 
 
 EXERCISE = Exercise(
@@ -127,10 +130,10 @@ def no_double_negation(program):
         "negation.",
     ),
     checks=(
-        Check("one to four negations in a row", 2, _counted),
-        Check("small random programs compute what they did", 3, _right),
-        Check("many negations in a row", 1, _many, True),
-        Check("other random programs", 2, _right, True),
+        Check("one to four negations in a row", 2, _check_small_counts),
+        Check("small random programs compute what they did", 3, _check_random_programs),
+        Check("many negations in a row", 1, _check_many, True),
+        Check("other random programs", 2, _check_random_programs, True),
     ),
     exit_question="Is the same rule right for 1 / (1 / x)? For which x is it not?",
 )

@@ -1,4 +1,4 @@
-"""Which free storage a value takes, when sizes are expressions."""
+"""Exercise: the choice of a free buffer when sizes are expressions."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from explorer.relax.memory.storage_pool import Free
 
 N, M = symbol("n"), symbol("m")
 ENV = ShapeEnv((SymbolBound("n", 1), SymbolBound("m", 1, 64)))
-WIDTHS = (8, 16, 16, 8, 4, 16, 8)  # of the values of a chain
+WIDTHS = (8, 16, 16, 8, 4, 16, 8)  # row sizes of the values of a chain
 
 
-def _free(sizes: list[Dim]) -> tuple[Free, ...]:
+def _free_buffers(sizes: list[Dim]) -> tuple[Free, ...]:
     return tuple(Free(n, size, f"s{n}", f"v{n}", n) for n, size in enumerate(sizes))
 
 
-def _one(answer: Any, needed: Dim, sizes: list[Dim]) -> None:
-    free = _free(sizes)
+def _check_choice(answer: Any, needed: Dim, sizes: list[Dim]) -> None:
+    free = _free_buffers(sizes)
     enough = [f for f in free if is_enough(needed, f.bytes, ENV)]
     least = min((ENV.hint(f.bytes) for f in enough), default=None)
     got = answer(needed, free, ENV)
-    said = f"for {needed} bytes, of {', '.join(map(str, sizes)) or 'none'}"
-    require(got is None or got in free, f"{said}: {got!r} is none of the free buffers")
+    case = f"for {needed} bytes, of {', '.join(map(str, sizes)) or 'none'}"
+    require(got is None or got in free, f"{case}: {got!r} is none of the free buffers")
     if got is None:
         words = ", ".join(str(f.bytes) for f in enough)
-        require(not enough, f"{said}: none is taken, and {words} is enough in every binding")
+        require(not enough, f"{case}: none is taken, and {words} is enough in every binding")
         return
     proved = got in enough
-    require(proved, f"{said}: {got.bytes} is taken, which is not provably enough")
+    require(proved, f"{case}: {got.bytes} is taken, which is not provably enough")
     require(
         ENV.hint(got.bytes) == least,
-        f"{said}: {got.bytes} is taken, and a smaller one is enough",
+        f"{case}: {got.bytes} is taken, and a smaller one is enough",
     )
 
 
-def _given(answer: Any, seed: int) -> None:
+def _check_fixed_cases(answer: Any, seed: int) -> None:
     cases: tuple[tuple[Dim, list[Dim]], ...] = (
         (64, [32, 256, 128]),
         (8 * N, [4 * N, 16 * N, 8 * N]),
@@ -62,17 +62,17 @@ def _given(answer: Any, seed: int) -> None:
         (8, []),
     )
     for needed, sizes in cases:
-        _one(answer, needed, sizes)
+        _check_choice(answer, needed, sizes)
 
 
-def _random(answer: Any, seed: int) -> None:
+def _check_random_sizes(answer: Any, seed: int) -> None:
     rng = Random(seed)
 
     def size() -> Dim:
         return rng.randint(1, 6) * 4 * rng.choice((1, 1, N, M, N * M, N + 1))
 
     for _ in range(60):
-        _one(answer, size(), [size() for _ in range(rng.randint(0, 5))])
+        _check_choice(answer, size(), [size() for _ in range(rng.randint(0, 5))])
 
 
 def _chain(seed: int) -> Any:
@@ -87,8 +87,8 @@ def _chain(seed: int) -> Any:
     return load(trace(model)(tensor("float32", "n", WIDTHS[0])))
 
 
-def _pipeline(answer: Any, seed: int) -> None:
-    """As the memory policy: no more than proofs of equality need, and the same answers."""
+def _check_in_pipeline(answer: Any, seed: int) -> None:
+    """Check the answer as the memory policy: bytes at most as with equality proofs, same values."""
     model = _chain(seed)
     mine = compile(model, options=Options(memory=Memory(policy=answer), registered=False))
     equal = mine.with_options(memory=Memory(policy="storages"))
@@ -97,8 +97,8 @@ def _pipeline(answer: Any, seed: int) -> None:
         got, most = (c.memory(sizes).planned_bytes for c in (mine, equal))
         require(got <= most, f"n = {n}: {got} bytes are planned, and {most} by equality alone")
         inputs = random_inputs(model.program, sizes)
-        want, found = equal.run(inputs), mine.run(inputs)
-        same = all(np.array_equal(want[name], found[name]) for name in want)
+        expected, actual = equal.run(inputs), mine.run(inputs)
+        same = all(np.array_equal(expected[name], actual[name]) for name in expected)
         require(same, f"n = {n}: the answers are others")
 
 
@@ -132,10 +132,10 @@ EXERCISE = Exercise(
         "`explorer.ir.shapes.dims` multiplies it out first.",
     ),
     checks=(
-        Check("nine choices", 1, _given),
-        Check("random sizes", 1, _random),
-        Check("as the memory policy of a program", 1, _pipeline),
-        Check("other sizes", 1, lambda a, s: _random(a, s + 1), True),
+        Check("nine choices", 1, _check_fixed_cases),
+        Check("random sizes", 1, _check_random_sizes),
+        Check("as the memory policy of a program", 1, _check_in_pipeline),
+        Check("other sizes", 1, lambda a, s: _check_random_sizes(a, s + 1), True),
     ),
     exit_question="A buffer that is too small could grow. For which programs is that worse than a "
     "fresh one?",

@@ -1,4 +1,4 @@
-"""A fusion policy that knows one number: what a cache holds."""
+"""Exercise: a fusion policy that knows only the size of a cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODELS = ("zoo:small_nerf", "zoo:tiny_bert")
 
 
 def _chain(rows: int, widths: tuple[int, ...]) -> Any:
-    """A product and an exp for each width but the first."""
+    """Return a model with a product and an exp for each width but the first."""
     first, *others = widths
     weights = [np.ones(pair, np.float32) for pair in zip(widths, others)]
 
@@ -43,18 +43,18 @@ def _groups(model: Any, verdict: Any) -> tuple[Any, ...]:
     return graph.groups if graph is not None else ()
 
 
-def _as_wanted(answer: Any, model: Any, name: str) -> None:
-    """Every merge was decided by the size of the value between."""
+def _check_decisions(answer: Any, model: Any, name: str) -> None:
+    """Check that every merge was decided by the size of the value between its kernels."""
     seen: list[tuple[int, str]] = []
 
-    def listening(merge: Any, facts: Any) -> Any:
-        told = answer(merge, facts)
-        if isinstance(told, Candidate):
+    def recording(merge: Any, facts: Any) -> Any:
+        decision = answer(merge, facts)
+        if isinstance(decision, Candidate):
             size = bytes_at_hint(merge.consumer, merge.tensor, facts.env)
-            seen.append((size, told.refused))
-        return told
+            seen.append((size, decision.refused))
+        return decision
 
-    _groups(model, listening)
+    _groups(model, recording)
     for size, refused in seen:
         require(
             bool(refused) == (size <= LIMIT),
@@ -68,30 +68,30 @@ def _as_wanted(answer: Any, model: Any, name: str) -> None:
         )
 
 
-def _three(answer: Any, seed: int) -> None:
+def _check_near_limit(answer: Any, seed: int) -> None:
     for rows in (63, 64, 65):  # 64 rows of 64: exactly the limit
-        _as_wanted(answer, _chain(rows, (64, 64, 64)), f"{rows} rows of 64")
+        _check_decisions(answer, _chain(rows, (64, 64, 64)), f"{rows} rows of 64")
 
 
-def _random(answer: Any, seed: int) -> None:
+def _check_random_chains(answer: Any, seed: int) -> None:
     rng = Random(seed)
     for _ in range(4):
         rows, widths = rng.randint(1, 200), tuple(rng.randint(1, 120) for _ in range(4))
-        _as_wanted(answer, _chain(rows, widths), f"{rows} rows, widths {list(widths)}")
+        _check_decisions(answer, _chain(rows, widths), f"{rows} rows, widths {list(widths)}")
 
 
-def _bytes(answer: Any, seed: int) -> None:
-    """Of a model, what is still moved for values between kernels."""
+def _check_traffic(answer: Any, seed: int) -> None:
+    """Check the memory traffic between the kernels of a model."""
     model = _chain(256, (32, 64, 32))
     moved = sum(g.bytes_after for g in _groups(model, answer))
     apart = sum(g.bytes_before for g in _groups(model, answer))
-    most = apart - 2 * 2 * 256 * 32 * 4  # both exps at least take their products over
+    most = apart - 2 * 2 * 256 * 32 * 4  # at least both exps are fused with their products
     require(moved <= most, f"{moved:,} bytes to and from memory; {most:,} are enough")
 
 
-def _models(answer: Any, seed: int) -> None:
+def _check_zoo_models(answer: Any, seed: int) -> None:
     for model in MODELS:
-        _as_wanted(answer, model, model)
+        _check_decisions(answer, model, model)
 
 
 _HEAD = '''\
@@ -133,10 +133,10 @@ EXERCISE = Exercise(
         "A reason is the fourth field of a Candidate: an f-string with the size.",
     ),
     checks=(
-        Check("just below the limit, at it, and above", 2, _three),
-        Check("random chains of products", 2, _random),
-        Check("bytes to and from memory", 1, _bytes),
-        Check("two models of the zoo", 1, _models, True),
+        Check("just below the limit, at it, and above", 2, _check_near_limit),
+        Check("random chains of products", 2, _check_random_chains),
+        Check("bytes to and from memory", 1, _check_traffic),
+        Check("two models of the zoo", 1, _check_zoo_models, True),
     ),
     exit_question="What does this policy not look at, and which model would pay for it?",
     policy_of="welder",

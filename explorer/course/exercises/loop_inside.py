@@ -1,4 +1,4 @@
-"""A loop that Python does not turn."""
+"""Exercise: a loop inside of the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from explorer.course.exercise import Check, Exercise, require
 from explorer.frontends.load import load
 
 
-def _given(size: int, seed: int) -> dict[str, np.ndarray]:
+def _inputs(size: int, seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     half = rng.normal(size=(size, size))
     return {
@@ -21,30 +21,30 @@ def _given(size: int, seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def _want(given: dict[str, np.ndarray], k: int) -> np.ndarray:
-    a, x = (given[name].astype(np.float64) for name in ("a", "x"))
+def _expected(inputs: dict[str, np.ndarray], k: int) -> np.ndarray:
+    a, x = (inputs[name].astype(np.float64) for name in ("a", "x"))
     for _ in range(k):
         x = a @ x
         x = x / np.sqrt((x * x).sum())
     return x
 
 
-def _values(answer: Any, seed: int) -> None:
+def _check_values(answer: Any, seed: int) -> None:
     c = compile(load(answer))
     for size, k in ((1, 3), (7, 0), (8, 1), (16, 20)):
-        given = _given(size, seed)
-        got = next(iter(c.run({**given, "k": np.array(k)}).values()))
-        off = float(np.abs(got - _want(given, k)).max())
+        inputs = _inputs(size, seed)
+        got = next(iter(c.run({**inputs, "k": np.array(k)}).values()))
+        off = float(np.abs(got - _expected(inputs, k)).max())
         require(off < 1e-3, f"{size} by {size}, {k} iterations: off by {off:.2g}")
 
 
-def _counters(answer: Any, seed: int) -> None:
+def _check_counters(answer: Any, seed: int) -> None:
     c = compile(load(answer))
-    given = _given(8, seed)
-    c.run({**given, "k": np.array(2)})
+    inputs = _inputs(8, seed)
+    c.run({**inputs, "k": np.array(2)})
     with counters.delta() as did:
         for k in (3, 50):
-            c.run({**given, "k": np.array(k)})
+            c.run({**inputs, "k": np.array(k)})
     seen = did.counts
     require(seen.kernel_compiles == 0, f"{seen.kernel_compiles} kernels compiled for another k")
     require(seen.host_reads == 0, f"Python read {seen.host_reads} values of iterations")
@@ -93,9 +93,9 @@ def power_iteration(
         "The length of a vector is `enp.sqrt((x * x).sum())`.",
     ),
     checks=(
-        Check("the values of NumPy, also for no iteration", 2, _values),
-        Check("nothing compiled for another k, nothing asked of Python", 2, _counters),
-        Check("other matrices", 1, lambda answer, seed: _values(answer, seed + 1), True),
+        Check("the values of NumPy, also for no iteration", 2, _check_values),
+        Check("nothing compiled for another k, nothing asked of Python", 2, _check_counters),
+        Check("other matrices", 1, lambda answer, seed: _check_values(answer, seed + 1), True),
     ),
     exit_question="How many barriers has an iteration on two cores, and what decides it?",
 )

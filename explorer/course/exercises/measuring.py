@@ -1,4 +1,4 @@
-"""Faster, slower, or not distinguishable."""
+"""Exercise: a verdict from times: faster, slower, or not distinguishable."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ WORDS = ("faster", "slower", "not distinguishable")
 
 
 def _times(rng: np.random.Generator, ratio: float) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of times in turns, in us: a machine that drifts, noise, and now and then a hiccup.
-    Every share is chosen.
+    """Return pairs of times in turns, in us, with drift, noise and rare outliers.
+
+    Every magnitude is chosen.
     """
     drift = 100 * (1 + 0.2 * np.sin(np.linspace(0, rng.uniform(1, 6), TURNS)))
     pair = [drift * np.exp(rng.normal(0, 0.02, TURNS)) for _ in range(2)]
-    for one in pair:
-        one[rng.random(TURNS) < 0.05] *= 3
+    for times in pair:
+        times[rng.random(TURNS) < 0.05] *= 3
     return pair[0], pair[1] * ratio
 
 
-def _share(answer: Any, seed: int, ratio: float, want: str, least: int) -> None:
+def _check_verdicts(answer: Any, seed: int, ratio: float, want: str, least: int) -> None:
     rng = np.random.default_rng(seed)
-    said = [answer(*_times(rng, ratio)) for _ in range(TRIALS)]
-    odd = next((s for s in said if s not in WORDS), None)
-    require(odd is None, f"{odd!r} is none of {', '.join(WORDS)}")
-    right = said.count(want)
+    verdicts = [answer(*_times(rng, ratio)) for _ in range(TRIALS)]
+    unknown = next((s for s in verdicts if s not in WORDS), None)
+    require(unknown is None, f"{unknown!r} is none of {', '.join(WORDS)}")
+    right = verdicts.count(want)
     require(
         right >= least,
         f"b takes {ratio:g} of a's time: {right} of {TRIALS} times it said {want!r}; wanted "
@@ -76,11 +77,14 @@ def verdict(a, b):
         "times in 100. If 1 lies outside, the two differ.",
     ),
     checks=(
-        Check("equal programs", 2, lambda a, s: _share(a, s, 1.0, WORDS[2], 95)),
-        Check("one tenth less", 1, lambda a, s: _share(a, s, 0.9, WORDS[0], 95)),
-        Check("one tenth more", 1, lambda a, s: _share(a, s, 1.1, WORDS[1], 95)),
+        Check("equal programs", 2, lambda a, s: _check_verdicts(a, s, 1.0, WORDS[2], 95)),
+        Check("one tenth less", 1, lambda a, s: _check_verdicts(a, s, 0.9, WORDS[0], 95)),
+        Check("one tenth more", 1, lambda a, s: _check_verdicts(a, s, 1.1, WORDS[1], 95)),
         Check(
-            "equal programs, other days", 1, lambda a, s: _share(a, s + 1, 1, WORDS[2], 95), True
+            "equal programs, other days",
+            1,
+            lambda a, s: _check_verdicts(a, s + 1, 1, WORDS[2], 95),
+            True,
         ),
     ),
     exit_question="How many turns would you need to find one hundredth?",

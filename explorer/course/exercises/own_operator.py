@@ -1,4 +1,4 @@
-"""An operator of one's own, lowered to loops."""
+"""Exercise: an operator of one's own, lowered to loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from explorer.options import Options
 SHAPES = ((3, 4), (1, 1), (5, 33))
 
 
-def _want(x: np.ndarray) -> np.ndarray:
+def _expected(x: np.ndarray) -> np.ndarray:
     wide = x.astype(np.float64)
     return np.asarray(wide * np.clip(wide + 3, 0, 6) / 6)
 
@@ -28,26 +28,26 @@ def _compiled(answer: Any, check: bool = False) -> Any:
     return compile(load(model), options=Options(registered=False), check=check)
 
 
-def _on(answer: Any, seed: int) -> None:
+def _check_random_values(answer: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     c = _compiled(answer)
     for rows, columns in SHAPES:
         x = (4 * rng.normal(size=(rows, columns))).astype(np.float32)
         eye = np.eye(columns, dtype=np.float32)
         got = next(iter(c.run(dict(zip(c.model.inputs, (x, eye)))).values()))
-        off = float(np.abs(got - _want(x)).max(initial=0.0))
+        off = float(np.abs(got - _expected(x)).max(initial=0.0))
         require(off < 1e-4, f"[{rows}, {columns}]: off by {off:.2g}")
 
 
-def _edges(answer: Any, seed: int) -> None:
+def _check_edges(answer: Any, seed: int) -> None:
     x = np.array([[-4, -3, -1.5, 0, 3, 4]], np.float32)
     c = _compiled(answer)
     got = next(iter(c.run(dict(zip(c.model.inputs, (x, np.eye(6, dtype=np.float32))))).values()))
-    off = np.abs(got - _want(x))[0]
+    off = np.abs(got - _expected(x))[0]
     require(off.max() < 1e-5, f"at x = {x[0, off.argmax()]:g} it is {got[0, off.argmax()]:g}")
 
 
-def _one_kernel(answer: Any, seed: int) -> None:
+def _check_fusion(answer: Any, seed: int) -> None:
     c = _compiled(answer, check=True)
     wrong = [f"{s.name}: {s.checked}" for s in c.snapshots if isinstance(s.checked, str)]
     require(not wrong, f"its reference and its loops differ: {'; '.join(wrong)}")
@@ -110,10 +110,10 @@ hard_swish = explorer.operator(unary("HardSwish6", body, in_numpy), domain="cour
         "`in_numpy` must give the dtype that it was given.",
     ),
     checks=(
-        Check("where its pieces meet", 1, _edges),
-        Check("random values and odd shapes", 2, _on),
-        Check("reference and loops agree, in one kernel with a product", 2, _one_kernel),
-        Check("other values", 1, lambda answer, seed: _on(answer, seed + 1), True),
+        Check("where its pieces meet", 1, _check_edges),
+        Check("random values and odd shapes", 2, _check_random_values),
+        Check("reference and loops agree, in one kernel with a product", 2, _check_fusion),
+        Check("other values", 1, lambda answer, seed: _check_random_values(answer, seed + 1), True),
     ),
     exit_question="Why needs the compiler no rule that says this operator may be fused?",
 )

@@ -1,4 +1,4 @@
-"""The capstone: a pass that saves work, and changes no answer."""
+"""Capstone exercise: a pass that saves work and changes no answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ZOO = ("zoo:tiny_bert", "zoo:small_nerf", "zoo:tiny_skip")
 
 
 def points(program: Program) -> int:
-    """How often the innermost line of any loop nest runs, under the sizes' hints."""
+    """Return how often the innermost line of any loop nest runs, under the sizes' hints."""
     return sum(
         prod(program.env.hint(a.extent) for a in (*c.axes, *c.reduce))
         for call in program.kernel_calls
@@ -30,7 +30,7 @@ def points(program: Program) -> int:
 
 
 def _models(seed: int) -> dict[str, Any]:
-    """Small models with something to save: products in a row, in another order each."""
+    """Return small models with chained products, each in another order."""
     rng = np.random.default_rng(seed)
     m, n, k = (int(v) for v in rng.integers(20, 60, 3))
 
@@ -43,7 +43,7 @@ def _models(seed: int) -> dict[str, Any]:
     def wide(v: Any, a: Any, b: Any) -> Any:
         return v @ (a @ b)
 
-    def kept(a: Any, b: Any, v: Any) -> Any:
+    def shared(a: Any, b: Any, v: Any) -> Any:
         both = a @ b
         return both @ v + both.sum(axis=1, keepdims=True)
 
@@ -54,22 +54,22 @@ def _models(seed: int) -> dict[str, Any]:
         "(a @ b) @ v": (left, (t(m, n), t(n, k), t(k, 1))),
         "((a @ b) @ c) @ v": (long, (t(m, n), t(n, k), t(k, m), t(m, 1))),
         "v @ (a @ b)": (wide, (t(1, m), t(m, n), t(n, k))),
-        "(a @ b) @ v, with a @ b read twice": (kept, (t(m, n), t(n, k), t(k, 1))),
+        "(a @ b) @ v, with a @ b read twice": (shared, (t(m, n), t(n, k), t(k, 1))),
         "(v @ a) @ b": (lambda v, a, b: (v @ a) @ b, (t(1, m), t(m, n), t(n, k))),
     }
 
 
-def _both(answer: Any, model: Any) -> tuple[Any, Any]:
+def _compile_with_and_without(answer: Any, model: Any) -> tuple[Any, Any]:
     plain = compile(model, options=Options(registered=False))
     options = Options(passes=((AFTER, answer),), registered=False)
     return plain, compile(model, options=options)
 
 
-def _gain(answer: Any, seed: int) -> None:
+def _check_gain(answer: Any, seed: int) -> None:
     saved: dict[str, float] = {}
     changed = False
     for name, (function, types) in _models(seed).items():
-        plain, own = _both(answer, load(trace(function)(*types)))
+        plain, own = _compile_with_and_without(answer, load(trace(function)(*types)))
         step = next(s for s in own.snapshots if s.own)
         changed |= step.after is not step.before
         inputs = plain.random_inputs()
@@ -88,12 +88,12 @@ def _gain(answer: Any, seed: int) -> None:
     )
 
 
-def _right(answer: Any, seed: int) -> None:
-    found = counterexample(answer, after=AFTER, programs=60, seed=seed)
-    require(found is None, f"this program is not what it was:\n{found}")
+def _check_random_programs(answer: Any, seed: int) -> None:
+    example = counterexample(answer, after=AFTER, programs=60, seed=seed)
+    require(example is None, f"this program is not what it was:\n{example}")
 
 
-def _zoo(answer: Any, seed: int) -> None:
+def _check_zoo(answer: Any, seed: int) -> None:
     for model in ZOO:
         options = Options(passes=((AFTER, answer),), registered=False)
         c = compile(model, options=options, until="planned", check=True)
@@ -130,12 +130,12 @@ EXERCISE = Exercise(
     stub=_HEAD + "    return program\n",
     solution=_HEAD
     + '''\
-    made = {b.vars[0].name: b for b in program.main.body}
+    producers = {b.vars[0].name: b for b in program.main.body}
     reads = Counter(v.name for b in program.main.body for v in b.reads)
     reads.update(v.name for v in program.main.outputs)
 
     def factors(binding):
-        """Of a product of two matrices of known sizes; none of anything else."""
+        """Return the factors of a product of two matrices of known sizes, else none."""
         if binding is None or not isinstance(binding.expr, OpCall) or binding.expr.op != "MatMul":
             return ()
         shapes = [a.tensor.dims for a in binding.expr.args]
@@ -146,7 +146,7 @@ EXERCISE = Exercise(
         return a.tensor.dims[0] * a.tensor.dims[1] * b.tensor.dims[1]
 
     def reordered(binding, inner, a, b):
-        """The two bindings that make (a b) c as a (b c), or c (a b) as (c a) b."""
+        """Return the two bindings that compute (a b) c as a (b c), or c (a b) as (c a) b."""
         left, right = binding.expr.args
         first = (b, right) if inner is left else (left, a)
         dims = (first[0].tensor.dims[0], first[1].tensor.dims[1])
@@ -154,7 +154,7 @@ EXERCISE = Exercise(
         second = (a, new) if inner is left else (new, b)
         if work(*first) + work(*second) >= work(a, b) + work(left, right):
             return ()
-        origin = binding.origin | made[inner.name].origin
+        origin = binding.origin | producers[inner.name].origin
         return (
             Binding((new,), OpCall("MatMul", first, ()), origin),
             replace(binding, expr=OpCall("MatMul", second, ()), origin=origin),
@@ -162,26 +162,26 @@ EXERCISE = Exercise(
 
     body = []
     for binding in program.main.body:
-        ways = [(binding,)]
+        orders = [(binding,)]
         for inner in factors(binding):
-            pair = factors(made.get(inner.name))
-            if pair and reads[inner.name] == 1:  # else it is made all the same
-                ways.append(reordered(binding, inner, *pair))
-        body += next(way for way in reversed(ways) if way)
+            pair = factors(producers.get(inner.name))
+            if pair and reads[inner.name] == 1:  # else the product is computed anyway
+                orders.append(reordered(binding, inner, *pair))
+        body += next(order for order in reversed(orders) if order)
     return program.with_body(tuple(body))
 ''',
     hints=(
-        "`binding.expr.args` of a MatMul are its factors; `made` by name tells how each was made.",
+        "`binding.expr.args` of a MatMul are its factors; a dict of bindings by name tells how each was made.",
         "A product that another binding reads as well must be made all the same: then nothing is "
         "saved. Count reads first.",
         "A new binding needs a name of its own, `Binding((Var(name, Tensor(dims, dtype)),), "
         "OpCall('MatMul', (b, v), ()), origin)`, and the origins of both that it stands for.",
     ),
     checks=(
-        Check("half the work of one model, no more of any, the same answers", 3, _gain),
-        Check("small random programs compute what they did", 2, _right),
-        Check("models with other sizes", 2, lambda a, seed: _gain(a, seed + 1), True),
-        Check("three models of the zoo, step by step", 2, _zoo, True),
+        Check("half the work of one model, no more of any, the same answers", 3, _check_gain),
+        Check("small random programs compute what they did", 2, _check_random_programs),
+        Check("models with other sizes", 2, lambda a, seed: _check_gain(a, seed + 1), True),
+        Check("three models of the zoo, step by step", 2, _check_zoo, True),
     ),
     exit_question="Your pass changes the order of sums. When may a compiler do that?",
 )

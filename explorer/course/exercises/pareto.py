@@ -1,4 +1,4 @@
-"""A tile policy that keeps the tiles which no other beats."""
+"""Exercise: a tile policy that returns the Pareto front of time and size."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from explorer.options import Options
 from explorer.roller import Options as Roller
 from explorer.roller.policy import tile_candidates
 
-MANY = 200  # candidates that a policy asks for
+MANY = 200  # candidates that the check requests
 TARGETS = ("cpu-avx2", "cpu-avx512")
 
 
 def elements(kernel: Any, tiling: Tiling, env: Any) -> int:
-    """The elements of a tile of the result."""
-    found = 1
+    """Return the number of elements of a tile of the result."""
+    count = 1
     for axis in kernel.computes[-1].axes:
-        found *= tiling.size(axis.name) or env.hint(axis.extent)
-    return found
+        count *= tiling.size(axis.name) or env.hint(axis.extent)
+    return count
 
 
 def _product(m: int, n: int, k: int) -> Any:
@@ -33,29 +33,31 @@ def _product(m: int, n: int, k: int) -> Any:
     return load(model)
 
 
-def _front(legal: list[Candidate[Tiling]], kernel: Any, env: Any) -> set[tuple[float, int]]:
+def _pareto_front(legal: list[Candidate[Tiling]], kernel: Any, env: Any) -> set[tuple[float, int]]:
     points = {(c.cost_us, elements(kernel, c.value, env)) for c in legal}
     return {p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)}
 
 
-def _on_front(answer: Any, m: int, n: int, k: int, target: str) -> None:
-    there = device_of(target)
-    c = compile(_product(m, n, k), target=there, until="welded")
+def _check_front(answer: Any, m: int, n: int, k: int, target: str) -> None:
+    device = device_of(target)
+    c = compile(_product(m, n, k), target=device, until="welded")
     kernel, env = c.program.kernel_calls[0].kernel_call.kernel, c.program.env
-    legal = [x for x in tile_candidates(kernel, there, env, {}, MANY) if not x.refused]
-    got = list(answer(kernel, there, env, {}))
+    legal = [x for x in tile_candidates(kernel, device, env, {}, MANY) if not x.refused]
+    returned = list(answer(kernel, device, env, {}))
     name = f"{m} x {n} x {k} on {target}"
-    require(bool(got), f"{name}: no tile at all")
-    require(all(not x.refused for x in got), f"{name}: a tile that breaks a rule is among them")
-    points = [(x.cost_us, elements(kernel, x.value, env)) for x in got]
-    want = _front(legal, kernel, env)
-    extra = sorted(set(points) - want)
+    require(bool(returned), f"{name}: no tile at all")
+    require(
+        all(not x.refused for x in returned), f"{name}: a tile that breaks a rule is among them"
+    )
+    points = [(x.cost_us, elements(kernel, x.value, env)) for x in returned]
+    front = _pareto_front(legal, kernel, env)
+    extra = sorted(set(points) - front)
     require(
         not extra,
         f"{name}: a tile of {extra[0][1] if extra else 0} elements at "
         f"{extra[0][0] if extra else 0:.2f} us is beaten by another in both",
     )
-    missing = sorted(want - set(points))
+    missing = sorted(front - set(points))
     require(
         not missing,
         f"{name}: a tile of {missing[0][1] if missing else 0} elements at "
@@ -64,20 +66,20 @@ def _on_front(answer: Any, m: int, n: int, k: int, target: str) -> None:
     require(points == sorted(points), f"{name}: the fastest by the model must come first")
 
 
-def _given(answer: Any, seed: int) -> None:
+def _check_fixed_product(answer: Any, seed: int) -> None:
     for target in TARGETS:
-        _on_front(answer, 256, 512, 384, target)
+        _check_front(answer, 256, 512, 384, target)
 
 
-def _random(answer: Any, seed: int) -> None:
+def _check_random_products(answer: Any, seed: int) -> None:
     rng = Random(seed)
     for _ in range(3):
         m, n, k = (rng.choice((1, 7, 32, 100, 128, 333)) for _ in range(3))
-        _on_front(answer, m, n, k, rng.choice(TARGETS))
+        _check_front(answer, m, n, k, rng.choice(TARGETS))
 
 
-def _pipeline(answer: Any, seed: int) -> None:
-    """As Roller's policy: what it gives first is taken, and the answers are right."""
+def _check_in_pipeline(answer: Any, seed: int) -> None:
+    """Check the answer as Roller's policy: its first tile is used, and the values are right."""
     options = Options(roller=Roller(policy=answer), registered=False)
     c = compile(_product(40, 96, 24), options=options, check=True)
     wrong = [f"{s.name}: {s.checked}" for s in c.snapshots if isinstance(s.checked, str)]
@@ -133,10 +135,10 @@ EXERCISE = Exercise(
         "So one number is enough to go through the sorted list: the least size so far.",
     ),
     checks=(
-        Check("one product on two machines", 2, _given),
-        Check("random products", 2, _random),
-        Check("in the pipeline, as Roller's policy", 1, _pipeline),
-        Check("other products", 1, lambda a, seed: _random(a, seed + 1), True),
+        Check("one product on two machines", 2, _check_fixed_product),
+        Check("random products", 2, _check_random_products),
+        Check("in the pipeline, as Roller's policy", 1, _check_in_pipeline),
+        Check("other products", 1, lambda a, seed: _check_random_products(a, seed + 1), True),
     ),
     exit_question="Which third number of a tile would you put on the axes of a GPU?",
     policy_of="roller",

@@ -1,4 +1,4 @@
-"""A picture of one's own: how many kernels compute each operator of the model."""
+"""Exercise: a picture of one's own, of the kernels that compute each operator of the model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LARGER = ("zoo:tiny_bert", "zoo:tiny_gpt2")
 
 
 def _rows(answer: Any, model: str) -> tuple[list[tuple[str, float]], dict[str, set[str]]]:
-    """What the picture shows of a model, and the kernels of each operator as they are."""
+    """Return the rows of the picture for a model, and the actual kernels of each operator."""
     c = compile(model, until="planned")
     calls = c.program.kernel_calls
     want = {s.name: {k.name for k in calls if s.name in k.origin} for s in c.program.sources}
     return [(str(name), float(number)) for name, number in answer(c)], want
 
 
-def _counted(answer: Any, models: tuple[str, ...]) -> None:
+def _check_counts(answer: Any, models: tuple[str, ...]) -> None:
     for model in models:
         rows, want = _rows(answer, model)
         for name, number in rows:
@@ -31,7 +31,7 @@ def _counted(answer: Any, models: tuple[str, ...]) -> None:
             )
 
 
-def _each_once(answer: Any, models: tuple[str, ...]) -> None:
+def _check_order(answer: Any, models: tuple[str, ...]) -> None:
     for model in models:
         rows, want = _rows(answer, model)
         names = [name for name, _ in rows]
@@ -40,9 +40,9 @@ def _each_once(answer: Any, models: tuple[str, ...]) -> None:
         require(names == list(want), f"{model}: a row each is wanted, in the order of the model")
 
 
-def _larger(answer: Any, seed: int) -> None:
-    _counted(answer, LARGER)
-    _each_once(answer, LARGER)
+def _check_larger_models(answer: Any, seed: int) -> None:
+    _check_counts(answer, LARGER)
+    _check_order(answer, LARGER)
 
 
 _HEAD = '''\
@@ -77,9 +77,9 @@ EXERCISE = Exercise(
         "several calls: count those that it is in.",
     ),
     checks=(
-        Check("the numbers of two small models", 2, lambda a, seed: _counted(a, SMALL)),
-        Check("each operator once, in order", 1, lambda a, seed: _each_once(a, SMALL)),
-        Check("two other models", 2, _larger, True),
+        Check("the numbers of two small models", 2, lambda a, seed: _check_counts(a, SMALL)),
+        Check("each operator once, in order", 1, lambda a, seed: _check_order(a, SMALL)),
+        Check("two other models", 2, _check_larger_models, True),
     ),
     exit_question="Why may one operator be part of several kernels?",
 )

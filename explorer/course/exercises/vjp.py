@@ -1,4 +1,4 @@
-"""The backward rule of an operator as a program, held against finite differences."""
+"""Exercise: the backward rule of an operator as a program, checked by finite differences."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def _loss(x: np.ndarray, g: np.ndarray) -> float:
     return float((e / e.sum(-1, keepdims=True) * g).sum())
 
 
-def _differences(x: np.ndarray, g: np.ndarray, step: float = 1e-6) -> np.ndarray:
-    found = np.zeros_like(x)
+def _finite_differences(x: np.ndarray, g: np.ndarray, step: float = 1e-6) -> np.ndarray:
+    gradient = np.zeros_like(x)
     for at in np.ndindex(x.shape):
         up, down = x.copy(), x.copy()
         up[at] += step
         down[at] -= step
-        found[at] = (_loss(up, g) - _loss(down, g)) / (2 * step)
-    return found
+        gradient[at] = (_loss(up, g) - _loss(down, g)) / (2 * step)
+    return gradient
 
 
-def _hold(c: Any, x: np.ndarray, g: np.ndarray) -> None:
+def _check_gradient(c: Any, x: np.ndarray, g: np.ndarray) -> None:
     got = _gradient(c, x, g)
     require(got.shape == x.shape, f"the gradient is {got.shape}, and x is {x.shape}")
-    off = float(np.abs(got - _differences(x, g)).max())
+    off = float(np.abs(got - _finite_differences(x, g)).max())
     require(off < 1e-4, f"x of shape {x.shape}: off by {off:.2g} from finite differences")
 
 
@@ -41,29 +41,29 @@ def _gradient(c: Any, x: np.ndarray, g: np.ndarray) -> np.ndarray:
     return np.asarray(next(iter(c.run(x.astype(np.float32), g.astype(np.float32)).values())))
 
 
-def _row(answer: Any, seed: int) -> None:
+def _check_one_row(answer: Any, seed: int) -> None:
     c = compile(load(answer))
-    _hold(c, np.array([[0.0, 1.0, -1.0]]), np.array([[1.0, 0.0, 0.0]]))
+    _check_gradient(c, np.array([[0.0, 1.0, -1.0]]), np.array([[1.0, 0.0, 0.0]]))
 
 
-def _random(answer: Any, seed: int) -> None:
+def _check_random_rows(answer: Any, seed: int) -> None:
     c = compile(load(answer))
     rng = np.random.default_rng(seed)
     for shape in ((1, 1), (2, 3), (4, 7)):
-        _hold(c, rng.normal(size=shape), rng.normal(size=shape))
+        _check_gradient(c, rng.normal(size=shape), rng.normal(size=shape))
 
 
-def _large(answer: Any, seed: int) -> None:
+def _check_large_values(answer: Any, seed: int) -> None:
     c = compile(load(answer))
     x, g = np.array([[1000.0, 999.0, -1000.0]]), np.array([[1.0, -1.0, 2.0]])
     got = _gradient(c, x, g)
     require(bool(np.isfinite(got).all()), f"for x = {x[0].tolist()} it gives {got[0].tolist()}")
-    _hold(c, x, g)
+    _check_gradient(c, x, g)
 
 
-def _work(answer: Any, seed: int) -> None:
-    """It is right, and twice as long rows are at most twice the work."""
-    _row(answer, seed)
+def _check_work(answer: Any, seed: int) -> None:
+    """Check the gradient, and that rows of twice the length take at most twice the work."""
+    _check_one_row(answer, seed)
     program = compile(load(answer), until="planned").program
     rows, n = map(str, program.main.params[0].tensor.dims)
     once, twice = (_points(program, {rows: 3, n: long}) for long in (64, 128))
@@ -75,7 +75,7 @@ def _work(answer: Any, seed: int) -> None:
 
 
 def _points(program: Program, sizes: dict[str, int]) -> int:
-    """How often the innermost line of any loop nest runs."""
+    """Return how often the innermost line of any loop nest runs."""
     return sum(
         prod(evaluate_dim(a.extent, sizes) for a in (*c.axes, *c.reduce))
         for call in program.kernel_calls
@@ -122,11 +122,11 @@ def softmax_vjp(x: tensor("float32", "rows", "n"), g: tensor("float32", "rows", 
         "Take the largest x of a row from all of them first: softmax does not change.",
     ),
     checks=(
-        Check("one row by finite differences", 1, _row),
-        Check("random rows by finite differences", 1, _random),
-        Check("large values", 1, _large),
-        Check("work that grows as x does", 1, _work),
-        Check("other rows", 1, lambda answer, seed: _random(answer, seed + 1), True),
+        Check("one row by finite differences", 1, _check_one_row),
+        Check("random rows by finite differences", 1, _check_random_rows),
+        Check("large values", 1, _check_large_values),
+        Check("work that grows as x does", 1, _check_work),
+        Check("other rows", 1, lambda answer, seed: _check_random_rows(answer, seed + 1), True),
     ),
     exit_question="Which values of the forward pass must be kept for this, x or y?",
 )

@@ -1,4 +1,4 @@
-"""A Rammer policy that leaves no core idle while there is work."""
+"""Exercise: a Rammer policy that leaves no core idle while there is work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from explorer.rammer import Facts, ROperator, VDevice, schedule
 from explorer.rammer import Options as Rammer
 
 
-def _within(answer: Any, facts: Facts) -> None:
+def _check_bound(answer: Any, facts: Facts) -> None:
     total = schedule(facts, Rammer(policy=answer)).wall.total_us
     work = sum(o.work_us for o in facts.operators)
     longest = max(o.task_us for o in facts.operators)
@@ -24,24 +24,24 @@ def _within(answer: Any, facts: Facts) -> None:
     )
 
 
-def _twenty(answer: Any, seed: int) -> None:
+def _check_twenty_tasks(answer: Any, seed: int) -> None:
     times = (7, 5, 5, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1)
     tasks = tuple(ROperator(f"op{n}", 1, float(us)) for n, us in enumerate(times))
-    _within(answer, Facts(tasks, VDevice(units=4)))
+    _check_bound(answer, Facts(tasks, VDevice(units=4)))
 
 
-def _random(answer: Any, seed: int) -> None:
+def _check_random_operators(answer: Any, seed: int) -> None:
     rng = Random(seed)
     for _ in range(20):
         operators = tuple(
             ROperator(f"op{n}", rng.randint(1, 5), float(rng.randint(1, 9)))
             for n in range(rng.randint(1, 12))
         )
-        _within(answer, Facts(operators, VDevice(units=rng.randint(1, 5))))
+        _check_bound(answer, Facts(operators, VDevice(units=rng.randint(1, 5))))
 
 
-def _model(answer: Any, seed: int) -> None:
-    """In the pipeline: the plan is legal, with every dependency of a real model."""
+def _check_zoo_model(answer: Any, seed: int) -> None:
+    """Check in the pipeline that the plan respects every dependency of a real model."""
     c = compile("zoo:small_nerf", options=Options(rammer=Rammer(policy=answer)))
     wall = c.planned_wall()
     require(bool(wall.bricks), "the schedule of zoo:small_nerf has no tasks")
@@ -86,9 +86,9 @@ def earliest(facts: Facts) -> Placement:
         "one program.",
     ),
     checks=(
-        Check("twenty tasks on four cores", 1, _twenty),
-        Check("random operators, within Graham's bound", 2, _random),
-        Check("a real model is laid by it", 2, _model, True),
+        Check("twenty tasks on four cores", 1, _check_twenty_tasks),
+        Check("random operators, within Graham's bound", 2, _check_random_operators),
+        Check("a real model is laid by it", 2, _check_zoo_model, True),
     ),
     exit_question="What does this policy ignore when operators do read each other?",
     policy_of="rammer",

@@ -1,4 +1,4 @@
-"""The shape rule of an operator, for sizes that have a name and no number yet."""
+"""Exercise: the shape rule of an operator with symbolic sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from explorer.ir.shapes.dims import evaluate_dim
 from explorer.options import Options
 
 
-def _windows(n: int, size: int, step: int) -> int:
+def _window_count(n: int, size: int, step: int) -> int:
     return (n - size) // step + 1
 
 
@@ -31,25 +31,25 @@ def _compiled(answer: Any, size: int, step: int, until: str = "emitted") -> Any:
     return compile(load(model), options=Options(registered=False), until=until)
 
 
-def _annotation(answer: Any, seed: int) -> None:
+def _check_annotation(answer: Any, seed: int) -> None:
     rng = Random(seed)
     for _ in range(8):
         size, step = rng.randint(1, 5), rng.randint(1, 4)
         c = _compiled(answer, size, step, until="typed")
         body = c.program.main.body
-        (made,) = (b for b in body if isinstance(b.expr, OpCall) and b.expr.op == "Windows")
-        dims = made.var.tensor.dims
+        (windows,) = (b for b in body if isinstance(b.expr, OpCall) and b.expr.op == "Windows")
+        dims = windows.var.tensor.dims
         for n in (size, size + 1, size + rng.randint(2, 30)):
-            told = tuple(evaluate_dim(d, {"rows": 3, "n": n}) for d in dims)
-            want = (3, _windows(n, size, step), size)
+            annotated = tuple(evaluate_dim(d, {"rows": 3, "n": n}) for d in dims)
+            expected = (3, _window_count(n, size, step), size)
             require(
-                told == want,
+                annotated == expected,
                 f"windows of {size} with step {step} of [rows, n] are annotated {list(dims)}: "
-                f"{list(told)} for rows = 3, n = {n}, and there are {list(want)}",
+                f"{list(annotated)} for rows = 3, n = {n}, and there are {list(expected)}",
             )
 
 
-def _one_compilation(answer: Any, seed: int) -> None:
+def _check_one_compilation(answer: Any, seed: int) -> None:
     size, step = 4, 3
     c = _compiled(answer, size, step)
     rng = np.random.default_rng(seed)
@@ -57,17 +57,18 @@ def _one_compilation(answer: Any, seed: int) -> None:
     with counters.delta() as did:
         for n in (4, 6, 7, 31):
             x = rng.normal(size=(2, n)).astype(np.float32)
-            got = next(iter(c.run(x).values()))
-            want = np.exp(np.lib.stride_tricks.sliding_window_view(x, size, axis=1)[:, ::step])
+            result = next(iter(c.run(x).values()))
+            expected = np.exp(np.lib.stride_tricks.sliding_window_view(x, size, axis=1)[:, ::step])
             require(
-                got.shape == want.shape and bool(np.allclose(got, want, rtol=1e-4)),
-                f"a row of {n}: the result is {list(got.shape)}, NumPy's is {list(want.shape)}",
+                result.shape == expected.shape and bool(np.allclose(result, expected, rtol=1e-4)),
+                f"a row of {n}: the result is {list(result.shape)}, "
+                f"NumPy's is {list(expected.shape)}",
             )
     compiled = did.counts.kernel_compiles
     require(compiled == 0, f"{compiled} kernels were compiled for other lengths")
 
 
-def _refused(answer: Any, seed: int) -> None:
+def _check_refusals(answer: Any, seed: int) -> None:
     for size, step in ((0, 1), (3, 0)):
         try:
             _compiled(answer, size, step, until="typed")
@@ -141,10 +142,10 @@ EXERCISE = Exercise(
         "`floor_div(dim, number)` divides a dim that may be a symbol, and rounds down.",
     ),
     checks=(
-        Check("the annotation, for every n", 2, _annotation),
-        Check("one compilation serves every n", 1, _one_compilation),
-        Check("no windows of 0, no step of 0", 1, _refused),
-        Check("other sizes and steps", 1, lambda a, seed: _annotation(a, seed + 1), True),
+        Check("the annotation, for every n", 2, _check_annotation),
+        Check("one compilation serves every n", 1, _check_one_compilation),
+        Check("no windows of 0, no step of 0", 1, _check_refusals),
+        Check("other sizes and steps", 1, lambda a, seed: _check_annotation(a, seed + 1), True),
     ),
     exit_question="For n below size the formula gives 0 or less. Who can know that, and when?",
 )

@@ -21,9 +21,10 @@ from explorer.frontends.tracing.promote import converted, traced
 from explorer.ir.dtypes import is_float
 from explorer.ir.scalar_functions import erf as erf_of_arrays
 
+# ONNX's integer element types, by their size in bytes.
 INTEGERS_OF_WIDTH = {
     size: int(helper.np_dtype_to_tensor_dtype(numpy.dtype(f"int{8 * size}"))) for size in (2, 4, 8)
-}  # ONNX's element types
+}
 
 
 def _on_bools(logical: str, otherwise: str) -> Body:

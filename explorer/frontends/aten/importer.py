@@ -560,10 +560,9 @@ class _Translator:
 
     def traced_value(self, node: Any) -> Any:
         """Return the value of a node in PyTorch's trace, or in a run."""
-        traced_values = self.traced_values or {}
-        return (
-            traced_values[node] if node in traced_values else node.meta.get("val")
-        )  # of a loop or a branch
+        values = self.traced_values or {}
+        # Nodes of loops and branches have values in their metadata only.
+        return values[node] if node in values else node.meta.get("val")
 
     def check_results(self, call: Call, results: Any, several: bool) -> Any:
         """Check an operator's results against PyTorch's dtypes and shapes."""

@@ -18,10 +18,8 @@ from explorer.frontends.tracing.promote import converted, traced
 
 Handler = Callable[..., Any]
 Next = Callable[[Any, TracedArray, TracedArray, TracedArray], TracedArray]
-LARGEST = {
-    "float32": 128,
-    "float64": 512,
-}  # largest degree of Hermite polynomials that PyTorch supports
+# The largest degree of Hermite polynomials that PyTorch supports.
+LARGEST = {"float32": 128, "float64": 512}
 
 
 def _polynomial(

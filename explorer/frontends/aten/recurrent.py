@@ -12,11 +12,8 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit_several
 
 Handler = Callable[..., Any]
-GATES = {
-    "LSTM": (0, 3, 1, 2),
-    "GRU": (1, 0, 2),
-    "RNN": (0,),
-}  # indices of PyTorch's gates, in ONNX's order
+# Indices of PyTorch's gates, in ONNX's order.
+GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 
 
 def _reorder_gates(op: str, weight: TracedArray) -> TracedArray:

@@ -285,9 +285,8 @@ def _augmented(name: str) -> Callable[[TracedArray, Any], Any]:
                 try_="an assignment without an operator, which creates another array",
             )
         if updated.dtype != x.dtype:
-            both = (
-                updated.dtype.kind in "fV" and x.dtype.kind in "fV"
-            )  # NumPy's kind of bfloat16 is V
+            # NumPy's kind of bfloat16 is V.
+            both = updated.dtype.kind in "fV" and x.dtype.kind in "fV"
             if not both and not np.can_cast(updated.dtype, x.dtype, "same_kind"):
                 raise DtypeError(
                     f"{line}: elements of {x.type} do not become {updated.dtype} ({line.text})",

@@ -106,7 +106,7 @@ class RowTransforms:
         self.count = ceil_div(window.wide.extent, by.outputs)
         self.segments = ceil_div(int(window.tap.extent), by.taps)
 
-    def replaced(self) -> Kernel:
+    def rewritten_kernel(self) -> Kernel:
         """Return the kernel with the convolution's compute replaced by the transformed ones."""
         old, weight = self.kernel, self.window.weight.tensor
         transformed_computes = (self.image(), *self.tiles(), self.points(), *self.parts())
@@ -123,7 +123,7 @@ class RowTransforms:
             constants=(old.constants - {weight}) | {self.filters},
         )
 
-    def transformed(self, weights: np.ndarray) -> np.ndarray:
+    def transform_weights(self, weights: np.ndarray) -> np.ndarray:
         """Return the constant's values in the layout of this algorithm."""
         return self.by.along(weights, self.window.filter_place)
 

@@ -125,7 +125,7 @@ class Transforms:
             every = product(a.extent for a in (*window.group, window.channel))
             self.channels = Axis(self.names.channels, every)
 
-    def replaced(self) -> Kernel:
+    def rewritten_kernel(self) -> Kernel:
         """Return the kernel with the convolution's compute replaced by the transformed ones."""
         new = (
             self.image(),
@@ -154,7 +154,7 @@ class Transforms:
         """The name of the transformed weights."""
         return self.names.filters
 
-    def transformed(self, weights: np.ndarray) -> np.ndarray:
+    def transform_weights(self, weights: np.ndarray) -> np.ndarray:
         """Return the constant's values in the layout of this algorithm: [i, j, groups, c, o]."""
         dims, groups = self.window.filter_dims, tuple(int(a.extent) for a in self.window.group)
         others = tuple(d for d in range(weights.ndim) if d not in dims)

@@ -53,10 +53,10 @@ class Computes(Protocol):
     def filters(self) -> str:
         """The name of the transformed weights."""
 
-    def replaced(self) -> Kernel:
+    def rewritten_kernel(self) -> Kernel:
         """Return the kernel with the convolution's compute replaced."""
 
-    def transformed(self, weights: np.ndarray) -> np.ndarray:
+    def transform_weights(self, weights: np.ndarray) -> np.ndarray:
         """Return the constant's values in the layout of this algorithm."""
 
 
@@ -251,7 +251,9 @@ def apply_algorithm(kernel: Kernel, compute: Compute, algorithm: Algorithm) -> K
     window = algorithm.find(kernel, compute)
     if isinstance(window, str):
         return window
-    filtered = normalise(map_parts(algorithm.computes(kernel, window, algorithm.by).replaced()))
+    filtered = normalise(
+        map_parts(algorithm.computes(kernel, window, algorithm.by).rewritten_kernel())
+    )
     if compute.out in {c.out for c in filtered.computes if c.out != filtered.output}:
         return "its result is not read element by element"
     return filtered
@@ -297,7 +299,7 @@ def _transform_filters(
     how = (
         (window.filter_dims, window.group) if isinstance(window, WindowSum) else window.filter_place
     )
-    transformed = source.laid_out((algorithm.label, how), computes.transformed)
+    transformed = source.laid_out((algorithm.label, how), computes.transform_weights)
     if not np.isfinite(transformed).all():
         return None
     name = f"{weight.name}.{algorithm.label}"

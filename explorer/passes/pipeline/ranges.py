@@ -21,7 +21,7 @@ LEGAL, SAYS = "legal", "says"
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Integer:
     """An integer from `low` to `high`."""
 
     low: int
@@ -132,7 +132,7 @@ class Rows:
         return all(map(isinstance, row, self.kinds))
 
 
-Legal = Whole | Share | Switch | OneOf | PolicyOf | Rows
+Legal = Integer | Share | Switch | OneOf | PolicyOf | Rows
 
 
 def option(default: Any, legal: Legal, says: str) -> Any:
@@ -190,13 +190,13 @@ def shown(value: object) -> str:
 
 
 __all__ = [
+    "Integer",
     "Legal",
     "OneOf",
     "PolicyOf",
     "Rows",
     "Share",
     "Switch",
-    "Whole",
     "check",
     "check_value",
     "descriptions",

@@ -20,7 +20,7 @@ from explorer.ir.shapes.dims import Dim, simplify
 from explorer.ir.types import Tensor
 from explorer.ops.lowering import UNROLL
 from explorer.passes.pipeline.names import fresh
-from explorer.passes.pipeline.ranges import OneOf, Whole, check, option
+from explorer.passes.pipeline.ranges import Integer, OneOf, check, option
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.recurrent.binding_order import AS_WRITTEN, ORDERS, order_bindings
 from explorer.passes.recurrent.dataflow import Order, needs_of, order_groups
@@ -53,7 +53,7 @@ class Options:
     order: str = option("auto", OneOf(("auto", AS_WRITTEN, *ORDERS)), "the order of bindings")
     split: str = option("auto", OneOf(("auto", "on", "off")), "split loops over layers")
     unroll: int = option(
-        UNROLL, Whole(0, MOST_UNROLLED_TRIPS), "steps up to which a layer is unrolled"
+        UNROLL, Integer(0, MOST_UNROLLED_TRIPS), "steps up to which a layer is unrolled"
     )
 
     def __post_init__(self) -> None:

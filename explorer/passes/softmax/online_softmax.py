@@ -38,7 +38,7 @@ from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import concrete_dim
 from explorer.passes.pipeline.names import fresh
-from explorer.passes.pipeline.ranges import Switch, Whole, check, option
+from explorer.passes.pipeline.ranges import Integer, Switch, check, option
 from explorer.passes.pipeline.registry import compiler_pass
 
 BLOCK_COLUMNS, LEAST_COLUMNS = 256, 512  # columns of a block, and least columns of a row in blocks
@@ -69,7 +69,7 @@ class OnlineSoftmax:
     """
 
     enabled: bool = option(True, Switch(), "softmax in front of a product in one pass over its row")
-    block: int = option(0, Whole(0, MOST_COLUMNS), "columns of a block; 0: as the policy says")
+    block: int = option(0, Integer(0, MOST_COLUMNS), "columns of a block; 0: as the policy says")
 
     def __post_init__(self) -> None:
         """Raise BadOption if a field is invalid."""

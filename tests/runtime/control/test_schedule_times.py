@@ -58,8 +58,8 @@ def found() -> dict[str, Compilation]:
 whole = st.integers(0, 12).map(float)
 ways = st.builds(
     lambda entry, turn, one, count, counted: ScheduleTime(
-        "", ControlSchedule("device", count), Time(entry), Time(turn), Time(one if count > 1 else turn),
-        counted,
+        "", ControlSchedule("device", count), Time(entry), Time(turn),
+        Time(one if count > 1 else turn), counted,
     ),
     whole, whole, whole, st.sampled_from((1, 2, 4, 8)), st.booleans(),
 )  # fmt: skip

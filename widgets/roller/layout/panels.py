@@ -38,7 +38,7 @@ class Panel:
     note: str = ""
 
 
-def beside(panels: Sequence[Panel], place: tuple[float, float, float, float]) -> Iterator[str]:
+def draw_panels(panels: Sequence[Panel], place: tuple[float, float, float, float]) -> Iterator[str]:
     """Draw panels from left to right, each enlarging one tile of the previous one.
 
     On a narrow page they are one below the other.
@@ -124,11 +124,13 @@ def of_block(block: Block, lanes: int) -> tuple[Panel, Panel]:
         "register", f"a block: {block.threads:,} threads", subtitle, warps, lanes, note=note
     )
     rows, width = prod(sizes[:-1]), sizes[-1]
-    each_ = Panel("registers", f"a thread: {each(block)}", "in registers", cells=(rows, width, 1))
+    each_ = Panel(
+        "registers", f"a thread: {register_shape(block)}", "in registers", cells=(rows, width, 1)
+    )
     return threads, each_
 
 
-def each(block: Block) -> str:
+def register_shape(block: Block) -> str:
     """Return the results of a thread along each axis."""
     return "×".join(str(n) for _, n in block.register if n > 1) or "1"
 
@@ -152,7 +154,7 @@ def of_micro(micro: Micro, rows: int, width: int, depth: int) -> tuple[Panel, Pa
     return task, sums
 
 
-def weighed(
+def draw_candidates(
     rows: Sequence[tuple[Sequence[Text], Sequence[tuple[str, float]], bool]],
     title: str,
     place: tuple[float, float, float, float],
@@ -195,7 +197,7 @@ def weighed(
         at += w + 16
 
 
-def in_lines(text: str, wide: float) -> Iterator[str]:
+def text_lines(text: str, wide: float) -> Iterator[str]:
     """Draw text only."""
     for n, words in enumerate(wrap_text(text, wide, PX)):
         yield label(0, 16 + LINE * n, words, "i")

@@ -28,12 +28,12 @@ from widgets.model.picture import Drawn, Picture
 from widgets.roller.block_choices import thread_blocks
 from widgets.roller.layout.panels import (
     Panel,
-    beside,
-    each,
-    in_lines,
+    draw_candidates,
+    draw_panels,
     of_block,
     of_micro,
-    weighed,
+    register_shape,
+    text_lines,
 )
 
 LISTED, ASIDE = 300, 900  # minimum height for a list, minimum width for one at the right
@@ -160,7 +160,7 @@ def of_operator(rows: tuple[TileRows, ...], op: str) -> TileRows | None:
 def table(rows: tuple[TileRows, ...], selected: str = "") -> Table:
     """Return one row per kernel."""
     return Table(
-        ("kernel", "output", "tile", "tasks", "bytes a task", "registers", "weighed", "refused"),
+        ("kernel", "output", "tile", "tasks", "bytes per task", "registers", "weighed", "refused"),
         tuple(
             (
                 r.display_name,
@@ -181,7 +181,7 @@ def table(rows: tuple[TileRows, ...], selected: str = "") -> Table:
 
 def _registers(r: TileRows) -> str:
     if r.block is not None:
-        return f"{each(r.block)} in each of {r.block.threads} threads"
+        return f"{register_shape(r.block)} in each of {r.block.threads} threads"
     return f"{r.micro.rows}×{r.micro.columns}" if r.micro else ""
 
 
@@ -219,14 +219,14 @@ def figure(rows: tuple[TileRows, ...], size: tuple[int, int], selected: str = ""
     width, height = size
     kernel = of_operator(rows, selected)
     if kernel is None:
-        body = "".join(in_lines("Roller has not run.", width))
+        body = "".join(text_lines("Roller has not run.", width))
         return Svg(width, height, body, "No tiles", px=PX)
     panels = _levels(kernel)
     listed = height >= LISTED and bool(kernel.candidates)
     aside = listed and width >= ASIDE
     high = height if aside or not listed else height * 0.5
     wide = width * 0.56 if aside else width
-    marks = [*beside(panels, (1, 1, wide - 2, high - 2))]
+    marks = [*draw_panels(panels, (1, 1, wide - 2, high - 2))]
     if listed:
         place = (
             (wide + 36, 0, width - wide - 38, height)
@@ -278,7 +278,7 @@ def _weighed(k: TileRows, place: tuple[float, float, float, float]) -> Iterator[
         )
         for c in order
     ]
-    yield from weighed(rows, f"Weighed; {refused} refused, predicted", place, inks)
+    yield from draw_candidates(rows, f"Weighed; {refused} refused, predicted", place, inks)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

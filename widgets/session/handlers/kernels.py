@@ -21,10 +21,10 @@ def keep_edit(s: MutableSession, call: int, source: str) -> Any:
     return s.trials.edit_part(mine, s.edited)
 
 
-def drop_edit(s: MutableSession, call: int, again: bool = False) -> Any:
-    """Discard a kernel's edit, or with `again` restore the one that was discarded last."""
+def drop_edit(s: MutableSession, call: int, restore: bool = False) -> Any:
+    """Discard a kernel's edit, or with `restore` restore the one that was discarded last."""
     mine = _subject(s, call)
-    gone = s.edited.dropped.get(mine.name) if again else None
+    gone = s.edited.dropped.get(mine.name) if restore else None
     edits = s.edited.without(mine.name) if gone is None else s.edited.with_edit(mine.name, gone)
     s.edited = edits
     return s.trials.edit_part(mine, s.edited)

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import Any
 from weakref import WeakSet
 
-from explorer.cli.bug_report.last_fault import keep
+from explorer.cli.bug_report.last_fault import store_fault
 from explorer.errors import BadOption, Cancelled, InternalFault, fault, traceback_of
 
 MOST_FINISHED = 16  # finished jobs whose answers can still be fetched
@@ -154,7 +154,7 @@ def error_parts(problem: Exception, doing: str) -> dict[str, str]:
     error, shown = fault(problem, doing), traceback_of(problem)
     fields = error.fields()
     if isinstance(error, InternalFault):
-        keep(("the explorer",), error, problem)
+        store_fault(("the explorer",), error, problem)
     return fields | {"traceback": shown} if shown else fields
 
 
