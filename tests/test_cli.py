@@ -754,7 +754,7 @@ def test_ram_simulates_a_data_sheet_and_says_what_was_weighed(told: Callable[...
 def test_ram_counts_trips_at_the_sizes_that_are_bound(
     shell: Shell, layers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rammer, "trips", lambda c, sizes=None: [f"counted at {sizes}"])
+    monkeypatch.setattr(rammer, "trip_count_note", lambda c, sizes=None: [f"counted at {sizes}"])
     words = ("--target", "v100", "--policy", "wavefront", "--bind", "batch=3")
     assert "counted at {'batch': 3}" in shell("ram", layers, *words)[1]
 

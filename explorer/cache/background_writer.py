@@ -9,7 +9,7 @@ from threading import Event, Thread, main_thread
 
 from explorer.forking import ForkLock
 
-AFTER_S = 1.0  # whoever compiles a program runs it next, and needs the cores for that; chosen
+AFTER_S = 1.0  # a program is usually run right after it is compiled, and needs the cores; chosen
 FORK_S = 10.0  # patience before a fork; work that takes longer waits for a lock, and goes on
 LOOK_S = 0.02  # between two looks at whether the process ends
 

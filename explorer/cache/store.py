@@ -80,7 +80,7 @@ class DiskStore:
 
     def get(self, key: str) -> bytes | None:
         """Return the payload under this key, or None if it is missing or damaged."""
-        entry.entry_name(key)  # refuses a key that is none, before anything is touched
+        entry.entry_name(key)  # refuse an invalid key before touching anything
         try:
             with self._opened(make=False) as folder:
                 payload = entry.read(folder, key)

@@ -1,7 +1,7 @@
 """Folder of entries that a team shares: one user publishes it, the others only read it.
 
 It is used only if it is named together with its owner. Its contents are loaded as code, so the
-owner is fully trusted; nobody else may be able to write there.
+owner is fully trusted; others must not be able to write there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from explorer.counters import counters
 from explorer.errors import CacheError
 
 FOLDER, OWNER = "IRONWORKS_TEAM_CACHE", "IRONWORKS_TEAM_OWNER"
-PRIVATE = frozenset({"other"})  # kinds that are nobody else's: faults, what was counted
+PRIVATE = frozenset({"other"})  # kinds that are not shared: faults, counts
 
 
 @dataclass(frozen=True, slots=True)

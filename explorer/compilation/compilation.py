@@ -104,7 +104,7 @@ class Compilation(Printed):
     @property
     def first_line(self) -> str:
         """The model, the device and the stage that it was compiled to."""
-        return f"{self.model.name} on {self.device.name}, {self.stage.name}"
+        return f"{self.model.name} on {self.device.name}, {self.stage.title}"
 
     def with_options(self, *, until: Stage | str | None = None, **groups: Any) -> Compilation:
         """Compile the same model with some option groups replaced, such as `rammer=`.
@@ -249,7 +249,7 @@ class Compilation(Printed):
         """Planner of walls and memory, and runner; BadOption before there is a schedule."""
         if self.stage < Stage.PLANNED:
             raise BadOption(
-                f"{self.model.name} was compiled until {self.stage.name}: nothing is planned yet",
+                f"{self.model.name} was compiled until {self.stage.title}: nothing is planned yet",
                 where=self.model.name,
                 try_="compile without `until`",
             )
@@ -282,7 +282,7 @@ class Compilation(Printed):
     def runnable(self) -> Executable:
         """The executable, if it has machine code for this machine; BadOption otherwise."""
         if self.stage < Stage.EMITTED:
-            why = f"it was compiled until {self.stage.name} only"
+            why = f"it was compiled until {self.stage.title} only"
             if not self.device.is_this_cpu:
                 why = f"{self.device.name} is a data sheet, not this machine"
             if self.device.name == SIMULATED:

@@ -85,7 +85,7 @@ def explained(
         chosen = (block.chosen,)
         return Explanation(name, origins, None, requested, steps, block.candidates, chosen)
     if program.stage < Stage.ROLLED:
-        why = f"{name} has no tiles yet: it was compiled until {program.stage.name}"
+        why = f"{name} has no tiles yet: it was compiled until {program.stage.title}"
         raise BadOption(why, where=name)
     why = why_no_blocks(kernel, device, sizes)
     return Explanation(name, origins, None, None, steps, none=why)

@@ -205,7 +205,7 @@ def _of_integers(name: str, array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarr
     low, high = int(array.min()), int(array.max())
     if low < limits.min or high > limits.max:
         raise DtypeError(
-            f"the input {name!r} is {dtype}, and {low if low < limits.min else high} is none",
+            f"the input {name!r} is {dtype}, which cannot hold {low if low < limits.min else high}",
             where=name,
             expected=f"{limits.min} to {limits.max}",
             actual=f"{low} to {high}",

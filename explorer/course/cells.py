@@ -64,9 +64,9 @@ def _check_cells(e: Exercise) -> Iterator[Cell]:
         f'from explorer import course\n\ncourse.check("{e.name}", {e.answer})',
     )
     words = (
-        f'Stuck? `course.hint("{e.name}")` gives a hint, and the next one when it is asked again; '
-        f'`print(course.solution("{e.name}"))` a worked solution, and the log keeps that '
-        f"you looked."
+        f'Stuck? `course.hint("{e.name}")` gives a hint; call it again for the next one. '
+        f'`print(course.solution("{e.name}"))` prints a worked solution, and the log records that '
+        f"you saw it."
     )
     yield markdown(f"hints-{e.name}", words)
 

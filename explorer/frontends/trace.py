@@ -38,7 +38,7 @@ class Traced:
         """Wrap a Python function; raise BadOption for another object."""
         if not (inspect.isfunction(run) or inspect.ismethod(run)):
             raise BadOption(
-                f"explorer.trace takes a Python function, and {type(run).__name__} is none",
+                f"explorer.trace takes a Python function, not {type(run).__name__}",
                 where=type(run).__name__,
                 try_="explorer.trace(lambda x: thing(x))",
             )

@@ -19,7 +19,19 @@ class Stage(IntEnum):
     PLANNED = 8
     EMITTED = 9
 
+    @property
+    def title(self) -> str:
+        """The name with the field's word for what a system did: "WELDED fusion"."""
+        return f"{self.name} {WORDS.get(self, '')}".rstrip()
 
+
+WORDS: dict[Stage, str] = {  # where a stage is named after its system's own verb
+    Stage.TASKED: "control flow",
+    Stage.WELDED: "fusion",
+    Stage.ROLLED: "tiling",
+    Stage.RAMMED: "scheduling",
+    Stage.PLANNED: "memory",
+}
 SYSTEMS: dict[str, Stage] = {  # by system, the stage that it produces
     "relax": Stage.LEGALIZED,
     "grinder": Stage.TASKED,

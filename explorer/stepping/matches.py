@@ -83,7 +83,7 @@ def _traced_matches(step: Step, snapshot: Snapshot) -> Sequence[StepMatch]:
     try:
         with recording() as records:
             after = step.run(snapshot.before)
-    except IronworksError:  # a pass of somebody's own may end otherwise the second time
+    except IronworksError:  # a user's pass may fail the second time
         return ()
     if difference(snapshot.after, after):
         return ()

@@ -114,7 +114,7 @@ def test_a_narrow_window_scrolls_and_nothing_shrinks(room: Page) -> None:
 def test_what_cannot_be_measured_says_so(room: Page) -> None:
     enter(room, "rTasks")
     room.locator(".rbar .btn", has_text="Measure task times").click()
-    room.wait_for_function(HAS, arg=[".room .said", "was compiled until PLANNED only"])
+    room.wait_for_function(HAS, arg=[".room .said", "was compiled until PLANNED memory only"])
 
 
 def test_measuring_task_times_goes_on_through_another_picture(

@@ -90,7 +90,7 @@ def test_a_change_of_a_changed_device_is_one_of_the_device_that_it_was() -> None
 def test_this_machine_with_other_figures_is_no_data_sheet() -> None:
     options = explorer.Options(hardware=Options((("units", 3.0),)))
     c = explorer.compile(MODEL, options=options, until=Stage.PLANNED)
-    with pytest.raises(BadOption, match="it was compiled until PLANNED only"):
+    with pytest.raises(BadOption, match="it was compiled until PLANNED memory only"):
         c.run({})
 
 

@@ -106,7 +106,7 @@ def test_functions_and_methods_are_traced_and_nothing_else() -> None:
             return x * 2
 
     assert explorer.load(explorer.trace(Net().forward)).name == "forward"
-    with pytest.raises(BadOption, match="Net is none"):
+    with pytest.raises(BadOption, match="not Net"):
         explorer.trace(Net())
 
 

@@ -13,6 +13,8 @@ from explorer.compiler import device_of, pipeline
 from explorer.ir.program import Program
 from explorer.passes.pipeline.former_names import CURRENT_NAMES, current_name
 from explorer.passes.switches.arrangement import Options as Steps
+from explorer.rammer import manual_moves
+from explorer.runtime.cuda import driver
 from explorer.stepping.leave_out import without
 from widgets.session import state
 
@@ -56,3 +58,13 @@ def test_a_link_that_was_made_before_turns_the_same_switch() -> None:
 @pytest.mark.parametrize("name", ["inline calls", "mine", ""])
 def test_other_names_stay(name: str) -> None:
     assert current_name(name) == name
+
+
+def test_documented_import_paths_work_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="PolicyWithMoves"):
+        from explorer.rammer.moved_by_hand import ByHand
+    with pytest.warns(DeprecationWarning, match="SimulatedDriver"):
+        from explorer.runtime.cuda.driver import StandIn
+    assert ByHand is manual_moves.PolicyWithMoves and StandIn is driver.SimulatedDriver
+    with pytest.raises(ImportError):
+        from explorer.runtime.cuda.driver import Nothing  # noqa: F401

@@ -295,7 +295,7 @@ BAD: tuple[tuple[Callable[[Program], object], str], ...] = (
     (no_output, "changed the outputs from"),
     (binds_words, "binds a str"),
     (a_body_that_is_a_list, "returned a list where the body of 'main'"),
-    (another_stage, "returned a program at stage PLANNED, not LEGALIZED"),
+    (another_stage, "returned a program at stage PLANNED memory, not LEGALIZED"),
     (no_symbols, "changed the bounds of the symbol 'batch'"),
     (invents_sources, "changed the list of source operators"),
     (writes_into_the_constants, "failed: TypeError"),

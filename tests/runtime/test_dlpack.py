@@ -202,7 +202,7 @@ def test_lists_of_numbers_take_the_dtype_of_the_input() -> None:
     c = explorer.compile(added)
     (found,) = c.run([[1, 2.5], [True, 4]], -3).values()
     assert found.dtype == np.float32 and found.tolist() == [[-2, -0.5], [-2, 1]]
-    with pytest.raises(DtypeError, match="the input 'k' is int8, and 300 is none"):
+    with pytest.raises(DtypeError, match="the input 'k' is int8, which cannot hold 300"):
         c.run([[1, 2], [3, 4]], 300)
     with pytest.raises(ShapeError, match="the input 'x' is given as lists that are no array"):
         c.run([[1, 2], [3]], 1)

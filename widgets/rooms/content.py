@@ -31,7 +31,7 @@ class Content(NamedTuple):
 
 
 def _reached(stage: Stage) -> Content:
-    when = f"once a model is compiled through {stage.name}"
+    when = f"once a model is compiled through {stage.title}"
     return Content(when, lambda s: s.now.compiled.program.stage >= stage)
 
 

@@ -100,10 +100,10 @@ def without_code(step: Step, planned_us: float, recorded: WallRows | None = None
         return {"big": big, "small": small, "runs": False, "failed": error_part(ended)}
     if stage < Stage.PLANNED:
         words = "nothing runs before code is generated: compile without `until`"
-        return {"big": f"compiled until {stage.name}", "small": words, "runs": False}
+        return {"big": f"compiled until {stage.title}", "small": words, "runs": False}
     us, words = time_text(planned_us), "a prediction: no code of it runs on this machine"
     if c.device.kind == "cpu" and stage < Stage.EMITTED:
-        words = f"a prediction: compiled until {stage.name}, without code"
+        words = f"a prediction: compiled until {stage.title}, without code"
         return {"big": f"{us} predicted", "small": words, "runs": False}
     if recorded is not None:
         words = f"a prediction; {recorded.title}: {time_text(recorded.total_us)}"

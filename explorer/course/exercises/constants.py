@@ -125,13 +125,13 @@ import explorer
 
 
 def constants(rows):
-    """(launch in us, GFLOP/s, GB/s) from rows of (operations, bytes, us)."""
+    """Return (launch in us, GFLOP/s, GB/s) from rows of (operations, bytes, us)."""
 '''
 
 _REST = '''
 
 def machine(rows):
-    """A machine like the V100 with these constants: `compile(model, target=machine(rows))`."""
+    """Return a V100 with these constants: `compile(model, target=machine(rows))`."""
     launch, gflops, gb = constants(rows)
     base = explorer.device("v100")
     far = replace(base.levels[-1], alone_gb_per_s=gb / base.units)
@@ -149,10 +149,10 @@ EXERCISE = Exercise(
     chapter="05_cost_models",
     title="Three constants of a machine",
     goal="A kernel takes `launch + max(operations / gflops, bytes / gb) / 1000` microseconds. "
-    "Write `constants(rows)`, that finds all three numbers from kernels that were timed, so that "
-    "others are predicted: within 1 % without noise, within 15 % where each time is off by 2 %. It "
-    "may be that all of them wait for memory. `machine(rows)` makes a target of them: with it a "
-    "model is compiled, tiled and planned for the machine that was timed.",
+    "Write `constants(rows)`, which finds the three numbers from timed kernels. They must "
+    "predict other kernels within 1 % without noise, and within 15 % if each time has an "
+    "error of 2 %. All timed kernels may be memory-bound. `machine(rows)` makes a target of "
+    "the three numbers: a model is then compiled, tiled and planned for the timed machine.",
     answer="machine",
     stub=_HEAD + "    raise NotImplementedError\n" + _REST,
     solution=_HEAD
@@ -177,9 +177,9 @@ EXERCISE = Exercise(
 """
     + _REST,
     hints=(
-        "If you knew which kernels wait for memory, the three numbers were a linear fit.",
-        "Sorted by operations a byte, those that wait for memory come first: try every split.",
-        "Divide each equation by its time: else the longest kernel alone decides the launch.",
+        "If you knew which kernels are memory-bound, a linear fit would give the three numbers.",
+        "Sorted by operations per byte, the memory-bound kernels come first: try every split.",
+        "Divide each equation by its time; otherwise the longest kernel alone decides the launch.",
     ),
     checks=(
         Check(
@@ -191,5 +191,6 @@ EXERCISE = Exercise(
         Check("models compiled for another machine, as a target", 2, _check_on_simulated_machine),
         Check("other machines", 1, lambda a, s: _check_unseen_kernels(a, s + 1, 0.02, 0.15), True),
     ),
-    exit_question="Which of the three would you trust least, and which kernel would you time next?",
+    exit_question="Which of the three constants would you trust least, and which kernel would "
+    "you time next?",
 )

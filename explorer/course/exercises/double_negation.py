@@ -78,11 +78,10 @@ def _check_random_programs(answer: Any, seed: int) -> None:
 EXERCISE = Exercise(
     name="double_negation",
     chapter="02_rewriting",
-    title="Your pass: minus minus x",
-    goal="Write a pass `no_double_negation`: where a negation reads a negation, neither is "
-    "needed. It "
-    "comes after the step 'fold constants', and enters every compilation from then on: you find it "
-    "among the stages of the explorer.",
+    title="Your pass: remove double negation",
+    goal="Write a pass `no_double_negation`: if a negation reads a negation, the value of the "
+    "inner operand replaces both. The pass follows the step 'fold constants' and runs in "
+    "every later compilation: the explorer lists it among the stages.",
     answer="no_double_negation",
     stub='''\
 from dataclasses import replace
@@ -120,13 +119,11 @@ def no_double_negation(program):
     return program.with_body(tuple(body))
 ''',
     hints=(
-        "A program is a tuple of bindings, `program.main.body`; a negation is `OpCall` "
-        "with op 'Neg'.",
-        "Remember for each value that a negation made what it negates. Do not drop "
-        "bindings: dead code "
-        "is removed by a step of its own, and every binding has an origin that must be "
-        "found again.",
-        "`y = -t` becomes `OpCall('Identity', (x,), ())`; then y is what x is, also if x is a "
+        "A program is a tuple of bindings, `program.main.body`; a negation is an `OpCall` with "
+        "op 'Neg'.",
+        "For each value that a negation defines, remember its operand. Do not drop bindings: a "
+        "later step removes dead code, and every binding has an origin that must be preserved.",
+        "`y = -t` becomes `OpCall('Identity', (x,), ())`; then y equals x, even if x is a "
         "negation.",
     ),
     checks=(
@@ -135,5 +132,5 @@ def no_double_negation(program):
         Check("many negations in a row", 1, _check_many, True),
         Check("other random programs", 2, _check_random_programs, True),
     ),
-    exit_question="Is the same rule right for 1 / (1 / x)? For which x is it not?",
+    exit_question="Is the same rule valid for 1 / (1 / x)? For which x does it fail?",
 )

@@ -104,7 +104,7 @@ def _check_in_pipeline(answer: Any, seed: int) -> None:
 
 _HEAD = '''\
 def choose(needed, free, env):
-    """The free buffer that a value of `needed` bytes takes; None for a fresh one."""
+    """Return the free buffer for a value of `needed` bytes; None for a fresh one."""
 '''
 
 EXERCISE = Exercise(

@@ -103,19 +103,20 @@ LIMIT = 16 * 1024  # bytes that stay in the nearest cache
 
 
 def verdict(merge, facts):
-    """Whether `merge.consumer` should take `merge.tensor` over from `merge.producer`."""
+    """Return a candidate that accepts or refuses to fuse `merge.producer` into `merge.consumer`."""
 '''
 _END = "\n\nlarge_values = ByPairs(verdict)\n"
 
 EXERCISE = Exercise(
     name="large_values",
     chapter="03_fusion",
-    title="A policy that knows one number",
-    goal="Values of at most 16 KiB stay in the nearest cache whether their kernels are joined or "
-    "not; a larger one goes to memory and comes back. Write `verdict(merge, facts)`: "
-    "`Candidate('', True, terms)` joins, where the value between has more bytes than `LIMIT`; "
-    "`Candidate('', False, terms, refused)` does not, and its reason says how many bytes it has. "
-    "`ByPairs(verdict)` is a policy like those that have a name.",
+    title="A fusion policy with one threshold",
+    goal="A value of at most 16 KiB stays in the nearest cache, whether its kernels are fused or "
+    "not; a larger one goes to memory and back. Write `verdict(merge, facts)`. If the value "
+    "between the kernels has more than `LIMIT` bytes, return `Candidate('', True, terms)`, "
+    "which fuses them. Otherwise return `Candidate('', False, terms, refused)`, where "
+    "`refused` states the number of bytes. `ByPairs(verdict)` is a policy like the built-in "
+    "ones.",
     answer="verdict",
     stub=_HEAD + "    raise NotImplementedError\n" + _END,
     solution=_HEAD
@@ -129,8 +130,8 @@ EXERCISE = Exercise(
     + _END,
     hints=(
         "`bytes_at_hint(merge.consumer, merge.tensor, facts.env)` is the size of the value.",
-        "Exactly `LIMIT` bytes stay in the cache.",
-        "A reason is the fourth field of a Candidate: an f-string with the size.",
+        "A value of exactly `LIMIT` bytes stays in the cache.",
+        "The reason is the fourth field of a Candidate: an f-string with the size.",
     ),
     checks=(
         Check("just below the limit, at it, and above", 2, _check_near_limit),
@@ -138,7 +139,7 @@ EXERCISE = Exercise(
         Check("bytes to and from memory", 1, _check_traffic),
         Check("two models of the zoo", 1, _check_zoo_models, True),
     ),
-    exit_question="What does this policy not look at, and which model would pay for it?",
+    exit_question="What does this policy ignore, and which model would be slower because of it?",
     policy_of="welder",
     as_policy=ByPairs,
 )

@@ -53,7 +53,7 @@ import numpy as np
 
 
 def verdict(a, b):
-    """What b is against a: "faster", "slower", or "not distinguishable"."""
+    """Return how b compares with a: "faster", "slower", or "not distinguishable"."""
     raise NotImplementedError
 ''',
     solution='''\
@@ -61,7 +61,7 @@ import numpy as np
 
 
 def verdict(a, b):
-    """What b is against a: "faster", "slower", or "not distinguishable"."""
+    """Return how b compares with a: "faster", "slower", or "not distinguishable"."""
     ratios = np.sort(np.log(np.asarray(b) / np.asarray(a)))
     n = len(ratios)
     # The sign test: order statistics around the median hold it 99 times in 100.

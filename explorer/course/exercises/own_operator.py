@@ -71,12 +71,12 @@ from explorer.ops.arithmetic.elementwise import call, unary
 
 
 def body(site, x, dtype):
-    """The expression of one element: `call("add", x, 3.0, dtype=dtype)` and its like."""
+    """Return the expression of one element: `call("add", x, 3.0, dtype=dtype)` and its like."""
     raise NotImplementedError
 
 
 def in_numpy(attributes, arrays):
-    """The same on whole arrays."""
+    """Compute the same on whole arrays."""
     raise NotImplementedError
 
 
@@ -90,14 +90,14 @@ from explorer.ops.arithmetic.elementwise import call, unary
 
 
 def body(site, x, dtype):
-    """The expression of one element: `call("add", x, 3.0, dtype=dtype)` and its like."""
+    """Return the expression of one element: `call("add", x, 3.0, dtype=dtype)` and its like."""
     shifted = call("add", x, 3.0, dtype=dtype)
     clipped = call("min", call("max", shifted, 0.0, dtype=dtype), 6.0, dtype=dtype)
     return call("mul", call("mul", x, clipped), 1 / 6, dtype=dtype)
 
 
 def in_numpy(attributes, arrays):
-    """The same on whole arrays."""
+    """Compute the same on whole arrays."""
     (x,) = arrays
     return (x * np.clip(x + 3, 0, 6) / 6).astype(x.dtype)
 

@@ -171,8 +171,9 @@ EXERCISE = Exercise(
     return program.with_body(tuple(body))
 ''',
     hints=(
-        "`binding.expr.args` of a MatMul are its factors; a dict of bindings by name tells how each was made.",
-        "A product that another binding reads as well must be made all the same: then nothing is "
+        "`binding.expr.args` of a MatMul are its factors; a dict of bindings by name tells how each "
+        "was made.",
+        "A product that another binding reads as well must be computed anyway: then nothing is "
         "saved. Count reads first.",
         "A new binding needs a name of its own, `Binding((Var(name, Tensor(dims, dtype)),), "
         "OpCall('MatMul', (b, v), ()), origin)`, and the origins of both that it stands for.",

@@ -95,25 +95,26 @@ from explorer.roller.policy import candidates
 
 
 def elements(kernel, tiling, env):
-    """The elements of a tile of the result."""
-    found = 1
+    """Return the number of elements of a tile of the result."""
+    count = 1
     for axis in kernel.computes[-1].axes:
-        found *= tiling.size(axis.name) or env.hint(axis.extent)
-    return found
+        count *= tiling.size(axis.name) or env.hint(axis.extent)
+    return count
 
 
 def pareto(kernel, device, env, sizes):
-    """The tiles that none beats both in time and in size, the fastest by the model first."""
+    """Yield the tiles that no other beats in both time and size, the fastest first."""
 '''
 
 EXERCISE = Exercise(
     name="pareto",
     chapter="04_tiles",
-    title="The tiles that no other beats",
-    goal="A small tile leaves more tasks for the cores, a large one reads less. Write a Roller "
-    "policy `pareto` that yields those legal tiles of which no other has at most their predicted "
-    "time (`cost_us`) and at most their `elements`, the fastest first. The first one is what the "
-    "compiler takes.",
+    title="Pareto-optimal tiles",
+    goal="A small tile leaves more tasks for the cores; a large one reads less. Write a Roller "
+    "policy `pareto` that yields the Pareto-optimal legal tiles, the fastest first. A tile "
+    "is Pareto-optimal if no other tile is better in predicted time (`cost_us`) or in "
+    "number of `elements` without being worse in the other; less is better. The compiler "
+    "uses the first one.",
     answer="pareto",
     stub=_HEAD + "    raise NotImplementedError\n",
     solution=_HEAD
@@ -130,9 +131,9 @@ EXERCISE = Exercise(
             yield legal[n]
 """,
     hints=(
-        "A candidate that breaks a rule has `refused`: leave these out.",
-        "Sort by time. Then a tile is beaten where one before it is not larger.",
-        "So one number is enough to go through the sorted list: the least size so far.",
+        "A candidate that breaks a rule has `refused`: leave it out.",
+        "Sort by time. A tile is then dominated if an earlier one is not larger.",
+        "One number is therefore enough for a scan of the sorted list: the smallest size so far.",
     ),
     checks=(
         Check("one product on two machines", 2, _check_fixed_product),
@@ -140,6 +141,6 @@ EXERCISE = Exercise(
         Check("in the pipeline, as Roller's policy", 1, _check_in_pipeline),
         Check("other products", 1, lambda a, seed: _check_random_products(a, seed + 1), True),
     ),
-    exit_question="Which third number of a tile would you put on the axes of a GPU?",
+    exit_question="Which third property of a tile would you compare on a GPU?",
     policy_of="roller",
 )

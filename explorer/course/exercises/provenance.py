@@ -51,17 +51,18 @@ import widgets
 
 @widgets.picture("kernels_of", title="Kernels of each operator", unit="kernels")
 def kernels_of(c):
-    """(name, number of kernels) of each source operator, in the order of the model."""
+    """Return (name, number of kernels) of each source operator, in the order of the model."""
 '''
 
 EXERCISE = Exercise(
     name="provenance",
     chapter="00_tour",
     title="Your picture: the kernels of each operator",
-    goal="Write the rows of a picture, `kernels_of(c)`: for each source operator of the model, in "
-    "its order, a pair of its name and of how many kernels compute a part of it. An operator that "
-    "was folded away has none. From then on every explorer has it as a tab, with its table, and "
-    "`widgets.show(c, 'kernels_of')` shows it alone.",
+    goal="Write `kernels_of(c)`, which returns the rows of a picture. Each source operator of "
+    "the model has a row, in order: its name and the number of kernels that compute a part "
+    "of it. The number of an operator that was folded away is 0. Every explorer then has "
+    "the picture as a tab with its table, and `widgets.show(c, 'kernels_of')` shows it "
+    "alone.",
     answer="kernels_of",
     stub=_HEAD + "    raise NotImplementedError\n",
     solution=_HEAD
@@ -70,16 +71,16 @@ EXERCISE = Exercise(
     return [(s.name, sum(s.name in call.origin for call in calls)) for s in c.program.sources]
 """,
     hints=(
-        "`c.program.sources` are the operators, and `c.program.kernel_calls` the calls that are "
-        "left after every step.",
+        "`c.program.sources` holds the operators, and `c.program.kernel_calls` the calls that "
+        "remain after all steps.",
         "Each call has an `origin`: the set of the names of the source operators that it computes.",
-        "A welded call has several operators in its origin, and an operator may be in "
-        "several calls: count those that it is in.",
+        "A fused call has several operators in its origin, and an operator can be in several "
+        "calls: count the calls that contain it.",
     ),
     checks=(
         Check("the numbers of two small models", 2, lambda a, seed: _check_counts(a, SMALL)),
         Check("each operator once, in order", 1, lambda a, seed: _check_order(a, SMALL)),
         Check("two other models", 2, _check_larger_models, True),
     ),
-    exit_question="Why may one operator be part of several kernels?",
+    exit_question="Why can one operator be part of several kernels?",
 )

@@ -100,7 +100,7 @@ from explorer import tensor
 
 @explorer.trace
 def softmax_vjp(x: tensor("float32", "rows", "n"), g: tensor("float32", "rows", "n")):
-    """The gradient of x, where g is that of y = softmax(x) along the last axis."""
+    """Return the gradient of x, where g is that of y = softmax(x) along the last axis."""
     raise NotImplementedError
 ''',
     solution='''\
@@ -111,7 +111,7 @@ from explorer import tensor
 
 @explorer.trace
 def softmax_vjp(x: tensor("float32", "rows", "n"), g: tensor("float32", "rows", "n")):
-    """The gradient of x, where g is that of y = softmax(x) along the last axis."""
+    """Return the gradient of x, where g is that of y = softmax(x) along the last axis."""
     e = enp.exp(x - x.max(axis=-1, keepdims=True))
     y = e / e.sum(axis=-1, keepdims=True)
     return y * (g - (g * y).sum(axis=-1, keepdims=True))

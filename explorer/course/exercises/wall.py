@@ -51,17 +51,16 @@ EXERCISE = Exercise(
     name="wall",
     chapter="06_schedules",
     title="A policy that leaves no core idle",
-    goal="Write a policy `earliest(facts)`: each task goes to the core that is free first. For "
-    "operators that do not read each other, the wall is then never longer than all work "
-    "divided by the "
-    "cores, and one task more (Graham 1966).",
+    goal="Write a policy `earliest(facts)`: each task goes to the core that is free first. If no "
+    "operator reads another, the wall is then at most as long as the total work divided by "
+    "the number of cores, plus one task (Graham 1966).",
     answer="earliest",
     stub='''\
 from explorer.rammer import Facts, Placement, Share
 
 
 def earliest(facts: Facts) -> Placement:
-    """Each task on the core that is free first."""
+    """Place each task on the core that is free first."""
     raise NotImplementedError
 ''',
     solution='''\
@@ -69,7 +68,7 @@ from explorer.rammer import Facts, Placement, Share
 
 
 def earliest(facts: Facts) -> Placement:
-    """Each task on the core that is free first."""
+    """Place each task on the core that is free first."""
     free = [0.0] * facts.device.units
     shares = []
     for number, operator in enumerate(facts.operators):
@@ -80,16 +79,17 @@ def earliest(facts: Facts) -> Placement:
     return Placement((tuple(shares),))
 ''',
     hints=(
-        "`like_cards` of section 6 deals tasks without looking at their length: begin with it.",
-        "Keep a list of the time at which each core is free, and add `operator.task_us` to one.",
-        "`Share(operator, unit, first, last)` is tasks first to last - 1; a Placement has "
-        "one program.",
+        "`round_robin` of section 6 assigns tasks without regard to their length: start from it.",
+        "Keep a list of the times at which each core is free, and add `operator.task_us` to one "
+        "of them.",
+        "`Share(operator, unit, first, last)` stands for tasks first to last - 1; a Placement "
+        "here has one program.",
     ),
     checks=(
         Check("twenty tasks on four cores", 1, _check_twenty_tasks),
         Check("random operators, within Graham's bound", 2, _check_random_operators),
         Check("a real model is laid by it", 2, _check_zoo_model, True),
     ),
-    exit_question="What does this policy ignore when operators do read each other?",
+    exit_question="What does this policy ignore if operators do read each other?",
     policy_of="rammer",
 )

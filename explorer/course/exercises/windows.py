@@ -79,13 +79,13 @@ def _check_refusals(answer: Any, seed: int) -> None:
 
 _REST = '''\
 def reference(attributes, arrays):
-    """What it means in NumPy."""
+    """Evaluate the operator with NumPy."""
     size, step = attributes["size"], attributes["step"]
     return np.lib.stride_tricks.sliding_window_view(arrays[0], size, axis=1)[:, ::step].copy()
 
 
 def lower(low):
-    """As a loop nest: element [i, j, k] is x[i, j * step + k]."""
+    """Lower to a loop nest: element [i, j, k] is x[i, j * step + k]."""
     nest, x, step = low.nest("windows"), low.site.arg(0), low.site.integer("step")
     nest.map(
         "y",
@@ -119,10 +119,11 @@ EXERCISE = Exercise(
     name="windows",
     chapter="01_graphs",
     title="The shape rule of an operator",
-    goal="`windows(x, size=3, step=2)` cuts every row of `x` into windows of three elements, each "
-    "two further on; what is left at the end is dropped. Loops and meaning are given; write "
-    "`deduce(site)`, its shape rule. `site.integer('size')` is an attribute; `rows, n = "
-    "site.shape()` are dims, numbers or symbols, and one computes with both alike.",
+    goal="`windows(x, size=3, step=2)` cuts every row of `x` into windows of three elements; "
+    "each window starts two elements after the previous one. Elements left over at the end "
+    "are dropped. The reference and the loop nest are given; write the shape rule, "
+    "`deduce(site)`. `site.integer('size')` is an attribute. `rows, n = site.shape()` are "
+    "dims: numbers or symbols, with the same arithmetic.",
     answer="windows",
     stub=_HEAD + "    raise NotImplementedError\n\n\n" + _REST,
     solution=_HEAD
@@ -137,9 +138,9 @@ EXERCISE = Exercise(
 """
     + _REST,
     hints=(
-        "The result is a tuple of one `Tensor(dims, site.dtype())`, and dims are three.",
-        "How many steps fit behind the first window? Windows are one more than steps.",
-        "`floor_div(dim, number)` divides a dim that may be a symbol, and rounds down.",
+        "The result is a tuple of one `Tensor(dims, site.dtype())` with three dims.",
+        "How many steps fit after the first window? There is one window more than steps.",
+        "`floor_div(dim, number)` divides a dim, which may be symbolic, and rounds down.",
     ),
     checks=(
         Check("the annotation, for every n", 2, _check_annotation),
@@ -147,5 +148,6 @@ EXERCISE = Exercise(
         Check("no windows of 0, no step of 0", 1, _check_refusals),
         Check("other sizes and steps", 1, lambda a, seed: _check_annotation(a, seed + 1), True),
     ),
-    exit_question="For n below size the formula gives 0 or less. Who can know that, and when?",
+    exit_question="If n is less than size, the formula gives 0 or less. Who can detect this, and "
+    "when?",
 )

@@ -78,7 +78,7 @@ class Snapshot(Printed):
             change += ", unchanged"
         checked = "" if self.checked is None else f", checked: {self.checked}"
         took = f"{duration(1e6 * self.seconds)}{' when it ran' if self.cached else ''}"
-        return f"{self.name} ({self.stage.name}): {change}, {took}{checked}"
+        return f"{self.name} ({self.stage.title}): {change}, {took}{checked}"
 
     @property
     def decisions(self) -> Decisions:

@@ -171,7 +171,7 @@ def _check(before: Program, after: Any) -> None:
         _fail(f"returned {with_article(type(after).__name__)}, not a Program")
     _check_parts(after)
     if after.stage != before.stage:
-        _fail(f"returned a program at stage {after.stage.name}, not {before.stage.name}")
+        _fail(f"returned a program at stage {after.stage.title}, not {before.stage.title}")
     _check_signature(before, after)
     _check_rest(before, after)
     _check_decisions(before.decisions, after.decisions)
@@ -275,7 +275,7 @@ def _check_rest(before: Program, after: Program) -> None:
             _fail(f"changed the bounds of the symbol {symbol.name!r}")
     if before.stage > Stage.ROLLED and after.functions != before.functions:
         _fail(
-            f"changed kernels at stage {before.stage.name}: they are compiled as they were tiled; "
+            f"changed kernels at stage {before.stage.title}: they are compiled as they were tiled; "
             "run the pass after an earlier step"
         )
 

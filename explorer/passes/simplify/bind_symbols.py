@@ -36,7 +36,7 @@ class BindSymbols:
         """
         if program.stage > Stage.LEGALIZED:
             raise BadOption(
-                f"symbols are bound before a program is tiled; this one is {program.stage.name}",
+                f"symbols are bound before a program is tiled; this one is {program.stage.title}",
                 where="bind_symbols",
             )
         values = _check_values(self.sizes, program)

@@ -97,8 +97,8 @@ def _move_step(steps: list[Step], name: str, after: str) -> list[Step]:
         before = others[_step_index(others, after)]
         if before.stage != step.stage:
             raise BadOption(
-                f"the step {name!r} works on programs at {step.stage.name}, and {after!r} stands "
-                f"at {before.stage.name}: a step cannot change its stage",
+                f"the step {name!r} works on programs at {step.stage.title}, and {after!r} stands "
+                f"at {before.stage.title}: a step cannot change its stage",
                 where="steps.moved",
             )
         at = others.index(before) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
+from warnings import warn
 
 import numpy as np
 
@@ -148,3 +149,11 @@ class _SimulatedLaunch:
 
     def fetch(self, *names: str) -> None:
         """Do nothing: the arrays are shared."""
+
+
+def __getattr__(name: str) -> object:
+    """Return `SimulatedDriver` by its former name, `StandIn`, with a DeprecationWarning."""
+    if name != "StandIn":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn(f"{__name__}.StandIn is SimulatedDriver now", DeprecationWarning, stacklevel=2)
+    return SimulatedDriver
