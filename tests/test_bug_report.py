@@ -90,7 +90,7 @@ def test_a_report_is_written_where_it_is_asked_for(shell: Shell, tmp_path: Path)
     code, out, _ = shell("bug-report", "-o", "report.txt")
     text = (tmp_path / "anna" / "report.txt").read_text()
     assert code == 0 and "report.txt" in out
-    assert text.startswith("Ironworks bug report") and "no fault is kept" in text
+    assert text.startswith("Ironworks bug report") and "no fault is stored" in text
 
 
 def test_a_model_that_compiles_has_no_fault(shell: Shell) -> None:

@@ -23,7 +23,7 @@ from explorer.ir.text.program_text import print_program
 from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions
 from explorer.stored import program_key
-from tests.kept_programs import bits, elsewhere, ended, forgotten, process, told
+from tests.fresh_process import bits, elsewhere, ended, forgotten, process, told
 
 MODEL = str(Path(__file__).parent / "data" / "tiny_skip.onnx")
 CONVOLUTIONS = str(Path(__file__).parent / "data" / "tiny_resnet18.onnx")
@@ -476,7 +476,7 @@ def test_the_command_line_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     from explorer.cli import main
 
     assert main(["cache", "why", MODEL]) == 1
-    assert "nothing is kept" in capsys.readouterr().out
+    assert "no compilation of a model named" in capsys.readouterr().out
     explorer.compile(MODEL)
     assert main(["cache", "why", MODEL]) == 0
     assert main(["cache", "why", MODEL, "--set", "rammer.threads=3"]) == 1

@@ -15,7 +15,7 @@ from explorer.cache import content_key, entry
 from explorer.cache.team import FOLDER, OWNER
 from explorer.cli import main
 from explorer.errors import BadOption, CacheError
-from tests.kept_programs import bits, forgotten
+from tests.fresh_process import bits, forgotten
 
 MODEL = str(Path(__file__).parent / "data" / "tiny_skip.onnx")
 KEY = content_key("shared")

@@ -30,7 +30,7 @@ def chapter_exercises(chapter: str) -> tuple[Exercise, ...]:
     if not exercises:
         chapters = ", ".join(sorted({e.chapter for e in EXERCISES.values()}))
         raise BadOption(
-            f"{chapter!r} is no chapter with exercises", where=chapter, expected=chapters
+            f"there is no chapter {chapter!r} with exercises", where=chapter, expected=chapters
         )
     return exercises
 
@@ -82,7 +82,7 @@ def answers(path: Path) -> Mapping[str, str]:
         notebook_cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         sources = {name: text for cell in notebook_cells for name, text in _answer_source(cell)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        raise BadOption(f"{path} is no notebook: {problem}", where=str(path)) from problem
+        raise BadOption(f"{path} is not a notebook: {problem}", where=str(path)) from problem
     if not sources:
         raise BadOption(f"{path} has no cell with an answer", where=str(path))
     return sources

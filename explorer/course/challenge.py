@@ -236,7 +236,7 @@ def _read_options(stored: object) -> Options:
             group = replace(getattr(options, name), **{k: _from_json(v) for k, v in values.items()})
             options = replace(options, **{name: group})
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as problem:
-        raise SnapshotError(f"the file's options are none: {problem}") from problem
+        raise SnapshotError(f"the file's options are invalid: {problem}") from problem
     return options
 
 

@@ -59,7 +59,7 @@ def counterexample(
     stages = {s.name: s.stage for s in pipeline(Options(registered=False), device_of("cpu"))}
     if after not in stages:
         raise BadOption(
-            f"the pass {name_of(run)!r} is to come after the step {after!r}, and there is none",
+            f"the pass {name_of(run)!r} follows the step {after!r}, and there is no such step",
             where=name_of(run),
             expected=", ".join(stages),
             try_='counterexample(mine, after="fold constants")',

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import house as house_of
 from tests.browser.over_session import settle
-from tests.widgets.test_failed_turns import own_registry, session
+from tests.widgets.test_failed_compilations import own_registry, session
 from widgets.session.session import Session
 
 __all__ = ["own_registry", "session"]

@@ -63,7 +63,8 @@ def test_compiling_says_how_far_it_is_and_can_be_cancelled(live: Page) -> None:
         live.locator(THREADS).focus()
         live.keyboard.press("ArrowLeft")
         live.wait_for_function(
-            "/tile \\(Roller\\), \\d+ of 31/.test(document.querySelector('#house .verdict').textContent)"
+            "/tile \\(Roller\\), \\d+ of 31/.test("
+            "document.querySelector('#house .verdict').textContent)"
         )
         if end == "newer":
             live.evaluate("void driver.turn('size batch', 2, '')")

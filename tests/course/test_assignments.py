@@ -88,7 +88,7 @@ def test_a_worked_solution_that_is_handed_in_has_every_point(name: str, tmp_path
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "is no notebook"), ("[]", "is no notebook"), ('{"cells": []}', "has no cell")],
+    [("", "is not a notebook"), ("[]", "is not a notebook"), ('{"cells": []}', "has no cell")],
 )
 def test_what_is_no_submission_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, why: str

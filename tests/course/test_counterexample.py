@@ -63,7 +63,7 @@ def test_a_right_pass_breaks_none() -> None:
 
 def test_a_program_that_is_none_is_a_counterexample() -> None:
     found = counterexample(loses, after=AFTER)
-    assert found is not None and "the pass 'loses' gave a program" in found.wrong
+    assert found is not None and "the pass 'loses' returned a program" in found.wrong
 
 
 def test_a_step_that_there_is_not_is_named() -> None:

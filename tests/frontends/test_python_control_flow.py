@@ -314,7 +314,7 @@ REFUSED = {
     one_side: (1, "y has a value after one branch only"),
     other_kind: (2, "name is None after one branch and of type str after the other"),
     returned_in_a_loop: (1, "cannot contain: return inside of a loop"),
-    only_within: (1, "last has a value only after a trip of a loop"),
+    only_within: (1, "last has a value only after an iteration of a loop"),
     deleted: (2, "cannot contain: del"),
     changed_kind: (2, "how is of type str before a step and of type str after it"),
 }

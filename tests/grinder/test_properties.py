@@ -32,8 +32,8 @@
    that read them.
 14 What is in the program does not go back to Python: here, `tests.grinder.test_grind` and
    `tests.runtime.control.test_select_control_schedule`.
-15 The fastest way measured is taken: `tests.measure.test_measured_ways`; ways that cannot be say
-   why: `tests.runtime.control.test_select_control_schedule`.
+15 The fastest way measured is taken: `tests.measure.test_measured_control_schedules`;
+   ways that cannot be say why: `tests.runtime.control.test_select_control_schedule`.
 
 Source: Zhang et al., OSDI 2023, and the code that its authors published.
 """

@@ -13,7 +13,7 @@ import explorer.np as enp
 from explorer import cache
 from explorer.counters import Delta
 from explorer.training import Adam
-from tests.kept_programs import forgotten
+from tests.fresh_process import forgotten
 
 X = np.random.default_rng(4).standard_normal((8, 5)).astype(np.float32)
 

@@ -13,7 +13,7 @@ import pytest
 from jupyter_client.provisioning import local_provisioner
 from nbclient import NotebookClient
 
-from tests.widgets.nursery import Nursery
+from tests.widgets.fork_server import ForkServer
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SECONDS = 0.05  # of each clock, for readers 0.3 to 1: what it says is no test
@@ -81,8 +81,8 @@ def test_what_extends_the_compiler_takes_a_dozen_lines() -> None:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    found = Nursery()
+def fork_server() -> Iterator[ForkServer]:
+    found = ForkServer()
     yield found
     found.close()
 
@@ -95,12 +95,12 @@ def test_a_notebook_runs_from_top_to_bottom(
     sections: int,
     pictures: int,
     size: str,
-    nursery: Nursery,
+    fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Unanswered: nothing that an answer would show, and each exercise is not attempted."""
     monkeypatch.setenv("IRONWORKS_COURSE_LOG", "")
-    monkeypatch.setattr(local_provisioner, "launch_kernel", nursery.kernel)
+    monkeypatch.setattr(local_provisioner, "launch_kernel", fork_server.kernel)
     notebook = read(name)
     for long, short in SMALLER.get(name, ()) if size == "smaller" else ():
         assert any(long in cell.source for cell in notebook.cells), f"{name} has no {long!r}"

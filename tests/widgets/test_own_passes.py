@@ -15,7 +15,7 @@ from explorer.ir.program import Program
 from explorer.options import Options
 from explorer.passes.pipeline import registry
 from explorer.sandbox import helper
-from tests.passes.test_own_passes import AFTER, scaled
+from tests.passes.test_user_passes import AFTER, scaled
 from tests.two_inputs import two_inputs
 from widgets.model import stage_strip
 from widgets.model.knobs import with_code

@@ -30,7 +30,7 @@ OLD = {  # what is written in its place
     r"\bLeft out\b|\bTwo layers\b|\bFlow of code\b|\bLines to code\b": "the new titles",
     r"^it says\b|\bargument says\b": "parameter, argument, result",
     r"\bbreaks? found\b|\bnot halved\b": "plan changes at … sizes; search not finished",
-    r"(?i)\btrips?\b|\bturns? of \d": "iteration, unrolled by",
+    r"(?i)\btrips?\b(?! counts?\b)|\bturns? of \d": "iteration, unrolled by",
     r"(?i)\blooks? at a scalar\b": "scalar readback",
     r"(?<!wave )\btail\b|(?<!load )(?<!g-)\bimbalance\b": "wave tail, load imbalance",
     r"\bwaiting for a result\b|\bprogram cut\b": "dependency stall, launch overhead",

@@ -21,8 +21,9 @@ def match_bricks(
 ) -> tuple[Times, Times, NDArray[np.int64]]:
     """Match planned bricks with measured ones.
 
-    Returns the measured time of each planned brick and the planned time of each measured brick, NaN
-    where there is no counterpart, and for each planned brick the position of its counterpart or -1.
+    Returns the measured time of each planned brick and the planned time of each measured brick; NaN
+    marks a brick without counterpart. The third array holds each planned brick's counterpart, or
+    -1.
     """
     took, should = np.full(planned.bricks, np.nan), np.full(ran.bricks, np.nan)
     partner = np.full(planned.bricks, -1)

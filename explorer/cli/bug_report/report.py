@@ -20,9 +20,9 @@ from explorer.measure.machine import machine
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.plain_text import size
 
-NONE = "no fault is kept: give the MODEL that was compiled, and it is compiled again"
+NONE = "no fault is stored: give the MODEL that was compiled, and it is compiled again"
 FINE = "it compiles without a fault"
-REFUSED = "(an error in what was given, by its own word, not a fault of Ironworks)"
+REFUSED = "(reported as an error in the input, not as a fault of Ironworks)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,17 +109,17 @@ def why(flags: Namespace) -> Answer:
         )
     lookup = why_not_cached(load_model(flags), flags.target, options(flags))
     if lookup.is_cached:
-        text = f"{lookup.model} is kept whole: no pass runs, and no kernel is compiled"
+        text = f"{lookup.model} is cached: no pass runs, and no kernel is compiled"
     elif lookup.is_unstorable:
-        text = f"{lookup.model} is never kept: nobody can tell what a pass or a policy will do"
+        text = f"{lookup.model} is never cached: a pass or a policy has no fingerprint"
     elif not lookup.differs:
-        text = f"nothing is kept of a model named {lookup.model}"
+        text = f"no compilation of a model named {lookup.model} is cached"
     else:
         rows = (
             f"  {d.part}: it was {_shorten_digest(d.then)}, and is {_shorten_digest(d.now)}"
             for d in lookup.differs
         )
-        text = "\n".join((f"{lookup.model} is kept, but not this one:", *rows))
+        text = "\n".join((f"{lookup.model} is cached, but with other parts of the key:", *rows))
     return Answer(lookup, text, yes=lookup.is_cached)
 
 

@@ -139,7 +139,7 @@ def answer(flags: Namespace) -> Answer:
     bound = sizes(model, flags)
     with counters.delta() as did:
         c = compile_model(model, flags, chosen, flags.until, flags.check)
-    result = _summarize(c, bound, read, did.counts, begin, loading)
+    result = _summarise(c, bound, read, did.counts, begin, loading)
     if c.blocks:
         result = replace(result, blocks=_blocks(c, flags.check))
     outcomes = [step.checked for step in result.steps]
@@ -147,7 +147,7 @@ def answer(flags: Namespace) -> Answer:
     return Answer(result, _text(result), yes=not any(isinstance(each, str) for each in outcomes))
 
 
-def _summarize(
+def _summarise(
     c: Compilation,
     bound: Mapping[str, int],
     read: StepRow,
@@ -293,4 +293,4 @@ def _block_lines(b: Blocks, target: str) -> Iterator[str]:
     if b.unassembled:
         yield f"  {b.unassembled}"
     if b.simulated is not None:
-        yield f"  run in a stand-in for a GPU: {_badge(b.simulated)}"
+        yield f"  run in the simulator of a GPU: {_badge(b.simulated)}"

@@ -68,7 +68,7 @@ def answer(flags: Namespace) -> Answer:
     c = compile_model(model, flags, chosen, "EMITTED" if flags.measure else "PLANNED")
     with progress_line() as say:
         policy_walls = compare_policies(
-            c, policies, bound, lambda policy: say(f"laying a wall: {policy}")
+            c, policies, bound, lambda policy: say(f"scheduling: {policy}")
         )
     explained = _select_explained(policy_walls, flags.policy)
     parts = [_policy_table(policy_walls), _idle_table(policy_walls), _choices(explained)]

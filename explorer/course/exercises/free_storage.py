@@ -110,13 +110,14 @@ def choose(needed, free, env):
 EXERCISE = Exercise(
     name="free_storage",
     chapter="10_dynamic_shapes",
-    title="The buffer that surely suffices",
-    goal="Values take turns in buffers, and their sizes are expressions. Write a memory policy "
-    "`choose(needed, free, env)`: of the `free` buffers, each with its `.bytes`, those of "
-    "at least `needed` bytes *in every binding*, and of these one of the fewest bytes by "
-    "`env.hint`; None where there is none. `env.equal(a, b)` is True where two sizes are proved to "
-    "be equal, and `env.bounds(a)` gives the least value of an expression and the greatest, or "
-    "None. It is asked for every value of a program, and what it gives is checked.",
+    title="A buffer that is provably large enough",
+    goal="Values share buffers one after the other, and their sizes are expressions. Write a "
+    "memory policy `choose(needed, free, env)`. Each of the `free` buffers has its `.bytes`. "
+    "Of those with at least `needed` bytes *in every binding*, return one with the fewest "
+    "bytes by `env.hint`; return None if there is none. `env.equal(a, b)` is True if two "
+    "sizes are proved to be equal. `env.bounds(a)` returns the least and the greatest value "
+    "of an expression; None means unbounded. The compiler calls the policy for every value "
+    "of a program and checks its choice.",
     answer="choose",
     stub=_HEAD + "    raise NotImplementedError\n",
     solution="from explorer.ir.shapes.dims import simplify\n\n\n"
@@ -126,10 +127,11 @@ EXERCISE = Exercise(
     return min(enough, key=lambda f: env.hint(f.bytes), default=None)
 """,
     hints=(
-        "A hint is one binding; a proof is about all. `env.hint` may rank, and never allow.",
-        "A storage is large enough where the least value of `storage - needed` is not below 0.",
-        "4*n*(m + 1) - 4*n*m has n twice, and its bounds say nothing: `simplify` of "
-        "`explorer.ir.shapes.dims` multiplies it out first.",
+        "A hint is one binding, but a proof covers all of them. Rank buffers by `env.hint`, but "
+        "never accept one by it.",
+        "A buffer is large enough if the least value of `buffer.bytes - needed` is not below 0.",
+        "4*n*(m + 1) - 4*n*m contains n twice, so its bounds say nothing: multiply it out first, "
+        "with `simplify` of `explorer.ir.shapes.dims`.",
     ),
     checks=(
         Check("nine choices", 1, _check_fixed_cases),
@@ -138,6 +140,6 @@ EXERCISE = Exercise(
         Check("other sizes", 1, lambda a, s: _check_random_sizes(a, s + 1), True),
     ),
     exit_question="A buffer that is too small could grow. For which programs is that worse than a "
-    "fresh one?",
+    "new buffer?",
     policy_of="memory",
 )

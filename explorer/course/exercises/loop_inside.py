@@ -53,11 +53,10 @@ def _check_counters(answer: Any, seed: int) -> None:
 EXERCISE = Exercise(
     name="loop_inside",
     chapter="09_control_flow",
-    title="A loop that Python does not turn",
-    goal="Power iteration: `k` times, `x` becomes `a @ x` divided by its length. Write it "
-    "as a traced "
-    "function whose loop is part of the program: one compilation serves every `k`, and no run asks "
-    "Python.",
+    title="A loop inside of the program",
+    goal="Power iteration: `k` times, `x` becomes `a @ x` divided by its length. Write it as a "
+    "traced function whose loop is part of the program. One compilation serves every `k`, "
+    "and Python reads no value during a run.",
     answer="power_iteration",
     stub="""\
 import explorer
@@ -87,15 +86,15 @@ def power_iteration(
     return x
 """,
     hints=(
-        "Where only a run knows `k`, Python's own `for _ in range(k)` becomes a loop of "
-        "the program.",
-        "What an iteration changes and the next one reads is a state: here `x`, and nothing else.",
+        "If `k` is known only at run time, Python's own `for _ in range(k)` becomes a loop of the "
+        "program.",
+        "A value that one iteration changes and the next one reads is a state: here only `x`.",
         "The length of a vector is `enp.sqrt((x * x).sum())`.",
     ),
     checks=(
         Check("the values of NumPy, also for no iteration", 2, _check_values),
-        Check("nothing compiled for another k, nothing asked of Python", 2, _check_counters),
+        Check("no compilation for another k, no value read by Python", 2, _check_counters),
         Check("other matrices", 1, lambda answer, seed: _check_values(answer, seed + 1), True),
     ),
-    exit_question="How many barriers has an iteration on two cores, and what decides it?",
+    exit_question="How many barriers does an iteration have on two cores, and what decides it?",
 )

@@ -42,11 +42,11 @@ EXERCISE = Exercise(
     name="measuring",
     chapter="08_measuring",
     title="Faster, slower, or not distinguishable",
-    goal="Two programs were timed in turns: `a[i]` and `b[i]` were taken one after the other, on a "
-    "machine that drifts and sometimes stops for a moment. Write `verdict(a, b)`: 'faster' where b "
-    "takes less time than a, 'slower' where it takes more, else 'not distinguishable'. It "
-    "may be wrong "
-    "about equal programs 5 times in 100, and must find one tenth 95 times in 100.",
+    goal="Two programs were timed in turns: `a[i]` and `b[i]` were measured one after the other, "
+    "on a machine that drifts and sometimes stops for a moment. Write `verdict(a, b)`. It "
+    "returns 'faster' if b takes less time than a, 'slower' if b takes more, and 'not "
+    "distinguishable' otherwise. For equal programs it may be wrong 5 times in 100. It must "
+    "find a difference of one tenth 95 times in 100.",
     answer="verdict",
     stub='''\
 import numpy as np
@@ -71,10 +71,9 @@ def verdict(a, b):
 ''',
     hints=(
         "The drift is the same in a[i] and b[i]: look at their ratios, pair by pair.",
-        "A mean follows the hiccups; a median does not.",
-        "An interval of the median: of n sorted ratios, those at n / 2 -+ 1.29 * sqrt(n) "
-        "hold it 99 "
-        "times in 100. If 1 lies outside, the two differ.",
+        "The hiccups change a mean, but not a median.",
+        "Use an interval of the median: of n sorted ratios, those at n / 2 -+ 1.29 * sqrt(n) "
+        "enclose it 99 times in 100. If 1 lies outside, the two programs differ.",
     ),
     checks=(
         Check("equal programs", 2, lambda a, s: _check_verdicts(a, s, 1.0, WORDS[2], 95)),
@@ -87,5 +86,5 @@ def verdict(a, b):
             True,
         ),
     ),
-    exit_question="How many turns would you need to find one hundredth?",
+    exit_question="How many turns would you need to find a difference of one hundredth?",
 )

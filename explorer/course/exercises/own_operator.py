@@ -59,9 +59,9 @@ EXERCISE = Exercise(
     name="own_operator",
     chapter="07_code_generation",
     title="Your operator, down to the loops",
-    goal="Write the operator `hard_swish`, x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019): its "
-    "meaning in NumPy, and the loop's expression. It is then fused, tiled and scheduled "
-    "like any other.",
+    goal="Write the operator `hard_swish`, x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019): "
+    "its NumPy reference, and the expression of one element for the loops. It is then fused, "
+    "tiled and scheduled like any other operator.",
     answer="hard_swish",
     stub='''\
 import numpy as np
@@ -106,8 +106,8 @@ hard_swish = explorer.operator(unary("HardSwish6", body, in_numpy), domain="cour
 ''',
     hints=(
         "Squareplus in section 7 has the same form.",
-        "The functions are 'add', 'max', 'min' and 'mul'; with a number, say the dtype.",
-        "`in_numpy` must give the dtype that it was given.",
+        "The functions are 'add', 'max', 'min' and 'mul'; pass the dtype with every number.",
+        "The result of `in_numpy` must have the dtype of its argument.",
     ),
     checks=(
         Check("where its pieces meet", 1, _check_edges),
@@ -115,5 +115,5 @@ hard_swish = explorer.operator(unary("HardSwish6", body, in_numpy), domain="cour
         Check("reference and loops agree, in one kernel with a product", 2, _check_fusion),
         Check("other values", 1, lambda answer, seed: _check_random_values(answer, seed + 1), True),
     ),
-    exit_question="Why needs the compiler no rule that says this operator may be fused?",
+    exit_question="Why does the compiler need no rule that allows it to fuse this operator?",
 )

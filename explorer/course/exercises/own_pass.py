@@ -114,18 +114,18 @@ from explorer.ir.types import Tensor
 
 @explorer.compiler_pass("less work", after="fold constants")
 def less_work(program):
-    """After: no model does more than before, and one of them at most half."""
+    """Return the program with fewer points: no model has more, one at most half."""
 '''
 
 EXERCISE = Exercise(
     name="own_pass",
     chapter="12_capstone",
     title="Your own pass",
-    goal="Write a pass `less_work` that saves work and changes no answer. The counter is *points*: "
-    "how often the innermost line of any loop nest runs. Your pass must halve it for at least one "
-    "of the models that are tried, and may raise it for none; hidden models are tried, too. One "
-    "place to begin: (a b) v and a (b v) are equal, and one of them is dearer. Any other saving "
-    "counts as well.",
+    goal="Write a pass `less_work` that saves work and changes no result. The counter is "
+    "*points*: how often the innermost line of any loop nest runs. Your pass must halve the "
+    "points of at least one of the tested models, and must not raise them for any; hidden "
+    "models are tested, too. One place to start: (a b) v and a (b v) are equal, but one of "
+    "them costs more. Any other saving counts as well.",
     answer="less_work",
     stub=_HEAD + "    return program\n",
     solution=_HEAD
@@ -171,12 +171,13 @@ EXERCISE = Exercise(
     return program.with_body(tuple(body))
 ''',
     hints=(
-        "`binding.expr.args` of a MatMul are its factors; a dict of bindings by name tells how each "
-        "was made.",
-        "A product that another binding reads as well must be computed anyway: then nothing is "
-        "saved. Count reads first.",
+        "`binding.expr.args` of a MatMul are its factors; a dict of bindings by name tells how "
+        "each was made.",
+        "A product that another binding reads as well must be computed anyway, so nothing is "
+        "saved. Count the reads first.",
         "A new binding needs a name of its own, `Binding((Var(name, Tensor(dims, dtype)),), "
-        "OpCall('MatMul', (b, v), ()), origin)`, and the origins of both that it stands for.",
+        "OpCall('MatMul', (b, v), ()), origin)`, and the origins of both bindings that it "
+        "replaces.",
     ),
     checks=(
         Check("half the work of one model, no more of any, the same answers", 3, _check_gain),

@@ -87,10 +87,11 @@ EXERCISE = Exercise(
     name="vjp",
     chapter="11_training",
     title="The backward rule of softmax",
-    goal="Write `softmax_vjp(x, g)` as a program: for y = softmax(x) along the last axis and a "
-    "gradient g of y, the gradient of x. Rows that are twice as long are twice the work, no more, "
-    "and large x do not overflow. It is compiled like any other, for every size: "
-    "`widgets.explore(softmax_vjp)` shows which of your operators became one kernel.",
+    goal="Write `softmax_vjp(x, g)` as a program. For y = softmax(x) along the last axis and a "
+    "gradient g of y, it returns the gradient of x. Rows of twice the length must not take "
+    "more than twice the work, and large x must not overflow. It is compiled like any other "
+    "program, for every size: `widgets.explore(softmax_vjp)` shows which of your operators "
+    "became one kernel.",
     answer="softmax_vjp",
     stub='''\
 import explorer
@@ -118,8 +119,9 @@ def softmax_vjp(x: tensor("float32", "rows", "n"), g: tensor("float32", "rows", 
 ''',
     hints=(
         "dy_i / dx_j is y_i * ([i = j] - y_j).",
-        "Multiply by g_i and sum over i: two terms, and the second one has a number per row.",
-        "Take the largest x of a row from all of them first: softmax does not change.",
+        "Multiply by g_i and sum over i. This gives two terms, and the second one contains one "
+        "number per row.",
+        "First subtract from each row its largest x: softmax does not change.",
     ),
     checks=(
         Check("one row by finite differences", 1, _check_one_row),
@@ -128,5 +130,5 @@ def softmax_vjp(x: tensor("float32", "rows", "n"), g: tensor("float32", "rows", 
         Check("work that grows as x does", 1, _check_work),
         Check("other rows", 1, lambda answer, seed: _check_random_rows(answer, seed + 1), True),
     ),
-    exit_question="Which values of the forward pass must be kept for this, x or y?",
+    exit_question="Which value of the forward pass must be kept for this, x or y?",
 )

@@ -52,8 +52,8 @@ EXERCISE = Exercise(
     chapter="06_schedules",
     title="A policy that leaves no core idle",
     goal="Write a policy `earliest(facts)`: each task goes to the core that is free first. If no "
-    "operator reads another, the wall is then at most as long as the total work divided by "
-    "the number of cores, plus one task (Graham 1966).",
+    "operator reads another, the wall is at most the total work divided by the number of "
+    "cores, plus one task (Graham 1966).",
     answer="earliest",
     stub='''\
 from explorer.rammer import Facts, Placement, Share

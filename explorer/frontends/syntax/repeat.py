@@ -132,7 +132,7 @@ def _traced_loop(
     """Emit a loop that carries the names that are arrays; the others are loop-invariant."""
     for name, value in zip(names, inputs, strict=True):
         if value is MISSING:
-            _refuse(name, "has a value only after a trip of a loop")
+            _refuse(name, "has a value only after an iteration of a loop")
     outside, inputs = inputs, prepare_elements(elements, inputs)
     carried = [n for n, v in enumerate(inputs) if is_arrays(v)]
     leaves, nesting = flatten(tuple(inputs[n] for n in carried))

@@ -1,4 +1,4 @@
-"""Ways of loops that were timed: the fastest is taken, and all that were tried are told."""
+"""Measured control schedules: the fastest is taken, and every candidate is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel under a binding has no symbols left, wherever they stood."""
+"""Binding a kernel's symbols: none is left, wherever it stood."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A right operand whose rows share cache sets is copied into panels; others are read in place."""
+"""Cache-set conflicts of a right operand: copied into panels, or read in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop over layers as a loop for each: the same numbers, whatever needs whatever."""
+"""Splitting a loop over layers into a loop for each, with the same numbers."""
 
 from __future__ import annotations
 

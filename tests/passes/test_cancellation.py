@@ -1,5 +1,5 @@
-"""An endless pass, policy or operator is ended: by Ctrl-C, and where nobody can press it, by
-whoever asks for the work. Nothing of it stays.
+"""Cancellation of an endless pass, policy or operator, by Ctrl-C or by the caller; nothing of it
+stays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions
 from explorer.sandbox import helper
 from explorer.welder import Options as WelderOptions
-from tests.ops.test_own_operators import rules, traced
+from tests.ops.test_user_operators import rules, traced
 
 BEGUN = Event()
 X = np.ones((3, 8), np.float32)

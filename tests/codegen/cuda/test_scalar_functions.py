@@ -1,4 +1,4 @@
-"""Each scalar function is spelled as it is meant, on special values too."""
+"""Scalar functions in CUDA C++, on special values too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runtimes in processes of their own, which stand still between turns and end with the race."""
+"""Peer runtimes in processes of their own: stopped between turns, ended with the race."""
 
 from __future__ import annotations
 

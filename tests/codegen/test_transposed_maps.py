@@ -1,5 +1,5 @@
-"""Maps that read along one axis and store along another: blocks turned in registers give what one
-element after the other gives.
+"""Maps that read along one axis and store along another: blocks transposed in registers agree with
+element-by-element code.
 """
 
 from __future__ import annotations

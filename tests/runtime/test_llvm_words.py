@@ -1,4 +1,4 @@
-"""What the interpreter's small language means is what Python means by it."""
+"""The word language of the interpreter: what it means is what Python means by it."""
 
 from __future__ import annotations
 

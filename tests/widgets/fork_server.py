@@ -24,7 +24,7 @@ IMPORTED = (
 LOOK_SECONDS = 0.05
 
 
-class Nursery:
+class ForkServer:
     """The process, asked by one line and answering with one."""
 
     def __init__(self) -> None:
@@ -56,18 +56,18 @@ class Nursery:
 
 
 class Kernel:
-    """What a client asks of a process, of one that is a child of the nursery."""
+    """What a client asks of a process, of one that is a child of the fork server."""
 
     stdin = stdout = stderr = None
 
-    def __init__(self, nursery: Nursery, pid: int) -> None:
+    def __init__(self, server: ForkServer, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._nursery = nursery
+        self._server = server
 
     def poll(self) -> int | None:
         if self.returncode is None:
-            self.returncode = self._nursery.ask(ended=self.pid)
+            self.returncode = self._server.ask(ended=self.pid)
         return self.returncode
 
     def wait(self) -> int:
@@ -93,11 +93,11 @@ def _born(arguments: list[str], env: dict[str, str], folder: str) -> int:
         return pid
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)  # the nursery answers by the first
+    os.dup2(2, 1)  # the fork server answers by the first
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
-    del sys.path[0]  # where the nursery was begun
+    del sys.path[0]  # where the fork server was begun
     sys.argv[:] = ["ipykernel_launcher.py", *arguments]
     from ipykernel.kernelapp import launch_new_instance
 

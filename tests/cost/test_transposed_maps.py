@@ -1,4 +1,4 @@
-"""What a map costs that stores along one axis and reads along another."""
+"""The cost of a map that stores along one axis and reads along another."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Large programs are kept behind the first run: whoever needs that done waits for it, the exit of
-the process and a fork too.
+"""The background writer of the cache: programs above a size are written after the first run, and an
+exit, a fork or a caller that needs the entry waits for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from explorer import cache
 from explorer import np as enp
 from explorer.cache import background_writer
 from explorer.measure.turns import take_turns
-from tests.kept_programs import forgotten
+from tests.fresh_process import forgotten
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 LATE = "from explorer import cache; cache.background_writer.AFTER_S = 60; "

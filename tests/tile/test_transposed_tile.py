@@ -1,4 +1,4 @@
-"""Tiles whose results lie dense along rows are copied in blocks, whatever their edges."""
+"""Transposed tiles: results that lie dense along rows are copied in blocks, edges included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What data place: threads share the elements of each, and go along all that is placed."""
+"""Scatters in thread blocks: threads share the elements of a result, and pass over all updates."""
 
 from __future__ import annotations
 

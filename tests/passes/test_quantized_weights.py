@@ -1,4 +1,4 @@
-"""Dequantised weights that stay integers, against onnxruntime."""
+"""Quantised weights that stay integers, against onnxruntime."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the rules say of a tiling that was chosen by hand."""
+"""The alignment report of a tiling that was chosen by hand."""
 
 from __future__ import annotations
 

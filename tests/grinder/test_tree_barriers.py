@@ -1,4 +1,4 @@
-"""What the tree of uTasks says of barriers: of which time, and none where there is none."""
+"""Barriers in the tree of uTasks: of a trip, a decision or a call, and none under the host."""
 
 from __future__ import annotations
 

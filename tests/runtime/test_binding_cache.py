@@ -1,4 +1,4 @@
-"""Of many bindings a program keeps a bounded number, the last used ones, and bounded memory."""
+"""The cache of bindings: a bounded number, the last used ones, and bounded memory."""
 
 from __future__ import annotations
 

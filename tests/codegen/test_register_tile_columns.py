@@ -1,4 +1,4 @@
-"""In a kernel of several contractions each has the register tile that its own columns fill."""
+"""Columns of register tiles in a kernel of several contractions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a run would take is judged before anything is made: results, intermediates, tables, rows of
-a loop, random inputs; whether the file says the sizes or a value of the run.
+"""Memory limits, checked before allocation: results, intermediates, tables, rows of a loop, random
+inputs; whether the file says the sizes or a value of the run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deduction ends: bounds that it implies, ranks that a file says, and extents that must agree."""
+"""Termination of deduction: implied bounds, ranks that a file says, and extents that must agree."""
 
 from __future__ import annotations
 

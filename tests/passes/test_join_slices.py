@@ -1,4 +1,4 @@
-"""Slices of one tensor that are joined again."""
+"""Joining slices of one tensor."""
 
 from __future__ import annotations
 

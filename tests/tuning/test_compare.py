@@ -1,4 +1,4 @@
-"""One compilation against another."""
+"""Comparing one compilation with another."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Slices of rows between two reshapes: the shift of relative positions is one affine load."""
+"""Row slices between two reshapes: the shift of relative positions is one affine load."""
 
 from __future__ import annotations
 

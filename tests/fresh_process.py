@@ -1,4 +1,4 @@
-"""A process that compiles a model and says what it did, and this one as if it were new."""
+"""A process that compiles a model and reports its counters, and a reset of this one's memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from explorer.passes.pipeline import pipeline
 from explorer.stored import programs
 
 Told = dict[str, Any]
-SCRIPT = "from tests.kept_programs import tell; tell({0!r})"
+SCRIPT = "from tests.fresh_process import tell; tell({0!r})"
 
 
 def forgotten() -> None:

@@ -1,4 +1,4 @@
-"""Sums that go through an image of symbolic width by rows are register tiles all the same."""
+"""Register tiles for sums that step through an image of symbolic width."""
 
 from __future__ import annotations
 
