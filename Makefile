@@ -46,15 +46,15 @@ help:
 	@echo 'make check    ruff, mypy, import-linter, and a minute of the shortest tests'
 	@echo 'make test     every test with a few of its cases, notebooks and browser too'
 	@echo 'make test-all every case of every test'
-	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
+	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= repeats one'
 	@echo 'make bench    lists the benchmarks; make bench NAME runs one, with BENCH_FLAGS=...'
 	@echo 'make bench-gpu the GPU of this machine: right answers, kernels and programs against PyTorch'
-	@echo 'make bench-ui how long a reader waits in the house: first picture, knobs, a large graph, memory'
+	@echo 'make bench-ui waiting times in the explorer: first picture, knobs, a large graph, memory'
 	@echo 'make bench-course every notebook on one core, in 2 GB: seconds and memory of each'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
 	@echo 'make docs     the site of docs/, in build/site, with every notebook as it runs here'
 	@echo 'make lock     takes the newest versions that pyproject.toml allows'
-	@echo 'make clean    removes .venv and everything that was made'
+	@echo 'make clean    removes .venv and all build output'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

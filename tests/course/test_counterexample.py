@@ -67,7 +67,7 @@ def test_a_program_that_is_none_is_a_counterexample() -> None:
 
 
 def test_a_step_that_there_is_not_is_named() -> None:
-    with pytest.raises(BadOption, match="there is none"):
+    with pytest.raises(BadOption, match="no such step"):
         counterexample(as_it_is, after="fold")
 
 

@@ -22,7 +22,7 @@ from explorer.plain_text import size
 
 NONE = "no fault is stored: give the MODEL that was compiled, and it is compiled again"
 FINE = "it compiles without a fault"
-REFUSED = "(reported as an error in the input, not as a fault of Ironworks)"
+REFUSED = "(reported as an error in the input, not a fault of Ironworks)"
 
 
 @dataclass(frozen=True, slots=True)
