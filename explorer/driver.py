@@ -29,7 +29,7 @@ from explorer.passes.pipeline.pipeline import (
 from explorer.passes.pipeline.user_pass import blame_user_passes
 from explorer.stored import programs
 from explorer.stored.program_key import ProgramKey, program_key
-from explorer.stored.vocabulary import StepRow
+from explorer.stored.vocabulary import StoredStep
 
 IsCancelled = Callable[[], bool]
 Recompile = Callable[..., Compilation]  # with other options, until a stage, for other sizes
@@ -185,7 +185,7 @@ def run_all_steps(
             program, snapshots = last.after, (*snapshots, last)
         times = tuple(s.time for s in snapshots)
         if key is not None and (key.stays or key == request.program_key):
-            rows = [StepRow(t.name, t.stage, t.seconds) for t in times]
+            rows = [StoredStep(t.name, t.stage, t.seconds) for t in times]
             programs.store_program(key, model, program, codes, rows)
     return Compilation(
         model,

@@ -32,7 +32,7 @@ MOST_SHAPES = 256  # of inputs: a bound on memory, chosen
 Run = Callable[..., dict[str, Any]]
 
 
-class Plan(Protocol):
+class PlannedModel(Protocol):
     """The parts of a Compilation that are used here."""
 
     model: Model
@@ -50,7 +50,7 @@ class Plan(Protocol):
     def runnable(self) -> Executable:
         """The executable with machine code for this machine."""
 
-    def planned_for(self, sizes: Sizes) -> Plan:
+    def planned_for(self, sizes: Sizes) -> PlannedModel:
         """Compile the same model for these sizes."""
 
     def planned_wall(self, sizes: Sizes | None = None) -> Wall:
@@ -60,10 +60,10 @@ class Plan(Protocol):
 class Versions:
     """The plans of one compiled model; its methods may be called from any thread."""
 
-    def __init__(self, first: Plan) -> None:
+    def __init__(self, first: PlannedModel) -> None:
         """Begin with the plan that was compiled first."""
         self.first = first
-        self.others: tuple[Plan, ...] = ()
+        self.others: tuple[PlannedModel, ...] = ()
         self.making: Thread | None = None
         self._runs: dict[tuple[object, ...], Run] = {}
         self._lock = Lock()
@@ -105,7 +105,7 @@ class Versions:
         seconds = max(LEAST_SECONDS, sum(s.seconds for s in self.first.steps))
         return Counted(run, seconds, lambda: self.make(sizes))
 
-    def _taking(self, empty: Sizes) -> Plan:
+    def _taking(self, empty: Sizes) -> PlannedModel:
         """Return the plan that accepts extents of 0."""
         for other in self.others:
             if all(other.model.program.env.of(name).low == 0 for name in empty):
@@ -126,7 +126,7 @@ class Versions:
             if planned_us(plan, sizes) < planned_us(self.first, sizes):
                 self._add(plan)
 
-    def _add(self, plan: Plan) -> None:
+    def _add(self, plan: PlannedModel) -> None:
         """Add a plan and forget which run uses which."""
         with self._lock:
             self.others = (*self.others, plan)
@@ -153,7 +153,7 @@ class Counted:
         return outputs
 
 
-def planned_us(c: Plan, sizes: Sizes) -> float:
+def planned_us(c: PlannedModel, sizes: Sizes) -> float:
     """Return the planned time of a run in microseconds; 0 if only a run tells its sizes."""
     return 0.0 if c.executable.frames is not None else c.planned_wall(sizes).total_us
 

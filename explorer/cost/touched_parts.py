@@ -138,7 +138,7 @@ def _count_values(low: int, walks: list[tuple[int, int]], first: int, last: int)
     return total
 
 
-class Access(NamedTuple):
+class MemoryAccess(NamedTuple):
     """A load or store of an input or output.
 
     `dims`: in each dim the constant of its index, the factors, and the positions of their axes in
@@ -156,7 +156,7 @@ class Access(NamedTuple):
 
 
 @by_identity
-def accesses(kernel: Kernel) -> tuple[tuple[Access, ...], ...]:
+def accesses(kernel: Kernel) -> tuple[tuple[MemoryAccess, ...], ...]:
     """Return the accesses of each compute of a bound kernel, its store first."""
     numbers: dict[object, int] = {}
     border = {*kernel.inputs, *kernel.outputs}
@@ -174,7 +174,7 @@ def _access(
     index: tuple[Affine | Expr, ...],
     is_store: bool,
     numbers: dict[object, int],
-) -> Access:
+) -> MemoryAccess:
     places: dict[str, int] = {}
     for name in (n for i in index for n in _names(i)):
         places.setdefault(name, len(places))
@@ -183,7 +183,7 @@ def _access(
     extents = tuple(number(n) for n in kernel.shape(tensor))
     access_number = numbers.setdefault((tensor, dims, selects, is_store), len(numbers))
     by = tuple(tuple(sorted({places[n] for n in _names(i)})) for i in index)
-    return Access(access_number, tensor, extents, dims, by, tuple(places), is_store)
+    return MemoryAccess(access_number, tensor, extents, dims, by, tuple(places), is_store)
 
 
 def _dim(i: Affine, places: Mapping[str, int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
@@ -239,7 +239,7 @@ class TouchedParts:
         return parts
 
     def _part(
-        self, access: Access, key: tuple[int, tuple[Range, ...]]
+        self, access: MemoryAccess, key: tuple[int, tuple[Range, ...]]
     ) -> tuple[tuple[Steps, ...], int]:
         ranges = key[1]
         dims = tuple(

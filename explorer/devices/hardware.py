@@ -24,7 +24,7 @@ from explorer.devices.sheet import (
     NUMBERS,
     OF_ALL_UNITS,
     WITHIN,
-    Number,
+    NumberRange,
     short,
 )
 from explorer.errors import BadOption, did_you_mean
@@ -90,8 +90,8 @@ COST_SAYS = {
     "jump": "until the first line of a page is there",
     "unhidden": "the share of a shared memory's time that computing does not hide",
 }
-CYCLES = Number(0, 1e6, is_integer=False)
-SHARE = Number(0, 1, is_integer=False)
+CYCLES = NumberRange(0, 1e6, is_integer=False)
+SHARE = NumberRange(0, 1, is_integer=False)
 VECTORS = (4, 8, 16)  # lanes that code for a CPU is printed with
 CODE_FIGURES = ("capability", "bank_bytes")  # what code is printed for, no size or speed
 SUFFIXES = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -138,7 +138,7 @@ class Figure:
     name: str
     group: str
     value: float
-    number: Number
+    number: NumberRange
     says: str
     source: str = ""
 

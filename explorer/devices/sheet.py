@@ -27,7 +27,7 @@ LEVEL = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,15}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberRange:
     """Range of a number, the start of its unit ("" for any), and if it must be an integer.
 
     `all_units`: the unit must state that it is of all units together.
@@ -40,52 +40,52 @@ class Number:
     all_units: bool = False
 
 
-def _positive(high: float, unit: str, all_units: bool = False) -> Number:
+def _positive(high: float, unit: str, all_units: bool = False) -> NumberRange:
     """Return the range of a positive real number."""
-    return Number(1e-6, high, unit, is_integer=False, all_units=all_units)
+    return NumberRange(1e-6, high, unit, is_integer=False, all_units=all_units)
 
 
-def _time(unit: str) -> Number:
+def _time(unit: str) -> NumberRange:
     """Return the range of a time."""
-    return Number(0, 1e9, unit, is_integer=False)
+    return NumberRange(0, 1e9, unit, is_integer=False)
 
 
 NUMBERS = {
-    "units": Number(1, 1 << 16),
-    "lanes": Number(1, 1024),
-    "registers": Number(1, 4096),
+    "units": NumberRange(1, 1 << 16),
+    "lanes": NumberRange(1, 1024),
+    "registers": NumberRange(1, 4096),
     "fma_per_cycle": _positive(1024, ""),
     "clock_ghz": _positive(100, "GHz"),
     "launch_us": _time("us"),
     "barrier_us": _time("us"),
     "task_ns": _time("ns"),
-    "banks": Number(0, 1024),
+    "banks": NumberRange(0, 1024),
 }
 LIMITS = {
-    "block_threads": Number(1, 1 << 16),
-    "block_registers": Number(1, 1 << 24),
-    "thread_registers": Number(1, 4096),
-    "block_shared_bytes": Number(1, 1 << 32, "bytes"),
-    "schedulers": Number(1, 64),
-    "unit_threads": Number(1, 1 << 16),
-    "unit_blocks": Number(1, 4096),
-    "unit_shared_bytes": Number(1, 1 << 32, "bytes"),
-    "bank_bytes": Number(1, 1024, "bytes"),
-    "transaction_bytes": Number(1, 1 << 16, "bytes"),
-    "unit_registers": Number(1, 1 << 24),
+    "block_threads": NumberRange(1, 1 << 16),
+    "block_registers": NumberRange(1, 1 << 24),
+    "thread_registers": NumberRange(1, 4096),
+    "block_shared_bytes": NumberRange(1, 1 << 32, "bytes"),
+    "schedulers": NumberRange(1, 64),
+    "unit_threads": NumberRange(1, 1 << 16),
+    "unit_blocks": NumberRange(1, 4096),
+    "unit_shared_bytes": NumberRange(1, 1 << 32, "bytes"),
+    "bank_bytes": NumberRange(1, 1024, "bytes"),
+    "transaction_bytes": NumberRange(1, 1 << 16, "bytes"),
+    "unit_registers": NumberRange(1, 1 << 24),
     "sustained_gflops": _positive(1e9, "GFLOP/s", all_units=True),
     "matrix_gflops": _positive(1e9, "GFLOP/s", all_units=True),
-    "thread_loads": Number(1, 4096),
-    "pipeline_cycles": Number(1, 4096),
-    "capability": Number(30, 9999, "tenths"),
+    "thread_loads": NumberRange(1, 4096),
+    "pipeline_cycles": NumberRange(1, 4096),
+    "capability": NumberRange(30, 9999, "tenths"),
     "phase_ns": _time("ns"),
 }
 LEVELS = {
-    "capacity": Number(1, 1 << 50, "bytes"),
+    "capacity": NumberRange(1, 1 << 50, "bytes"),
     "bandwidth": _positive(1e9, "GB/s", all_units=True),
-    "line": Number(1, 1 << 16, "bytes"),
+    "line": NumberRange(1, 1 << 16, "bytes"),
     "latency": _time("ns"),
-    "ways": Number(1, 1024),
+    "ways": NumberRange(1, 1024),
 }
 OF_ALL_UNITS = {"sustained_gflops": "unit_gflops", "matrix_gflops": "unit_matrix_gflops"}
 # what a sheet says of all units together and a device of one
@@ -266,7 +266,7 @@ def _refuse_unknown(table: Mapping[str, Any], names: set[str], where: str, prefi
             _wrong(where, f"nothing is known as {short(prefix + name)}{near}")
 
 
-def _number(entry: Any, number: Number, where: str) -> None:
+def _number(entry: Any, number: NumberRange, where: str) -> None:
     """Check an entry for a number: value, unit and source."""
     if not isinstance(entry, dict):
         form = '{ value = 80, unit = "...", source = "..." }'
@@ -285,7 +285,7 @@ def _number(entry: Any, number: Number, where: str) -> None:
         _wrong(where, f"it is in '{number.unit}, all units together', not {short(entry['unit'])}")
 
 
-def _fits(value: Any, number: Number) -> bool:
+def _fits(value: Any, number: NumberRange) -> bool:
     """Return True if a value is in range."""
     kinds = (int,) if number.is_integer else (int, float)
     return type(value) in kinds and number.low <= value <= number.high

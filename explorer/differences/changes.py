@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from explorer.differences.listed import Listed, Node, Source, listed, numbered
+from explorer.differences.listed import BindingNode, Listed, Source, listed, numbered
 from explorer.differences.loops import Nest, nests
 from explorer.differences.loops import paired as paired_loops
-from explorer.differences.model import Change, Difference, Kind, Place
+from explorer.differences.model import Change, ChangePlace, Difference, Kind
 from explorer.differences.pairing import Pairs, what
 from explorer.differences.words import expr_words, loop_words
 from explorer.ir.calls import KernelCall
@@ -90,7 +90,7 @@ class _Rows:
         """Return True if a paired binding changed or moved."""
         return bool(self.words[a]) or a in self.out_of_order
 
-    def _row(self, node: Node) -> Iterator[Change]:
+    def _row(self, node: BindingNode) -> Iterator[Change]:
         """Yield the row of a binding of the second program, if it differs."""
         mate = self.pairs.of_after.get(node.at)
         if mate is None:
@@ -102,7 +102,7 @@ class _Rows:
             words = (*self.words[mate], *moved)
             yield Change(kind, what(node), _place(old), _place(node), words)
 
-    def _moved_words(self, old: Node, new: Node) -> tuple[str, ...]:
+    def _moved_words(self, old: BindingNode, new: BindingNode) -> tuple[str, ...]:
         """Return how a binding moved."""
         if self.pairs.functions.get(old.function.name) == new.function.name:
             return ("stands elsewhere",)
@@ -186,7 +186,7 @@ class _Rows:
             return False
         return old.kernel is not new.kernel and kernel_text(old.kernel) != kernel_text(new.kernel)
 
-    def _owner(self, of: Listed, node: Node) -> str:
+    def _owner(self, of: Listed, node: BindingNode) -> str:
         """Return the function of a binding, named after its caller."""
         if node.function.name == of.program.main.name:
             return "the main function"
@@ -248,9 +248,9 @@ def _longest_rising(numbers: Sequence[int]) -> set[int]:
     return positions
 
 
-def _place(node: Node, nest: Nest | None = None) -> Place:
+def _place(node: BindingNode, nest: Nest | None = None) -> ChangePlace:
     """Return the place of a binding or of a loop in its kernel."""
-    return Place(node.at, node.function.name, node.binding, nest.loop if nest else None)
+    return ChangePlace(node.at, node.function.name, node.binding, nest.loop if nest else None)
 
 
 def _name(of: Listed, at: int) -> str:
@@ -258,6 +258,6 @@ def _name(of: Listed, at: int) -> str:
     return of.nodes[at].binding.name
 
 
-def _end(of: Listed, source: Source) -> Place | None:
+def _end(of: Listed, source: Source) -> ChangePlace | None:
     """Return the place of an output's binding."""
     return _place(of.nodes[int(source[1])]) if source[0] == "value" else None

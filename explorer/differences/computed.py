@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
-from explorer.differences.listed import Listed, Node, Source
+from explorer.differences.listed import BindingNode, Listed, Source
 
 
 class ForwardNumbers:
@@ -17,7 +17,7 @@ class ForwardNumbers:
         self.numbers: dict[int, int] = {}
         self.begun: set[str] = set()
         self.bodies: dict[str, int] = {}
-        self.starts: dict[str, list[Node]] = defaultdict(list)
+        self.starts: dict[str, list[BindingNode]] = defaultdict(list)
         for node in of.nodes:
             self.starts[node.function.name].append(node)
 

@@ -18,7 +18,7 @@ SAMPLED = 512  # elements by which constants are told apart before all are compa
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BindingNode:
     """A binding in its function: its signature, and the source of each operand."""
 
     at: int
@@ -38,7 +38,7 @@ class Listed:
     """
 
     program: Program
-    nodes: tuple[Node, ...]
+    nodes: tuple[BindingNode, ...]
     readers: tuple[tuple[tuple[int, int, int], ...], ...]
     outputs: Mapping[str, tuple[Source, ...]]
     callers: Mapping[str, int]
@@ -46,7 +46,7 @@ class Listed:
 
 def listed(program: Program, constants: Mapping[str, int]) -> Listed:
     """List a program, with constants identified by numbers."""
-    nodes: list[Node] = []
+    nodes: list[BindingNode] = []
     outputs: dict[str, tuple[Source, ...]] = {}
     callers: dict[str, list[int]] = {}
     shared = {name: ("constant", "", number) for name, number in constants.items()}
@@ -60,7 +60,7 @@ def listed(program: Program, constants: Mapping[str, int]) -> Listed:
             sources = tuple(
                 [sources_by_name.get(v.name, ("unknown", v.name, 0)) for v in binding.reads]
             )
-            nodes.append(Node(at, function, binding, signature(binding), sources))
+            nodes.append(BindingNode(at, function, binding, signature(binding), sources))
             sources_by_name |= {v.name: ("value", at, k) for k, v in enumerate(binding.vars)}
             for name in binding.calls:
                 callers.setdefault(name, []).append(at)
@@ -72,7 +72,7 @@ def listed(program: Program, constants: Mapping[str, int]) -> Listed:
     return Listed(program, tuple(nodes), _readers(nodes), outputs, once)
 
 
-def _readers(nodes: list[Node]) -> tuple[tuple[tuple[int, int, int], ...], ...]:
+def _readers(nodes: list[BindingNode]) -> tuple[tuple[tuple[int, int, int], ...], ...]:
     """Return the readers of each binding."""
     readers: list[list[tuple[int, int, int]]] = [[] for _ in nodes]
     for node in nodes:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from explorer.differences.listed import Node
+from explorer.differences.listed import BindingNode
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import Compute
 from explorer.ir.kernels.kernel_text import loop_text
@@ -17,11 +17,11 @@ class Nest:
     """A loop nest of a kernel that a binding calls, numbered among all nests."""
 
     number: int
-    node: Node
+    node: BindingNode
     loop: Compute
 
 
-def nests(nodes: Sequence[Node]) -> list[Nest]:
+def nests(nodes: Sequence[BindingNode]) -> list[Nest]:
     """Return all loop nests of the kernels that these bindings call."""
     loop_nests: list[Nest] = []
     for node in nodes:

@@ -16,7 +16,7 @@ KINDS: tuple[Kind, ...] = ("added", "removed", "changed", "moved")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChangePlace:
     """A binding in a function, or a loop nest in the kernel that a binding calls.
 
     `number` is the binding's position in its program.
@@ -48,12 +48,12 @@ class Change:
 
     kind: Kind
     what: str
-    before: Place | None
-    after: Place | None
+    before: ChangePlace | None
+    after: ChangePlace | None
     words: tuple[str, ...] = ()
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> ChangePlace | None:
         """The place now, or before; None for an output that no binding makes."""
         return self.after or self.before
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 
 from explorer.differences.computed import BackwardNumbers, ForwardNumbers
-from explorer.differences.listed import Listed, Node, Source
+from explorer.differences.listed import BindingNode, Listed, Source
 from explorer.ir.calls import Branch, FunctionCall, Gradient, KernelCall, LibraryCall, Loop, OpCall
 from explorer.ir.kernel import Kernel
 
@@ -62,20 +62,20 @@ class Pairs:
         self._of_the_same()
         self._beside()
 
-    def _unpaired(self) -> tuple[list[Node], list[Node]]:
+    def _unpaired(self) -> tuple[list[BindingNode], list[BindingNode]]:
         """Return the unpaired bindings of both programs."""
         before = [n for n in self.before.nodes if n.at not in self.of_before]
         return before, [n for n in self.after.nodes if n.at not in self.of_after]
 
     def _alike(
         self,
-        key: Callable[[Node], Hashable],
-        other: Callable[[Node], Hashable],
+        key: Callable[[BindingNode], Hashable],
+        other: Callable[[BindingNode], Hashable],
         backwards: bool = False,
     ) -> None:
         """Pair bindings with equal keys, in order, or from the end if `backwards`."""
         before, after = self._unpaired()
-        waiting: dict[Hashable, list[Node]] = defaultdict(list)
+        waiting: dict[Hashable, list[BindingNode]] = defaultdict(list)
         for node in after if backwards else reversed(after):
             if (mine := other(node)) is not None:
                 waiting[mine].append(node)
@@ -112,7 +112,7 @@ class Pairs:
     def _overlapping(self) -> None:
         """Pair calls with common source operators: a kernel and the one it was fused into."""
         before, after = self._unpaired()
-        of: dict[str, list[Node]] = defaultdict(list)
+        of: dict[str, list[BindingNode]] = defaultdict(list)
         for node in after:
             for op in node.binding.origin:
                 of[op].append(node)
@@ -130,10 +130,10 @@ class Pairs:
     def _of_the_same(self) -> None:
         """Pair bindings of one kind with the same operands and different work."""
 
-        def mine(node: Node) -> Hashable:
+        def mine(node: BindingNode) -> Hashable:
             return (what(node), tuple(self.same_source(s) for s in node.sources))
 
-        def theirs(node: Node) -> Hashable:
+        def theirs(node: BindingNode) -> Hashable:
             return (what(node), node.sources)
 
         before, after = self._unpaired()
@@ -234,7 +234,7 @@ def _argument_of(of: Listed, source: Source) -> Source:
 CALLS = frozenset({"operator", "kernel", "library call", "control flow"})
 
 
-def what(node: Node) -> str:
+def what(node: BindingNode) -> str:
     """Return the kind of a binding in a word."""
     match node.binding.expr:
         case OpCall():
@@ -248,24 +248,24 @@ def what(node: Node) -> str:
     return "view" if node.sources else "shapes"
 
 
-def _by_origin(node: Node) -> Hashable:
+def _by_origin(node: BindingNode) -> Hashable:
     """Return signature and source operators as a key."""
     return (node.does, node.binding.origin) if node.binding.origin else None
 
 
-def _by_kind(node: Node) -> Hashable:
+def _by_kind(node: BindingNode) -> Hashable:
     """Return kind and source operators as a key."""
     kind = "call" if what(node) in CALLS else what(node)
     return (kind, node.binding.origin) if node.binding.origin else None
 
 
-def _overlap(a: Node, b: Node) -> tuple[float, float]:
+def _overlap(a: BindingNode, b: BindingNode) -> tuple[float, float]:
     """Return the share of common source operators, and the first's number of reductions."""
     first, second = a.binding.origin, b.binding.origin
     return len(first & second) / len(first | second), _reduced(a)
 
 
-def _reduced(node: Node) -> float:
+def _reduced(node: BindingNode) -> float:
     """Return the number of reduction axes of a kernel."""
     expr = node.binding.expr
     kernel: Kernel | None = expr.kernel if isinstance(expr, KernelCall) else None

@@ -16,7 +16,7 @@ from explorer.frontends.tracing.control.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs
 from explorer.frontends.tracing.emit import bind, emit_match_cast
 from explorer.frontends.tracing.frames import (
-    Frame,
+    FunctionFrame,
     attributed_to,
     attributed_to_call,
     current_frame,
@@ -139,7 +139,7 @@ class IsolatedFunction:
 
     def _write(self, recorder: Recorder, signature: Signature) -> None:
         """Trace the body as a function of the program."""
-        frame, source = Frame(recorder, signature.name), current_source()
+        frame, source = FunctionFrame(recorder, signature.name), current_source()
         frame.symbols.update(signature.symbols)
         params = tuple(
             recorder.value(f"{signature.name}.{n}", t)
@@ -160,7 +160,7 @@ class IsolatedFunction:
         recorder.functions.append(Function(signature.name, params, tuple(frame.body), outputs))
 
     def _checked(
-        self, frame: Frame, leaves: list[Any], structure: Structure, signature: Signature
+        self, frame: FunctionFrame, leaves: list[Any], structure: Structure, signature: Signature
     ) -> list[TracedArray]:
         """Return the results as declared; what is not proved is checked at run time."""
         if signature.results is None:

@@ -17,7 +17,12 @@ from explorer.frontends.syntax.stage_function import stage_function
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.control.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs, is_declared
-from explorer.frontends.tracing.frames import Frame, attributed_to_call, is_tracing, tracing_into
+from explorer.frontends.tracing.frames import (
+    FunctionFrame,
+    attributed_to_call,
+    is_tracing,
+    tracing_into,
+)
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.recorder import Recorder
 from explorer.frontends.tracing.structure import COMPLEX, Leaf, Nest, Structure, flatten, rebuild
@@ -149,7 +154,7 @@ def _trace_program(
 ) -> tuple[Program, tuple[str, ...]]:
     """Return the program, and the names of its complex outputs."""
     env = recorder.env
-    frame = Frame(recorder, recorder.fresh("main"))
+    frame = FunctionFrame(recorder, recorder.fresh("main"))
     frame.symbols.update({s.name: symbol(s.name) for s in env.symbols})
     types, nesting = flatten(dict(declared))
     params = [recorder.value(n, t) for n, t in zip(_paths(nesting), types, strict=True)]

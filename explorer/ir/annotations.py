@@ -31,7 +31,7 @@ from explorer.ir.types import Annotation, Callable, ShapeType, Tensor, TupleType
 __all__ = [
     "Derived",
     "Match",
-    "Row",
+    "UnificationRow",
     "defined_by",
     "derive_call",
     "erase",
@@ -46,7 +46,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class UnificationRow:
     """One row of a unification table: a part of a parameter beside that part of its argument.
 
     It holds the symbol that the row binds (or "") and how far the two match. `argument` counts
@@ -72,7 +72,7 @@ class Derived:
 
     result: Annotation
     symbols: tuple[tuple[str, Dim], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[UnificationRow, ...]
 
     @property
     def level(self) -> Match:
@@ -161,7 +161,7 @@ def _rows(
     bindings: dict[str, Dim],
     unbound: set[str],
     env: ShapeEnv,
-) -> Iterator[Row]:
+) -> Iterator[UnificationRow]:
     """Yield the rows of a unification table."""
 
     def check(required: Dim, actual: Dim) -> tuple[Match, str]:
@@ -175,12 +175,14 @@ def _rows(
             name = dim.name if is_symbol(dim) else ""
             if name in unbound:
                 unbound.remove(name)
-                yield Row(at, param_part, arg_part, name, Match.PROVED, f"{name} is {arg_part}", of)
+                yield UnificationRow(
+                    at, param_part, arg_part, name, Match.PROVED, f"{name} is {arg_part}", of
+                )
             else:
-                yield Row(at, param_part, arg_part, "", level, why, of)
+                yield UnificationRow(at, param_part, arg_part, "", level, why, of)
 
 
-def _refuse(row: Row, callee: str, names: tuple[str, ...]) -> None:
+def _refuse(row: UnificationRow, callee: str, names: tuple[str, ...]) -> None:
     """Raise the error of a row that cannot match."""
     name = repr(names[row.argument]) if row.argument < len(names) else f"number {row.argument + 1}"
     error = DtypeError if row.of == "dtype" else ShapeError

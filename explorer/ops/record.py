@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class HostNumber:
     """One number that the host computes for an operator: its name and its bounds.
 
     Symbols are never negative, so a number that may be negative is two: `up` minus `down`. One with
@@ -46,7 +46,7 @@ class RunTime:
     """
 
     reads: frozenset[int]
-    names: Callable[[Site], tuple[Number, ...]]
+    names: Callable[[Site], tuple[HostNumber, ...]]
     values: Callable[[Mapping[str, Any], Sequence[Any]], Mapping[str, int]]
     rewrite: Callable[[Site, Mapping[str, Dim]], Site]
     marked: str = ""

@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ConstantRow:
     """Description of a constant in an entry; `small` is its value if that is stored inline."""
 
     name: str
@@ -61,7 +61,7 @@ class Batch:
     constants.
     """
 
-    def __init__(self, rows: Sequence[Row], remake: Remake) -> None:
+    def __init__(self, rows: Sequence[ConstantRow], remake: Remake) -> None:
         """Describe the constants of one program."""
         self.rows, self.remake = rows, remake
 
@@ -86,7 +86,7 @@ class Batch:
             )
         return tuple(c.array for c in remade)
 
-    def _read(self, row: Row) -> np.ndarray | None:
+    def _read(self, row: ConstantRow) -> np.ndarray | None:
         """Read one value; return None if it is missing or has another size."""
         data = cache.get(row.key) if row.small is None else b64decode(row.small)
         if data is None or len(data) != row.bytes:
@@ -113,7 +113,7 @@ class StoredConstant(Constant):
         return value
 
     @property
-    def _row(self) -> Row:
+    def _row(self) -> ConstantRow:
         """Its description."""
         return self._batch.rows[self._number]
 
@@ -148,16 +148,16 @@ def store_constants(
     return None if any(row is None for row in rows) else [asdict(row) for row in rows if row]
 
 
-def row_of(fields: Mapping[str, Any]) -> Row:
+def row_of(fields: Mapping[str, Any]) -> ConstantRow:
     """Return a row from its JSON form."""
-    return Row(**{**fields, "shape": tuple(fields["shape"])})
+    return ConstantRow(**{**fields, "shape": tuple(fields["shape"])})
 
 
-def _put(name: str, constant: Constant, store: cache.DiskStore) -> Row | None:
+def _put(name: str, constant: Constant, store: cache.DiskStore) -> ConstantRow | None:
     """Store one constant and return its row, or None if that fails."""
     array = constant.array
     small = b64encode(array.tobytes()).decode() if array.nbytes <= SMALL_BYTES else None
-    row = Row(name, constant.digest, dtype_of(array), array.shape, small)
+    row = ConstantRow(name, constant.digest, dtype_of(array), array.shape, small)
     if small is not None or store.has(row.key):
         return row
     payload = array.reshape(-1).view(np.uint8).data

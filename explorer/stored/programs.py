@@ -21,7 +21,7 @@ from explorer.ir.program import Constant, Program, SourceOp
 from explorer.stored import constants
 from explorer.stored.program_key import ProgramKey
 from explorer.stored.serialize import Unreadable, Unwritable, deserialize, serialize
-from explorer.stored.vocabulary import Code, Entry, StepRow
+from explorer.stored.vocabulary import Code, Entry, StoredStep
 
 REMEMBERED = 1024
 
@@ -32,7 +32,7 @@ class CachedProgram:
 
     program: Program
     codes: Mapping[str, KernelCode]
-    steps: tuple[StepRow, ...]
+    steps: tuple[StoredStep, ...]
 
 
 Identity: TypeAlias = tuple[str, tuple[SourceOp, ...]]  # a key, and whose operators were named
@@ -75,7 +75,7 @@ def store_program(
     model: Model,
     program: Program,
     codes: Mapping[str, KernelCode],
-    steps: Sequence[StepRow],
+    steps: Sequence[StoredStep],
 ) -> None:
     """Store a program under its key, unless it holds values that cannot be stored or is too large.
 
@@ -190,7 +190,7 @@ def _opened(
     return CachedProgram(entry.program, codes, entry.steps)
 
 
-def _rows(head: bytes) -> list[constants.Row]:
+def _rows(head: bytes) -> list[constants.ConstantRow]:
     """Read the rows of an entry's constants."""
     try:
         return [constants.row_of(fields) for fields in json.loads(head)]

@@ -82,7 +82,7 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class StepRow:
+class StoredStep:
     """A step that led to the program, and its seconds when it ran."""
 
     name: str
@@ -96,13 +96,13 @@ class Entry:
 
     program: program.Program
     codes: tuple[Code, ...]
-    steps: tuple[StepRow, ...]
+    steps: tuple[StoredStep, ...]
 
 
 @cache
 def kinds() -> Mapping[str, type]:
     """Return the types by the names that entries use."""
-    by_name: dict[str, type] = {"Whole": Entry, "Code": Code, "StepRow": StepRow}
+    by_name: dict[str, type] = {"Entry": Entry, "Code": Code, "StoredStep": StoredStep}
     for module in MODULES:
         for name, kind in vars(module).items():
             is_local = isinstance(kind, type) and kind.__module__ == module.__name__

@@ -32,7 +32,7 @@ from explorer.tile.lowering.contract import (
     walk_of,
 )
 from explorer.tile.lowering.lower import grid_of, reduced_alone, tensor_contraction
-from explorer.tile.lowering.places import Places
+from explorer.tile.lowering.places import BufferPlaces
 from explorer.tile.lowering.tile_epilogue import tile_epilogue
 from explorer.tile.lowering.transposed_tile import transposed_sizes, transposed_tile
 from explorer.tile.rewriting.register_tiles import RowLayout, row_layout
@@ -110,7 +110,7 @@ def _part_form(rows: RowLayout, height: int) -> PartForm:
 class _Layout:
     """A contraction within a tile, independent of its register tile."""
 
-    p: Places
+    p: BufferPlaces
     number: int
     contraction: Contraction
     rows: tuple[Span, ...]
@@ -136,7 +136,7 @@ def _layout_of(kernel: Kernel, key: tuple[int, tuple[tuple[str, int], ...]]) -> 
     if invariant is None:
         return None
     c, contraction = kernel.computes[number], invariant.contraction
-    p = Places(kernel, ShapeEnv(), grid, tiling, regions, reduced=reduced_alone(kernel))
+    p = BufferPlaces(kernel, ShapeEnv(), grid, tiling, regions, reduced=reduced_alone(kernel))
     spans = p.spans(number, c)
     rows, column = rows_of(spans, contraction), spans[contraction.column.name]
     left = invariant.left or _left(p, number, contraction)
@@ -195,7 +195,7 @@ def _tile_invariant(kernel: Kernel, number: int) -> _TileInvariant | None:
     if contraction is None:
         return None
     border = {*kernel.inputs, *kernel.outputs}
-    p = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
+    p = BufferPlaces(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
     epilogue = tile_epilogue(kernel, c)
     last = epilogue or c
     around = {last.out, *(r.tensor for r in reads(last.expr) if epilogue)} - {c.out}
@@ -219,7 +219,7 @@ def _in_blocks(kernel: Kernel, number: int) -> _TileInvariant | None:
     return None if contraction is None else _TileInvariant(contraction, None, None, None)
 
 
-def _left(p: Places, number: int, contraction: Contraction) -> _Left | None:
+def _left(p: BufferPlaces, number: int, contraction: Contraction) -> _Left | None:
     halo = {contraction.a: p.halo(number, contraction.a)[1]} if p.is_copied(contraction.a) else {}
     left = left_operand(p, number, p.kernel.computes[number], contraction, halo)
     if left is None:
@@ -235,7 +235,7 @@ def _placeholder_sums(kernel: Kernel, number: int) -> Fetch:
     return Fetch(Buffer(f"{c.out}_acc", "scratch", 1, kernel.dtype(c.out), "L1"), Affine())
 
 
-def _epilogue(p: Places, number: int, column: Span) -> Map:
+def _epilogue(p: BufferPlaces, number: int, column: Span) -> Map:
     c = p.kernel.computes[number]
     return epilogue_map(
         p, c, tile_epilogue(p.kernel, c), _placeholder_sums(p.kernel, number), column

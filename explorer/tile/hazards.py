@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.tile.sync_places import Gap, Part, Parts, Path, parts_of_block
+from explorer.tile.sync_places import Gap, Parts, Path, SyncRegion, parts_of_block
 from explorer.tile.thread_reach import Reach, accesses, clash, reach
 
 
@@ -53,7 +53,7 @@ class _Hazards:
         self.of = {part.path: accesses(part) for part in parts.parts}
         self.reaches: dict[tuple[Path, int, int], Reach | None] = {}
 
-    def reach(self, part: Part, number: int, same: int) -> Reach | None:
+    def reach(self, part: SyncRegion, number: int, same: int) -> Reach | None:
         """Return the elements of one access of a part, computed once."""
         key = (part.path, number, same)
         if key not in self.reaches:
@@ -73,13 +73,15 @@ class _Hazards:
             for b in order:
                 yield from self._across_trips(a, b)
 
-    def _across_trips(self, a: Part, b: Part) -> Iterator[Hazard]:
+    def _across_trips(self, a: SyncRegion, b: SyncRegion) -> Iterator[Hazard]:
         for depth in range(_common_loops(a, b)):
             if a.around[depth].span.size != 1:
                 gaps = self.parts.around(a.path, b.path, depth + 1)
                 yield from self._conflicts(a, b, depth, gaps)
 
-    def _conflicts(self, a: Part, b: Part, same: int, gaps: frozenset[Gap]) -> Iterator[Hazard]:
+    def _conflicts(
+        self, a: SyncRegion, b: SyncRegion, same: int, gaps: frozenset[Gap]
+    ) -> Iterator[Hazard]:
         """Yield the buffers that two parts share in the same trip of the first `same` loops."""
         for n, x in enumerate(self.of[a.path]):
             for m, y in enumerate(self.of[b.path]):
@@ -90,7 +92,7 @@ class _Hazards:
                     yield Hazard(name, gaps)
 
 
-def _common_loops(a: Part, b: Part) -> int:
+def _common_loops(a: SyncRegion, b: SyncRegion) -> int:
     """Return the number of loops around both parts."""
     count = 0
     while count < min(len(a.path), len(b.path)) - 1 and a.path[count] == b.path[count]:

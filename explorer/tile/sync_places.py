@@ -30,7 +30,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SyncRegion:
     """The work of threads between two gaps, inside of the loops that all threads run together.
 
     It is a distributed loop or a single statement.
@@ -48,7 +48,7 @@ class Parts:
     It has the parts in order, the length of every body, and the gaps in which a Sync was.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[SyncRegion, ...]
     lengths: dict[Path, int]
     loops: dict[Path, For]
     synced: frozenset[Gap]
@@ -107,7 +107,7 @@ def parts_of_block(p: TileProgram) -> Parts:
                     raise CheckFailed(
                         "a Sync or shuffle is in a distributed loop, which not all threads reach"
                     )
-                parts.append(Part((*path, n), around, s))
+                parts.append(SyncRegion((*path, n), around, s))
             n += 1
         lengths[path] = n
 

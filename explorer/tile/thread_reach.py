@@ -24,13 +24,13 @@ from explorer.ir.tile_programs.traversal import (
     stored,
     writes,
 )
-from explorer.tile.sync_places import Part
+from explorer.tile.sync_places import SyncRegion
 
 MOST_POINTS = 1 << 22  # enumerated: a bound on time, chosen
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class BufferAccess:
     """A buffer that a part reads or writes.
 
     It is the element, inside of these loops, or any element if that is None.
@@ -55,7 +55,7 @@ class Reach:
     last: np.ndarray
 
 
-def accesses(part: Part) -> tuple[Access, ...]:
+def accesses(part: SyncRegion) -> tuple[BufferAccess, ...]:
     """Return a part's reads and writes of memory that threads share."""
     body = (
         distributed_loops(part.statement)[1]
@@ -65,23 +65,23 @@ def accesses(part: Part) -> tuple[Access, ...]:
     return tuple(dict.fromkeys(a for a in _accesses_in(body, ()) if a.buffer.level != REGISTER))
 
 
-def _accesses_in(body: Sequence[Statement], around: tuple[Span, ...]) -> Iterator[Access]:
+def _accesses_in(body: Sequence[Statement], around: tuple[Span, ...]) -> Iterator[BufferAccess]:
     """Yield the accesses of statements, with the loops around each."""
     for s in body:
         match s:
             case For(span, inner, None):
                 yield from _accesses_in(inner, (*around, span))
             case At(span, _, inner):
-                yield from (Access(f.buffer, False, f, around) for f in loads(s))
+                yield from (BufferAccess(f.buffer, False, f, around) for f in loads(s))
                 yield from _accesses_in(inner, (*around, span))
             case Map() | Reduce() | Load() | Scan():
                 target, within = stored(s), (*around, *spans(s))
                 assert target is not None
-                yield Access(target.buffer, True, target, within)
-                yield from (Access(f.buffer, False, f, within) for f in loads(s))
+                yield BufferAccess(target.buffer, True, target, within)
+                yield from (BufferAccess(f.buffer, False, f, within) for f in loads(s))
             case _:
-                yield from (Access(b, True) for b in writes(s))
-                yield from (Access(b, False) for b in reads(s))
+                yield from (BufferAccess(b, True) for b in writes(s))
+                yield from (BufferAccess(b, False) for b in reads(s))
 
 
 def clash(a: Reach | None, b: Reach | None) -> bool:
@@ -94,7 +94,7 @@ def clash(a: Reach | None, b: Reach | None) -> bool:
     return bool(np.any(first != last))
 
 
-def reach(part: Part, access: Access, same: int) -> Reach | None:
+def reach(part: SyncRegion, access: BufferAccess, same: int) -> Reach | None:
     """Return the elements of an access, for equal trips of the first `same` loops around the part.
 
     None stands for indices that are not affine in numbers.

@@ -31,7 +31,7 @@ class Price(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class KernelForm:
     """The parts of a kernel: contractions, other reductions, and the compute that writes last."""
 
     contractions: int
@@ -53,13 +53,13 @@ class Form:
 
 
 @by_identity
-def form_of(kernel: Kernel) -> Form:
+def form_of(kernel: Kernel) -> KernelForm:
     """Return the form of a kernel."""
     reduced = [c for c in kernel.computes if c.reduce]
     contracted = sum(contraction(c) is not None for c in reduced)
     last = stores(kernel)[-1]
     parts = sum(c.out == last.out for c in kernel.computes)
-    return Form(contracted, len(reduced) - contracted, last, parts)
+    return KernelForm(contracted, len(reduced) - contracted, last, parts)
 
 
 def bytes_at_hint(kernel: Kernel, tensor: str, env: ShapeEnv) -> int:

@@ -27,7 +27,7 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.welder.groups.groups import Group
 from explorer.welder.groups.regroup import Kernels, NotFusible, tensor_of
-from explorer.welder.tiles.level_tiles import Choice, fits, tile_at
+from explorer.welder.tiles.level_tiles import TilingChoice, fits, tile_at
 from explorer.welder.tiles.levels import REGISTER, memories
 from explorer.welder.tiles.plan import plan_group
 
@@ -226,12 +226,12 @@ class WhatIf(Generic[C]):
 
     def _choice(
         self, group: Group, groups: Sequence[FusionGroup], wanted: Mapping[str, str], env: ShapeEnv
-    ) -> Choice:
+    ) -> TilingChoice:
         """Return the tile of a new group: that of an old one of the same kernels, if it fits."""
         same = next((g for g in groups if set(g.members) == set(group.members)), None)
         reusable = [] if same is None else self._tilings([same], group.kernel)
         if reusable and fits(group.kernel, reusable[0], self._device, env, wanted):
-            return Choice(reusable[0], 0.0)
+            return TilingChoice(reusable[0], 0.0)
         return tile_at(group.kernel, self._device, env, wanted, self._tilings(groups, group.kernel))
 
     @property

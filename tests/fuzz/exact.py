@@ -25,7 +25,7 @@ from explorer.ir.shapes.dims import evaluate_shape
 from explorer.ir.types import Tensor
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import Interpreter, evaluate
-from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.frame import CallFrame
 
 Arrays = Mapping[str, np.ndarray]
 REACH = 8.0  # times the largest spread seen: what more trials would have found
@@ -229,7 +229,7 @@ class _Rounding(Interpreter):
         return dict(zip(names, found, strict=True))
 
     def binding(
-        self, binding: Binding, values: Mapping[str, np.ndarray], frame: Frame
+        self, binding: Binding, values: Mapping[str, np.ndarray], frame: CallFrame
     ) -> Sequence[np.ndarray]:
         call = binding.expr
         if isinstance(call, LibraryCall):
@@ -262,7 +262,7 @@ class _Rounding(Interpreter):
         binding: Binding,
         values: Mapping[str, np.ndarray],
         wide: Mapping[str, np.ndarray],
-        frame: Frame,
+        frame: CallFrame,
     ) -> np.ndarray:
         """Products, NaN where factors in another order may meet infinity or 0 on the way."""
         kind = binding.vars[0].type
@@ -276,7 +276,7 @@ class _Rounding(Interpreter):
         meets = (np.asarray(most) > info.max) | (np.asarray(least) < info.tiny)
         return np.where(meets & ~np.isnan(found), np.nan, found)
 
-    def _chosen_from(self, call: OpCall, given: np.ndarray, frame: Frame) -> np.ndarray:
+    def _chosen_from(self, call: OpCall, given: np.ndarray, frame: CallFrame) -> np.ndarray:
         """What a choice is made from, noted; elements that are tied as they are asked to be."""
         attrs: dict[str, Any] = dict(call.attrs)
         axis = attrs.get("axis", 0 if call.op.startswith("Arg") else -1)
@@ -290,7 +290,7 @@ class _Rounding(Interpreter):
             rows = np.where(*self.choosing[number], rows)
         return np.moveaxis(rows, -1, axis).reshape(given.shape)
 
-    def _depth_of(self, binding: Binding, given: Mapping[str, Any], frame: Frame) -> int:
+    def _depth_of(self, binding: Binding, given: Mapping[str, Any], frame: CallFrame) -> int:
         assert isinstance(binding.expr, OpCall)
         shapes = [a.shape for a in given.values() if isinstance(a, np.ndarray)]
         kind = binding.vars[0].type

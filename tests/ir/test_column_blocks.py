@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from explorer.ir.affine import var
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, reads
-from explorer.ir.kernels.column_blocks import Block, blocks_read, split_columns
+from explorer.ir.kernels.column_blocks import ColumnBlock, blocks_read, split_columns
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction
 from explorer.ops.kernels.loop_nest import evaluate_kernel
@@ -70,7 +70,7 @@ def test_the_values_stay_and_no_tensor_is_read_in_two_blocks(
     sums = [c for c in split.computes if contraction(c) is not None]
     if apart:
         assert len(sums) == len(blocks)
-        assert all(blocks_read(split, t) == (Block(0, width),) for t in inside)
+        assert all(blocks_read(split, t) == (ColumnBlock(0, width),) for t in inside)
     else:
         assert split == kernel
 

@@ -22,7 +22,7 @@ from explorer.passes.recurrent.loop_graph import assign_stages, strongly_connect
 from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import Options as Recurrent
 from explorer.passes.recurrent.split_loops import SplitLoops
-from explorer.passes.recurrent.split_loops_policy import Part, rank_splitting
+from explorer.passes.recurrent.split_loops_policy import LoopPart, rank_splitting
 from tests.examples import examples
 from tests.passes.test_row_products import RNG, tensor, typed
 
@@ -219,7 +219,7 @@ def test_stages_keep_cycles_together_and_the_rest_in_order(graph: Any) -> None:
 
 
 def test_the_model_weighs_where_matrices_lie() -> None:
-    large, small = (Part(n, n, 1e3) for n in (1 << 20, 1 << 12))
+    large, small = (LoopPart(n, n, 1e3) for n in (1 << 20, 1 << 12))
     device = this_cpu()
     ways = rank_splitting([large] * 10, 64, 1 << 20, device, "auto")
     assert [w.label for w in ways] == ["parts", "whole"]

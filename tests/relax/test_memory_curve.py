@@ -9,7 +9,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
 from explorer.relax.memory.curve import memory_curve
 from explorer.relax.memory.plan import Options
-from explorer.relax.memory.storages import Allocation, Step, plan_storages
+from explorer.relax.memory.storages import Allocation, ProgramPosition, plan_storages
 from tests.relax.storage_programs import chain, kernels_of, planner
 
 
@@ -63,7 +63,7 @@ def test_live_is_at_most_planned_and_planned_at_most_naive(values):
     given = [Allocation(f"a{n}", Tensor((size,), "int8")) for n, (size, _) in enumerate(values)]
     ends = [max(n, n + more) for n, (_, more) in enumerate(values)]
     steps = [
-        Step(tuple(a.name for n, a in enumerate(given) if n <= position <= ends[n]))
+        ProgramPosition(tuple(a.name for n, a in enumerate(given) if n <= position <= ends[n]))
         for position in range(max(ends) + 1)
     ]
     plan = plan_storages(given, steps, ShapeEnv(), Options(policy="storages"))

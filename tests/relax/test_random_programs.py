@@ -21,7 +21,7 @@ from explorer.ir.text.program_text import print_program
 from explorer.ir.types import Tensor, dtype_of
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import Interpreter
-from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.frame import CallFrame
 from explorer.ops.reference.verify import verify
 from explorer.options import Options
 from explorer.passes.pipeline.pipeline import Step
@@ -55,7 +55,7 @@ class Watched(Interpreter):
     """The interpreter, with a look at every value that is bound."""
 
     def binding(
-        self, binding: Binding, values: Mapping[str, Any], frame: Frame
+        self, binding: Binding, values: Mapping[str, Any], frame: CallFrame
     ) -> Sequence[np.ndarray]:
         found = super().binding(binding, values, frame)
         for var, value in zip(binding.vars, found, strict=True):

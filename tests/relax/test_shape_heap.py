@@ -16,7 +16,7 @@ from explorer.ir.calls import MatchCast, Var
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, evaluate_dim, floor_div, symbol
 from explorer.ir.types import Annotation, Object, ShapeType, Tensor, TupleType
-from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.frame import CallFrame
 from explorer.ops.reference.heap_trace import trace_heap
 from explorer.ops.reference.shape_heap import CheckPoint, heap_of
 
@@ -77,10 +77,10 @@ def test_a_number_is_compared_with_the_instruction_itself() -> None:
 
 def test_a_symbol_with_a_bound_is_checked_where_it_is_defined() -> None:
     env = ShapeEnv((SymbolBound("n", 2, 8), SymbolBound("k", 1, 4)))
-    frame = Frame.of(PAPER, env)
+    frame = CallFrame.of(PAPER, env)
     with pytest.raises(BoundError, match=r"n is 9 and was bounded to 2 \.\. 8"):
         frame.enter([of(9, 3), of(2, 3, 3)])
-    frame = Frame.of(PAPER, env)
+    frame = CallFrame.of(PAPER, env)
     frame.enter([of(8, 3), of(5, 3, 6)])
     with pytest.raises(BoundError, match=r"k is 5 and was bounded to 1 \.\. 4"):
         frame.cast("z", of(5, 3, 6))
@@ -108,7 +108,7 @@ WRONG: list[tuple[type[Exception], str, list[Any]]] = [
 @pytest.mark.parametrize(("kind", "words", "values"), WRONG, ids=[w[1][:40] for w in WRONG])
 def test_a_wrong_argument_is_named(kind: type[Exception], words: str, values: list[Any]) -> None:
     with pytest.raises(kind, match=words):
-        Frame.of(PAPER, ANY).enter([*values, of(2, 3, 3)][:2])
+        CallFrame.of(PAPER, ANY).enter([*values, of(2, 3, 3)][:2])
 
 
 CASTS: list[tuple[str, Any]] = [
@@ -120,7 +120,7 @@ CASTS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("words", "value"), CASTS, ids=[c[0][:30] for c in CASTS])
 def test_a_match_cast_that_fails_is_named(words: str, value: Any) -> None:
-    frame = Frame.of(PAPER, ANY)
+    frame = CallFrame.of(PAPER, ANY)
     frame.enter([of(2, 3), of(2, 3, 3)])
     with pytest.raises(ShapeError, match=words):
         frame.cast("z", value)
@@ -132,7 +132,7 @@ def test_a_result_that_is_not_what_was_declared_is_named() -> None:
         (of(1, 2), "dim 0 of the result 'y' of 'f' must be m = 2 and is 1"),
         (of(2, 1, 1), r"the result 'y' of 'f' must have shape \[m, n\] and has \[2, 1, 1\]"),
     ]:
-        frame = Frame.of(f, ANY)
+        frame = CallFrame.of(f, ANY)
         frame.enter([of(1, 2), value])
         with pytest.raises(ShapeError, match=words):
             frame.leave([value])
@@ -144,13 +144,13 @@ def test_two_parameters_that_share_a_symbol_must_agree() -> None:
     with pytest.raises(
         ShapeError, match="dim 0 of the parameter 'y' of 'f' must be n = 3 and is 4"
     ):
-        Frame.of(f, ANY).enter([of(3), of(4, 2)])
+        CallFrame.of(f, ANY).enter([of(3), of(4, 2)])
 
 
 def test_a_division_by_zero_is_named() -> None:
     f = function({"x": f32(n), "y": f32(m, floor_div(n, m))}, {})
     with pytest.raises(ShapeError, match=r"entry of 'f': one of floor\(n, m\) divides by zero"):
-        Frame.of(f, ANY).enter([of(3), of(0, 4)])
+        CallFrame.of(f, ANY).enter([of(3), of(0, 4)])
 
 
 # Symbols.
@@ -158,63 +158,63 @@ def test_a_division_by_zero_is_named() -> None:
 
 def test_an_expression_that_stands_before_its_symbol_is_checked_in_the_second_round() -> None:
     f = function({"x": f32(n + 1), "y": f32(n)}, {})
-    frame = Frame.of(f, ANY)
+    frame = CallFrame.of(f, ANY)
     frame.enter([of(4), of(3)])
     assert frame.sizes == {"n": 3}
     with pytest.raises(ShapeError, match=r"dim 0 .* 'x' of 'f' must be n \+ 1 = 4 and is 5"):
-        Frame.of(f, ANY).enter([of(5), of(3)])
+        CallFrame.of(f, ANY).enter([of(5), of(3)])
 
 
 def test_what_no_parameter_determines_is_judged_where_a_match_cast_does() -> None:
     f = function({"x": f32(n + 1), "y": f32(n + 1)}, {"z": f32(n)})
-    frame = Frame.of(f, ANY)
+    frame = CallFrame.of(f, ANY)
     frame.enter([of(4), of(4)])
     assert frame.sizes == {}
     with pytest.raises(ShapeError, match=r"dim 0 .* 'x' of 'f' must be n \+ 1 = 6 and is 4"):
         frame.cast("z", of(5))
     with pytest.raises(ShapeError, match=r"dim 0 .* 'y' of 'f' must be n \+ 1 = 4 and is 5"):
-        Frame.of(f, ANY).enter([of(4), of(5)])
+        CallFrame.of(f, ANY).enter([of(4), of(5)])
 
 
 def test_a_body_checks_the_symbols_of_its_caller_and_defines_its_own() -> None:
     body = function({"x": f32(n, k)}, {})
-    frame = Frame.of(body, ANY, {"n": 3, "other": 9})
+    frame = CallFrame.of(body, ANY, {"n": 3, "other": 9})
     frame.enter([of(3, 5)])
     assert frame.sizes == {"n": 3, "other": 9, "k": 5}
     with pytest.raises(ShapeError, match="must be n = 3 and is 4"):
-        Frame.of(body, ANY, {"n": 3}).enter([of(4, 5)])
+        CallFrame.of(body, ANY, {"n": 3}).enter([of(4, 5)])
 
 
 def test_an_expression_over_the_callers_symbols_is_computed_on_entry() -> None:
     body = function({"x": f32(n + m, k)}, {})
-    Frame.of(body, ANY, {"n": 3, "m": 2}).enter([of(5, 1)])
+    CallFrame.of(body, ANY, {"n": 3, "m": 2}).enter([of(5, 1)])
     with pytest.raises(ShapeError, match=r"must be m \+ n = 5 and is 6"):
-        Frame.of(body, ANY, {"n": 3, "m": 2}).enter([of(6, 1)])
+        CallFrame.of(body, ANY, {"n": 3, "m": 2}).enter([of(6, 1)])
 
 
 def test_the_elements_of_a_tensor_are_the_dims_of_a_shape() -> None:
     f = function({"x": Tensor(None, "int64")}, {"z": ShapeType((n, m, n * m))})
     for value in (np.array([2, 3, 6]), np.array([[2], [3], [6]]), (2, 3, 6)):
-        frame = Frame.of(f, ANY)
+        frame = CallFrame.of(f, ANY)
         found = frame.cast("z", value)
         assert frame.sizes == {"n": 2, "m": 3}
         assert found.tolist() == [2, 3, 6]
         assert found.dtype == np.int64
     with pytest.raises(ShapeError, match=r"dim 2 of the match_cast 'z' must be m\*n = 6 and is 7"):
-        Frame.of(f, ANY).cast("z", np.array([2, 3, 7]))
+        CallFrame.of(f, ANY).cast("z", np.array([2, 3, 7]))
     with pytest.raises(ShapeError, match=r"'z' must have shape \[n, m, m\*n\] and has \[2\]"):
-        Frame.of(f, ANY).cast("z", np.array([2]))
+        CallFrame.of(f, ANY).cast("z", np.array([2]))
     with pytest.raises(DtypeError, match="'z' must be a shape or an integer tensor and is float64"):
-        Frame.of(f, ANY).cast("z", np.array([2.0, 3, 6]))
+        CallFrame.of(f, ANY).cast("z", np.array([2.0, 3, 6]))
 
 
 def test_tuples_are_checked_item_by_item() -> None:
     f = function({"x": TupleType((f32(n), TupleType((f32(n + 1), Object()))))}, {})
-    frame = Frame.of(f, ANY)
+    frame = CallFrame.of(f, ANY)
     frame.enter([(of(2), (of(3), None))])
     assert frame.sizes == {"n": 2}
     with pytest.raises(ShapeError, match=r"dim 0 .*'x' at 1 at 0 of 'f' must be n \+ 1 = 3"):
-        Frame.of(f, ANY).enter([(of(2), (of(9), None))])
+        CallFrame.of(f, ANY).enter([(of(2), (of(9), None))])
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(-1, 1))
@@ -224,7 +224,7 @@ def test_what_the_heap_holds_is_what_the_dims_are(a: int, b: int, off: int) -> N
     sizes = {"n": a, "m": b}
     shape = [evaluate_dim(d, sizes) for d in dims]
     shape[a % 4] += off
-    frame = Frame.of(f, ANY)
+    frame = CallFrame.of(f, ANY)
     if off and shape[a % 4] >= 0:
         with pytest.raises(ShapeError, match=f"dim {a % 4} of the parameter 'x'"):
             frame.enter([of(*shape), of(a, b)])

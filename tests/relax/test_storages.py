@@ -21,7 +21,7 @@ from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate
 from explorer.relax.memory.in_place import writes_over
 from explorer.relax.memory.plan import Options, aligned
-from explorer.relax.memory.storages import Allocation, Step, plan_storages
+from explorer.relax.memory.storages import Allocation, ProgramPosition, plan_storages
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.memory_rows import StorageLayout
 from tests.examples import examples
@@ -41,8 +41,8 @@ def in_a_row(shapes, env=FREE, dtypes=(), **options):
     kinds = [*dtypes, *["float32"] * (len(shapes) - len(dtypes))]
     given = [Allocation(f"a{n}", Tensor(s, k)) for n, (s, k) in enumerate(zip(shapes, kinds))]
     last = len(given) - 1
-    steps = [Step((f"a{max(n - 1, 0)}", f"a{n}")) for n in range(last + 1)]
-    return planned(given, [*steps, Step((f"a{last}",))], env, **options)
+    steps = [ProgramPosition((f"a{max(n - 1, 0)}", f"a{n}")) for n in range(last + 1)]
+    return planned(given, [*steps, ProgramPosition((f"a{last}",))], env, **options)
 
 
 def planned(given, steps, env=FREE, **options):
@@ -116,7 +116,7 @@ def test_of_several_free_storages_the_smallest_that_fits_is_taken_else_the_large
     def plan(third):
         sizes = {"a": 40, "b": 20, "c": third}
         given = [Allocation(n, Tensor((k,), "float32")) for n, k in sizes.items()]
-        return planned(given, [Step(("a", "b")), Step(("c",))])
+        return planned(given, [ProgramPosition(("a", "b")), ProgramPosition(("c",))])
 
     assert names(plan(15).storages[1]) == ["b", "c"]
     assert names(plan(30).storages[0]) == ["a", "c"]
@@ -137,14 +137,14 @@ def test_an_output_is_planned_after_what_dies_in_its_own_call():
 def test_in_place_an_output_takes_the_bytes_of_an_input_that_dies():
     given = [Allocation(f"a{n}", Tensor((N,), "float32")) for n in range(3)]
     over = [
-        Step(("a0",)),
-        Step(("a0", "a1"), (("a1", "a0", ""),)),
-        Step(("a1", "a2"), (("a2", "a1", ""),)),
+        ProgramPosition(("a0",)),
+        ProgramPosition(("a0", "a1"), (("a1", "a0", ""),)),
+        ProgramPosition(("a1", "a2"), (("a2", "a1", ""),)),
     ]
     plan = planned(given, over)
     assert [names(s) for s in plan.storages] == [["a0", "a1", "a2"]]
     assert plan.tokens[1].reason == "in place of a0, which dies in the call that writes it"
-    still_read = planned(given, [*over, Step(("a0",))])
+    still_read = planned(given, [*over, ProgramPosition(("a0",))])
     assert [names(s) for s in still_read.storages] == [["a0"], ["a1", "a2"]]
     assert still_read.tokens[1].reason.endswith("not in place of a0: it is used later")
 
@@ -174,7 +174,7 @@ def test_what_is_kept_shares_nothing_before_or_after():
     given = [
         Allocation(f"a{n}", Tensor((8,), "float32"), pin_reason="why" * (n == 1)) for n in range(4)
     ]
-    plan = planned(given, [Step((f"a{n}",)) for n in range(4)])
+    plan = planned(given, [ProgramPosition((f"a{n}",)) for n in range(4)])
     assert [names(s) for s in plan.storages] == [["a0", "a2", "a3"], ["a1"]]
     assert plan.storages[1].pin_reason == "why"
 
@@ -200,7 +200,7 @@ def test_a5_11_planned_is_never_above_naive_and_turns_never_overlap(shapes, env,
         tuple(f"a{k}" for k in data.draw(st.sets(st.integers(0, n), max_size=3)))
         for n in range(len(given))
     ]
-    steps = [Step((*before, a.name)) for before, a in zip(reads, given)]
+    steps = [ProgramPosition((*before, a.name)) for before, a in zip(reads, given)]
     plan = planned(given, steps, env, ordered=ordered)
     for storage in plan.storages:
         for one, other in zip(storage.tokens, storage.tokens[1:]):

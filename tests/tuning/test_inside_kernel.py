@@ -17,7 +17,7 @@ from explorer.sandbox.helper import Ended
 from explorer.tuning.answers import agree
 from explorer.tuning.inside import kernel_parts as inside
 from explorer.tuning.inside.kernel_parts import TracedKernel, kernel_parts
-from explorer.tuning.inside.parts import Part, Parts
+from explorer.tuning.inside.parts import Parts, SourcePart
 from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from widgets.draw.see import sentence_text
 from widgets.timed import inside_kernel
@@ -153,7 +153,7 @@ def test_a_task_of_a_few_instructions_has_no_parts() -> None:
         assert "between them" in drawn.text() and problems(drawn) == []
     many = replace(
         found,
-        parts=tuple(Part(f"part {n} of many words about what it does", n) for n in range(40)),
+        parts=tuple(SourcePart(f"part {n} of many words about what it does", n) for n in range(40)),
         us=tuple((1.0, *map(float, range(40))) for _ in found.tasks),
     )
     for size in ALL_SIZES:

@@ -19,8 +19,8 @@ import pytest
 import explorer
 from explorer.errors import BadOption, BoundError, Cancelled, NoSuchDevice
 from explorer.tuning.sweep import Sweep, sweep
-from explorer.tuning.sweep.points import Point, points
-from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, Row, here, row_of
+from explorer.tuning.sweep.points import SweepPoint, points
+from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, SweepRow, here, row_of
 from explorer.tuning.sweep.run import _run_jobs
 from explorer.tuning.sweep.store import Store
 from explorer.tuning.sweep.work import Job
@@ -36,7 +36,7 @@ def raises(*given):
 """
 
 
-def untimed(row: Row) -> Row:
+def untimed(row: SweepRow) -> SweepRow:
     return replace(row, compile_seconds=0.0)
 
 
@@ -131,15 +131,15 @@ class Breaking:
     def __init__(self, deadly: str, refuses_at: int) -> None:
         self.deadly, self.refuses_at = deadly, refuses_at
         self.broken, self.submitted = False, 0
-        self.flying: list[tuple[Job, Future[Row]]] = []
+        self.flying: list[tuple[Job, Future[SweepRow]]] = []
         self.beside: list[tuple[str, ...]] = []  # what each death took along
 
-    def submit(self, do: Any, job: Job) -> Future[Row]:
+    def submit(self, do: Any, job: Job) -> Future[SweepRow]:
         self.submitted += 1
         if self.broken or self.submitted == self.refuses_at:
             self.end()
             raise BrokenExecutor("lost")
-        future: Future[Row] = Future()
+        future: Future[SweepRow] = Future()
         self.flying = [(j, f) for j, f in self.flying if not f.done()]
         self.flying.append((job, future))
         if len(self.flying) == self.width or job.key == self.deadly:
@@ -168,8 +168,10 @@ class Breaking:
         """Nothing runs."""
 
 
-def row_for(job: Job) -> Row:
-    return Row(job.key, job.model, job.point.varied, SIMULATED, "here", "card", predicted_us=1.0)
+def row_for(job: Job) -> SweepRow:
+    return SweepRow(
+        job.key, job.model, job.point.varied, SIMULATED, "here", "card", predicted_us=1.0
+    )
 
 
 @pytest.mark.few(2)
@@ -179,7 +181,9 @@ def test_whoever_is_beside_a_job_that_dies_is_tried_alone_and_done(
     deadly: str, refuses_at: int
 ) -> None:
     """Also where the pool breaks between two submissions."""
-    jobs = [Job(str(n), "m", "d", Point("v100", (), (), (("a.b", str(n)),)), 0.0) for n in range(6)]
+    jobs = [
+        Job(str(n), "m", "d", SweepPoint("v100", (), (), (("a.b", str(n)),)), 0.0) for n in range(6)
+    ]
     pool = Breaking(deadly, refuses_at)
     found = {job.key: row.kind for job, row in _run_jobs(pool, jobs, pool.width, lambda: False)}
     assert found == {job.key: FAILED if job.key == deadly else SIMULATED for job in jobs}
@@ -233,7 +237,7 @@ def test_processes_here_measure_one_after_the_other_and_compile_before(tmp_path:
 
 
 def test_rows_of_other_machines_and_sizes_are_not_compared(tmp_path: Path) -> None:
-    row = Row(
+    row = SweepRow(
         "k", "m", (("bind.seq", "4"),), MEASURED, "here", "card", 2.0, 1.0, 3.0, 9, 2.0, 1, 64
     )
     other = replace(row, machine="there", card="other card", median_us=1.0)
@@ -276,7 +280,7 @@ def test_a_store_of_somebody_elses_costs_a_sentence(tmp_path: Path, text: str) -
 
 
 def test_a_row_is_what_its_json_says() -> None:
-    row = Row("k", "m", (("a.b", "1"),), FAILED, "here", "card", reason="why")
+    row = SweepRow("k", "m", (("a.b", "1"),), FAILED, "here", "card", reason="why")
     told = json.loads(json.dumps(row.to_json()))
     assert row_of(told) == row
     for name, value in (("varied", [["a"]]), ("kind", "other"), ("median_us", "1"), ("key", 1)):

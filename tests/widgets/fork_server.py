@@ -1,5 +1,5 @@
-"""Kernels of notebooks from a process that has imported what all of them import: each is a fork of
-it, as new as any but for the seconds of that.
+"""A fork server for the kernels of notebooks: it has imported what all of them import, and each is
+a fork of it, as new as any but for the seconds of that.
 
 What it imports is what a compilation and a house do, and no more: a notebook that forgets an import
 of its own fails here as it does for a reader.

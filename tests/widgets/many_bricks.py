@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from tests.widgets import made_by_hand as hand
-from widgets.model.brick_wall import CAUSES, Call, WallRows
+from widgets.model.brick_wall import CAUSES, WallCall, WallRows
 from widgets.model.on_show import Walls
 from widgets.session.session import Session
 from widgets.session.wall_views import WallViews
 
 
 def wall(
-    units: int, bricks: int, calls: tuple[Call, ...], kind: str = "planned", slack: float = 1.0
+    units: int, bricks: int, calls: tuple[WallCall, ...], kind: str = "planned", slack: float = 1.0
 ) -> WallRows:
     """Bricks of 0.5 to 3 µs in runs of 60 of a call; every twentieth waits for a barrier."""
     per, rng = bricks // units, np.random.default_rng(units)

@@ -1,6 +1,4 @@
-"""A picture that takes long is drawn beside: it says how far it is, it is cancelled, and what is on
-show may change meanwhile.
-"""
+"""Drawing in the background: progress, cancellation, and a display that may change meanwhile."""
 
 from __future__ import annotations
 

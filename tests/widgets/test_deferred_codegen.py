@@ -1,4 +1,4 @@
-"""A turned knob shows its plan before any code is generated; code comes with the measurement."""
+"""Deferred code generation: a turned knob shows its plan, and code comes with the measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A knob or a switch with which compiling ends in an error: how far it came can be looked at."""
+"""Knobs and switches whose compilation fails: the program up to the error can be inspected."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from widgets.draw.plots import log_ticks, number_text, spread_axis
 from widgets.draw.table import rate_text, speed_text
 from widgets.draw.theme import SCHEMES
 from widgets.model import brick_wall
-from widgets.model.brick_wall import Call
+from widgets.model.brick_wall import WallCall
 from widgets.rammer import rtasks_picture
 from widgets.roller import staircase
 from widgets.roller.roofline import Roof
@@ -286,7 +286,7 @@ def test_a_kernel_that_a_loop_runs_again_has_the_time_of_one_trip() -> None:
     times = ((0, 0.0, 1.0, 0), (0, 2.0, 5.0, 0), (1, 0.0, 2.0, 1), (1, 3.0, 4.0, 1))
     bricks = tuple(Brick(u, a, b, "k", n, n + 1, frozenset()) for u, a, b, n in times)
     wall = brick_wall.data(
-        Wall("measured", bricks, (), 2, 5.0), (Call("k", "matmul", (), "MatMul 1"),)
+        Wall("measured", bricks, (), 2, 5.0), (WallCall("k", "matmul", (), "MatMul 1"),)
     )
     assert kernel_table.tasks_of(wall) == {"k": 4}
     assert kernel_table.busiest_us(wall) == {"k": 4.0}

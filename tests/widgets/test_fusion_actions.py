@@ -1,4 +1,4 @@
-"""What can be done about a merge that was refused: forced, or flipped by other hardware."""
+"""Actions on a refused fusion: forced, or allowed by other hardware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of other hardware the same program is shown at once, and what was compiled for it once it is."""
+"""The preview of a program on other hardware, until it is compiled for it."""
 
 from __future__ import annotations
 

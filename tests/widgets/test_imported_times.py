@@ -1,4 +1,4 @@
-"""A time that comes with a link or a file stands beside what is measured here, and never mixes."""
+"""Times that come with a link or a file, shown beside measured ones and never mixed with them."""
 
 from __future__ import annotations
 

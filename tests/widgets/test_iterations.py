@@ -17,7 +17,7 @@ from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
 from widgets.draw.see import sentence_text
 from widgets.grinder import iterations, iterations_picture
 from widgets.model import brick_wall
-from widgets.model.brick_wall import Call
+from widgets.model.brick_wall import WallCall
 from widgets.session.handlers.clocks import time_shown
 from widgets.session.session import Session
 
@@ -102,7 +102,7 @@ def test_of_many_trips_the_first_the_slowest_and_the_last_can_be_gone_to(slow: i
     tree = TaskTree(
         "sequence", "", "device", (TaskTree("loop", "loop", "device", (operator,), "loop"),)
     )
-    columns = brick_wall.data(wall, (Call("f", "elementwise", ("f",), "f"),))
+    columns = brick_wall.data(wall, (WallCall("f", "elementwise", ("f",), "f"),))
     rows = iterations.data(columns, tree, "loop")
     places = [s.at for s in rows.shown]
     assert {0, 1, slow, count - 1} <= {*places} and 12 <= len(places) <= 48

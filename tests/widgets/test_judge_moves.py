@@ -1,4 +1,4 @@
-"""What moving values by hand would change, on show."""
+"""The predicted effect of moving values by hand."""
 
 from pathlib import Path
 

@@ -9,7 +9,7 @@ import pytest
 import explorer
 from widgets.model.dataflow_graph import FOLD_ABOVE, Graph
 from widgets.model.house import House, read, step_part
-from widgets.model.layers.folded import EVERYTHING, Group, visible_graph
+from widgets.model.layers.folded import EVERYTHING, LayerGroup, visible_graph
 from widgets.model.layers.repeats import Repeat, positions, repeats
 from widgets.session.session import Session
 
@@ -69,9 +69,9 @@ def resnet() -> House:
 
 @pytest.mark.exhaustive
 def test_the_blocks_of_a_resnet_are_found(resnet: House) -> None:
-    found = [p.count for p in resnet.tree("operators").parts if isinstance(p, Group)]
+    found = [p.count for p in resnet.tree("operators").parts if isinstance(p, LayerGroup)]
     assert found == [2, 3, 5, 2]  # each stage begins with a block of another kind
-    kernels = [p.count for p in resnet.tree("kernels").parts if isinstance(p, Group)]
+    kernels = [p.count for p in resnet.tree("kernels").parts if isinstance(p, LayerGroup)]
     assert kernels == [2, 3, 5] and len(resnet.folded("kernels", ()).nodes) < 35
 
 
@@ -79,7 +79,7 @@ def test_every_operator_is_seen_once_however_far_it_is_opened(resnet: House) -> 
     whole = resnet.graph("operators")
     every = sorted(op for n in whole.nodes for op in n.ops)
     tree = resnet.tree("operators")
-    groups = [p for p in tree.parts if isinstance(p, Group)]
+    groups = [p for p in tree.parts if isinstance(p, LayerGroup)]
     opened = [(), (groups[0].key,), (groups[0].key, f"{groups[0].key}.1"), (EVERYTHING,)]
     for keys in opened:
         graph = visible_graph(tree, keys)
@@ -96,7 +96,7 @@ def names(graph: Graph) -> list[list[str]]:
 
 def test_what_is_not_opened_stays_where_it_was(resnet: House) -> None:
     tree = resnet.tree("operators")
-    for group in (p for p in tree.parts if isinstance(p, Group)):
+    for group in (p for p in tree.parts if isinstance(p, LayerGroup)):
         before, after = names(visible_graph(tree, ())), names(visible_graph(tree, (group.key,)))
         at = next(r for r, row in enumerate(before) if group.key in row)
         more = len(after) - len(before)

@@ -1,4 +1,4 @@
-"""A recording in the house: under the plan of the same program, and never called measured."""
+"""A recording opened in the house, under the plan of the same program and never called measured."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 import explorer
 import explorer.np as enp
 import widgets
-from explorer.codegen.cuda.banks.accesses import Access, BlockAccesses, accesses
+from explorer.codegen.cuda.banks.accesses import BlockAccesses, SharedAccess, accesses
 from explorer.codegen.cuda.build import print_tile_program
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.hardware import Options as Hardware
@@ -532,7 +532,7 @@ def test_threads_over_banks_are_the_accesses_of_the_block_on_show(session: Sessi
 
 
 def test_what_is_read_and_what_is_written_are_apart_where_both_ask_alike() -> None:
-    read = Access(0, 1, "tile", False, 4, np.arange(32)[:, None], (1,), (1,), 1)
+    read = SharedAccess(0, 1, "tile", False, 4, np.arange(32)[:, None], (1,), (1,), 1)
     found = (read, replace(read, line=2, store=True), replace(read, line=3))
     asks = bank_map._merge_accesses(BlockAccesses(32, found, {}, True, ()))
     assert [(a.store, a.places) for a in asks] == [(False, 2), (True, 1)]

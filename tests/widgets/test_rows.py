@@ -152,7 +152,7 @@ def test_a_line_of_source_belongs_to_what_it_writes_next() -> None:
 
 
 def test_shares_of_a_wall_add_up_to_all() -> None:
-    calls: list[brick_wall.Call] = []
+    calls: list[brick_wall.WallCall] = []
     for kind, slack in (("planned", 1.0), ("measured", 1.07)):
         rows = brick_wall.data(hand.wall(kind, 2, slack), calls)
         assert sum(rows.shares().values()) == pytest.approx(1, abs=1e-9)
@@ -220,7 +220,7 @@ def test_a_race_alone_says_so() -> None:
 def test_hostile_names_stay_text() -> None:
     name = 'a b"><script>alert(1)</script>&<'
     sources = tuple(replace(s, name=name) if s.name == "conv" else s for s in hand.SOURCES)
-    node = dataflow_graph.Node(name, name, "operator", "conv", (name,))
+    node = dataflow_graph.GraphNode(name, name, "operator", "conv", (name,))
     graph = dataflow_graph.Graph((node,), (), len(sources), False)
     tree = ElementTree.fromstring(dataflow_picture.figure(graph, (1012, 600), name).text("light"))
     marked = [e.get("data-op") for e in tree.iter() if e.get("data-op")]
@@ -237,7 +237,7 @@ def test_a_kernel_of_one_number_has_a_layout() -> None:
 
 
 def test_a_graph_too_high_for_its_page_is_drawn_around_the_selection_and_whole_in_small() -> None:
-    node = dataflow_graph.Node("", "", "operator", "conv")
+    node = dataflow_graph.GraphNode("", "", "operator", "conv")
     nodes = tuple(replace(node, name=f"n{i}", label=f"n{i}", ops=(f"n{i}",)) for i in range(2000))
     edges = tuple((i, i + 1) for i in range(1999))
     graph = dataflow_graph.Graph(nodes, edges, 2000, False)

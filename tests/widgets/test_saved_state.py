@@ -1,4 +1,4 @@
-"""States that are kept come back byte for byte; damaged ones are refused in a sentence."""
+"""Saved states: restored byte for byte, and refused in a sentence when damaged."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from widgets.draw.see import Mark, Sentence, caption_sentences, see_part, senten
 from widgets.rammer import errors_picture
 from widgets.rammer.errors_picture import ErrorRow, ErrorRows
 from widgets.roller import roofline_picture, scale_out
-from widgets.roller.roofline import Point, Roof, RooflineRows
+from widgets.roller.roofline import Roof, RooflinePoint, RooflineRows
 from widgets.roller.scale_out import WaveRows
 from widgets.rooms import gallery
 from widgets.session.session import Session
@@ -267,7 +267,7 @@ def test_the_current_tile_is_held_against_the_others() -> None:
 
 
 def test_a_tile_that_is_faster_than_its_roof_is_told_so() -> None:
-    point = Point("j=4", "L2", 0.25, 750.0, 900.0, 0.0, 2.0, 0.0, 0)
+    point = RooflinePoint("j=4", "L2", 0.25, 750.0, 900.0, 0.0, 2.0, 0.0, 0)
     rows = RooflineRows(
         "matmul", "v100", False, (Roof("L2", 80, 3000.0),), ((80, 12000.0),), (point,), 0, ()
     )  # fmt: skip

@@ -9,12 +9,14 @@ import explorer
 import widgets
 from explorer.errors import BadOption
 from explorer.tuning.sweep import Sweep
-from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, Row
+from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, SweepRow
 
 
-def row(top_k: str, seq: str, us: float, arena: int, card: str = "a card, 2 cores; more") -> Row:
+def row(
+    top_k: str, seq: str, us: float, arena: int, card: str = "a card, 2 cores; more"
+) -> SweepRow:
     varied = (("roller.top_k", top_k), ("bind.seq", seq))
-    return Row(
+    return SweepRow(
         f"{varied}{card}", "m", varied, MEASURED, card, card, us, us, us, 9, us, 1, arena * 1024
     )
 
@@ -64,7 +66,7 @@ def test_where_every_point_failed_there_is_nothing_to_draw() -> None:
 def test_a_surface_has_the_least_time_of_each_pair_and_leaves_out_what_failed() -> None:
     vary = (*VARY[:1], ("rammer.threads", ("1", "2")), ("rammer.policy", ("a", "b")))
 
-    def of(top_k: str, threads: str, policy: str, us: float) -> Row:
+    def of(top_k: str, threads: str, policy: str, us: float) -> SweepRow:
         varied = (("roller.top_k", top_k), ("rammer.threads", threads), ("rammer.policy", policy))
         return replace(row(top_k, "4", us, 1), key=f"{varied}", varied=varied)
 

@@ -91,8 +91,8 @@ def test_steps_that_did_nothing_are_pale_and_hidden_knobs_are_no_knobs_of_the_ro
 
 
 def test_the_sentences_count_what_steps_did() -> None:
-    def row(name: str, seconds: float, did: bool, on: bool = True) -> switchboard.StepRow:
-        return switchboard.StepRow(name, "TYPED", on, seconds, 0, did, "", "", "")
+    def row(name: str, seconds: float, did: bool, on: bool = True) -> switchboard.SwitchRow:
+        return switchboard.SwitchRow(name, "TYPED", on, seconds, 0, did, "", "", "")
 
     steps = (row("a", 0.1, True), row("b", 0.3, False), row("c", 0.0, False, on=False))
     assert [sentence_text(s) for s in switchboard.see(switchboard.Board(steps, ()))] == [

@@ -18,14 +18,14 @@ from tests.examples import examples
 from tests.widgets import many_bricks
 from widgets.draw.svg import text_width
 from widgets.model import brick_wall
-from widgets.model.brick_wall import Call, WallRows
+from widgets.model.brick_wall import WallCall, WallRows
 from widgets.rammer import brick_wall_picture, png, wall_slices, wall_table, wall_waits
 from widgets.rammer.wall_lanes import lane_blocks
-from widgets.rammer.wall_slices import Source, Window
+from widgets.rammer.wall_slices import Source, WallSlice
 from widgets.session.session import Session
 from widgets.session.shown import MORE_UNITS, shown
 
-CALLS = tuple(Call(f"call{n}", "conv", (f"op{n}",), f"Conv {n}") for n in range(5))
+CALLS = tuple(WallCall(f"call{n}", "conv", (f"op{n}",), f"Conv {n}") for n in range(5))
 
 
 @explorer.trace
@@ -54,7 +54,7 @@ def test_blocks_hold_every_brick_once_and_fit_into_their_room(
 ) -> None:
     rows = many_bricks.wall(units, bricks, CALLS)
     start = left * rows.total_us
-    view = Window(start, min(rows.total_us, start + share * rows.total_us), 300)
+    view = WallSlice(start, min(rows.total_us, start + share * rows.total_us), 300)
     room = 20_000
     found = lane_blocks(rows, view, 1, room)
     assert found.bytes <= room
@@ -73,7 +73,7 @@ def test_blocks_hold_every_brick_once_and_fit_into_their_room(
 @given(st.integers(161, 700), st.floats(0, 0.8))
 def test_many_units_share_lanes_and_lose_no_time(units: int, left: float) -> None:
     rows = many_bricks.wall(units, units * 20, CALLS)
-    view = Window(left * rows.total_us, rows.total_us, 400)
+    view = WallSlice(left * rows.total_us, rows.total_us, 400)
     group = -(-units // 160)
     found = lane_blocks(rows, view, group, 100_000)
     assert found.bytes <= 100_000 and int(found.lane.max()) < 160
@@ -105,7 +105,7 @@ def test_blocks_without_room_are_one_a_lane() -> None:
 
 
 def test_a_wall_of_many_kernels_fits_into_its_bytes() -> None:
-    calls = tuple(Call(f"call{n}", "conv", (f"op{n}",), f"Conv {n}") for n in range(5000))
+    calls = tuple(WallCall(f"call{n}", "conv", (f"op{n}",), f"Conv {n}") for n in range(5000))
     rows = many_bricks.wall(1, 60 * 5000, calls)
     assert wall_slices.spans(rows)[0] == wall_slices.MOST_SPANS
     head, body = wall_slices.pack_wall(Source(rows), 60_000)
@@ -233,7 +233,7 @@ def test_what_python_runs_has_a_lane_of_the_host() -> None:
     assert [rows.lane_name(n) for n in range(rows.lanes)] == ["core 0", "core 1", "host"]
     assert rows.areas_us() == {"busy": 8.0, "library": 12.0}
     assert rows.busy_by_unit() == [0.4, 0.4, 0.6]
-    blocks = lane_blocks(rows, Window(0.0, 10.0, 300), 1, 20_000)
+    blocks = lane_blocks(rows, WallSlice(0.0, 10.0, 300), 1, 20_000)
     assert blocks.lane.tolist() == [0, 1, 2]
     picture = str(brick_wall_picture.figure(rows, rows).body)
     assert ">host<" in picture and ">w2<" not in picture

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import rate_text, speed_text
 from widgets.model.brick_wall import units_text
-from widgets.roller.roofline import COMPUTE, Point, Roof, RooflineRows, point_words
+from widgets.roller.roofline import COMPUTE, Roof, RooflinePoint, RooflineRows, point_words
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross")  # compute, then by level
 DECADE, MOST = 55, 600  # pixels: of a decade of speed, of a chart
@@ -141,7 +141,7 @@ def _tiles(
     bound = rows.binds(rows.points[mine[0]])
     timed = [n for n in mine if rows.points[n].measured > 0]
     for numbers, measured in ((mine, False), (timed, True)):
-        points: list[Point] = [rows.points[n] for n in numbers]
+        points: list[RooflinePoint] = [rows.points[n] for n in numbers]
         if points:
             figure.add_scatter(
                 x=[p.intensity for p in points],

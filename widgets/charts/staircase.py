@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, number_text, styled
-from widgets.roller.staircase import StaircaseRows, StepRow, sentence
+from widgets.roller.staircase import StaircaseRow, StaircaseRows, sentence
 from widgets.roller.staircase_picture import MOST
 
 HIGH = 4  # load times above this multiple of compute time are cut off
@@ -65,7 +65,7 @@ def chart(rows: StaircaseRows, title: str, theme: str) -> go.Figure:
     return styled(figure, theme, title, 520)
 
 
-def shown_steps(steps: Sequence[StepRow]) -> list[StepRow]:
+def shown_steps(steps: Sequence[StaircaseRow]) -> list[StaircaseRow]:
     """Return as many steps as fit: those that lead to results first, then the others in order."""
     ranked = sorted(steps, key=lambda s: (not s.leads, s.number))[:MOST]
     return sorted(ranked, key=lambda s: s.number)
@@ -86,7 +86,7 @@ def _limit(figure: go.Figure, count: int, c: Mapping[str, str]) -> None:
 
 def _add_growth(
     figure: go.Figure,
-    steps: Sequence[StepRow],
+    steps: Sequence[StaircaseRow],
     at: Mapping[int, int],
     rows: StaircaseRows,
     leads: bool,
@@ -118,7 +118,7 @@ def _add_growth(
 
 def _states(
     figure: go.Figure,
-    steps: Sequence[StepRow],
+    steps: Sequence[StaircaseRow],
     at: Mapping[int, int],
     rows: StaircaseRows,
     what: str,
@@ -145,7 +145,7 @@ def _states(
 
 def _times(
     figure: go.Figure,
-    steps: Sequence[StepRow],
+    steps: Sequence[StaircaseRow],
     at: Mapping[int, int],
     rows: StaircaseRows,
     c: Mapping[str, str],
@@ -166,7 +166,7 @@ def _times(
         )
 
 
-def _became(s: StepRow) -> str:
+def _became(s: StaircaseRow) -> str:
     if s.rank >= 0:
         return "a result, by rank"
     if s.verdict.startswith(("does not fit", "eps")):
@@ -174,7 +174,7 @@ def _became(s: StepRow) -> str:
     return "compute bound: one level down" if s.verdict.startswith("compute bound") else "grows on"
 
 
-def _names(steps: Sequence[StepRow]) -> dict[str, Any]:
+def _names(steps: Sequence[StaircaseRow]) -> dict[str, Any]:
     """Return the labels of the states: the axis, and for the first of a level its name.
 
     Names that would overlap in a narrow room are written upright in one line.
@@ -195,7 +195,7 @@ def _meet(words: Sequence[tuple[int, str]], states: int) -> bool:
     )
 
 
-def _ticks(steps: Sequence[StepRow]) -> Iterator[tuple[str, ...]]:
+def _ticks(steps: Sequence[StaircaseRow]) -> Iterator[tuple[str, ...]]:
     before = ""
     for s in steps:
         axis = START if s.change == "the first tile" else s.axis or START

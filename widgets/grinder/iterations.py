@@ -66,7 +66,7 @@ class ShownIteration:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TaskNode:
     """A uTask of the loop.
 
     `below` are the operators in its subtree; `turns` counts the iterations in which one of them
@@ -96,7 +96,7 @@ class IterationRows:
     turn: int
     times_us: NDArray[np.float64]
     shown: tuple[ShownIteration, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[TaskNode, ...]
 
     @property
     def unit(self) -> str:
@@ -190,12 +190,12 @@ def _every_task(tree: TaskTree) -> Iterator[TaskTree]:
         yield from _every_task(part)
 
 
-def _nodes(tree: TaskTree, depth: int, turns: dict[str, frozenset[int]]) -> Iterator[Node]:
+def _nodes(tree: TaskTree, depth: int, turns: dict[str, frozenset[int]]) -> Iterator[TaskNode]:
     """Yield a uTask and its descendants; an operator that unrolling repeats is yielded once."""
     below = frozenset(t.binding for t in _every_task(tree) if t.kind in ("operator", "library"))
     ran = frozenset[int]().union(*(turns.get(name, frozenset()) for name in below))
     name = tree.name or tree.kind
-    yield Node(depth, tree.kind, name, below, tuple(sorted(tree.origin)), len(ran))
+    yield TaskNode(depth, tree.kind, name, below, tuple(sorted(tree.origin)), len(ran))
     seen: set[str] = set()
     for part in tree.parts:
         if part.kind != "operator" or part.binding not in seen:

@@ -14,7 +14,7 @@ from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.svg import Svg, fit, label, path, rect, step_group, text_width, wrap_text
 from widgets.draw.table import Table, count_text, time_text
 from widgets.draw.theme import family_token
-from widgets.grinder.iterations import IterationRows, Node, ShownIteration, data, loops
+from widgets.grinder.iterations import IterationRows, ShownIteration, TaskNode, data, loops
 from widgets.model.brick_wall import NAMES
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
 from widgets.model.picture import Drawn, Family, Picture, controls
@@ -240,7 +240,7 @@ def _bricks(rows: IterationRows, at: Layout, shown: ShownIteration, widest: floa
         yield label(at.right, at.lanes - 12, text, "i", anchor="end")
 
 
-def _node(rows: IterationRows, node: Node, y: float, wide: float) -> Iterator[str]:
+def _node(rows: IterationRows, node: TaskNode, y: float, wide: float) -> Iterator[str]:
     """Draw a uTask with the number of iterations in which it ran."""
     x, all_ = 16.0 * node.depth + 4, len(rows.times_us)
     style = "i" if node.kind == "operator" else "w i"

@@ -13,7 +13,7 @@ from explorer.ir.decisions.control import TaskTree
 from explorer.ir.decisions.wall import ControlFlowCounts
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from widgets.model.brick_wall import Call
+from widgets.model.brick_wall import WallCall
 from widgets.model.house import read
 from widgets.model.knobs import MOST_CALLS
 from widgets.model.on_show import OnShow
@@ -93,7 +93,7 @@ class Planned:
     """A program under one schedule, and the labels of its calls."""
 
     program: Program
-    calls: tuple[Call, ...]
+    calls: tuple[WallCall, ...]
 
 
 def plan_schedule(s: OnShow, schedule: str) -> Planned:

@@ -24,7 +24,7 @@ from widgets.grinder.shown_tasks import (
     walk_tasks,
 )
 from widgets.grinder.task_rows import table
-from widgets.grinder.tree_places import BOLD, LINE_HIGH, PX, Place, Places, fits
+from widgets.grinder.tree_places import BOLD, LINE_HIGH, PX, NodePosition, TreeLayout, fits
 from widgets.grinder.tree_rows import TreeRows, loops_of, see, tree_rows
 from widgets.grinder.view import crossings
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
@@ -47,12 +47,12 @@ def figure(rows: TreeRows, size: tuple[int, int] = (WIDTH, HEIGHT), selected: st
         )
         body = "".join(_list(tree, rows.lanes, wide, high))
         return Svg(wide, high, body, title, selected, px=PX)
-    plan = Places(tree, wide, high)
+    plan = TreeLayout(tree, wide, high)
     body = "".join([*_lanes(plan, rows.lanes), *_edges(plan), *_boxes(plan)])
     return Svg(wide, high, body, title, selected, px=PX)
 
 
-def _lanes(plan: Places, lanes: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _lanes(plan: TreeLayout, lanes: Sequence[tuple[str, str]]) -> Iterator[str]:
     for lane, (name, what) in enumerate(lanes):
         y, tall = plan.tops[lane]
         marks = rect(0, y, plan.wide, tall, "var(--app)")
@@ -61,7 +61,7 @@ def _lanes(plan: Places, lanes: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield lit_by(marks, f"lane lv{lane}")
 
 
-def _edges(plan: Places) -> Iterator[str]:
+def _edges(plan: TreeLayout) -> Iterator[str]:
     """Draw an edge from each uTask to its parts.
 
     An edge that changes the level is thicker and on top; neighbours launched at once share one
@@ -91,7 +91,7 @@ def _edges(plan: Places) -> Iterator[str]:
     yield from thick
 
 
-def _group_parts(plan: Places) -> Iterator[tuple[Place, list[Place]]]:
+def _group_parts(plan: TreeLayout) -> Iterator[tuple[NodePosition, list[NodePosition]]]:
     """Yield each uTask with its parts, those on another level and those on its own level apart."""
     parts = sorted((p for p in plan.places if p.parent >= 0), key=lambda p: (p.parent, p.x))
     levels = [place.node.lane for place in plan.places]
@@ -111,12 +111,12 @@ def _keys(node: ShownTask) -> str:
     return f"lv{node.lane} {' '.join(f'k:{k}' for k in sorted(kinds))}{inner}"
 
 
-def _boxes(plan: Places) -> Iterator[str]:
+def _boxes(plan: TreeLayout) -> Iterator[str]:
     for place in plan.places:
         yield lit_by("".join(_box(plan, place)), f"n {_keys(place.node)}")
 
 
-def _box(plan: Places, place: Place) -> Iterator[str]:
+def _box(plan: TreeLayout, place: NodePosition) -> Iterator[str]:
     """Draw a node: a loop stacked, a branch as a hexagon, an operator with its family's strip."""
     node, wide, high, middle = place.node, plan.across, plan.box, plan.y(place)
     x, y = place.x - wide / 2, middle - high / 2

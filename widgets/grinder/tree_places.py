@@ -16,7 +16,7 @@ LINE_HIGH, EMPTY = 16.0, 54.0  # heights of a text line and of an empty lane
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePosition:
     """Position of a node: its box's centre x, its row in its lane, and its parent's index."""
 
     node: ShownTask
@@ -28,10 +28,10 @@ class Place:
 def fits(tree: ShownTask, wide: float, high: float) -> bool:
     """Return True if the whole tree is legible in `wide` × `high` pixels."""
     room = (wide - GUTTER - GAP) / (LEAST + GAP)
-    return leaves(tree) <= room and Places(tree, wide, high).fits
+    return leaves(tree) <= room and TreeLayout(tree, wide, high).fits
 
 
-class Places:
+class TreeLayout:
     """Layout of a tree: a column for each leaf and, in each lane, a row for each nesting depth."""
 
     def __init__(self, tree: ShownTask, wide: float, high: float) -> None:
@@ -39,7 +39,7 @@ class Places:
         self.wide = wide
         self.column = (wide - GUTTER - GAP) / leaves(tree)
         self.across = min(MOST, self.column - GAP)
-        self.places: list[Place] = []
+        self.places: list[NodePosition] = []
         self._place(tree, 0, -1)
         self.rows = [
             1 + max((p.row for p in self.places if p.node.lane == lane), default=-1)
@@ -62,7 +62,7 @@ class Places:
     def _place(self, node: ShownTask, leaf: int, parent: int) -> tuple[float, int]:
         """Place a node and its parts; return its x and the next free column."""
         at = len(self.places)
-        self.places.append(Place(node, 0.0, self._row(node.lane, parent), parent))
+        self.places.append(NodePosition(node, 0.0, self._row(node.lane, parent), parent))
         xs = []
         for part in node.parts:
             x, leaf = self._place(part, leaf, at)
@@ -80,7 +80,7 @@ class Places:
             parent = self.places[parent].parent
         return row
 
-    def y(self, place: Place) -> float:
+    def y(self, place: NodePosition) -> float:
         """Return the y of the centre of a box."""
         top, tall = self.tops[place.node.lane]
         return top + 4 + tall * (place.row + 0.5) / self.rows[place.node.lane]

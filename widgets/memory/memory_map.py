@@ -24,7 +24,7 @@ TINY = 1.6  # smaller boxes, in pixels, are merged without text
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class MapPositions:
     """Positions of calls and bytes: `floor` and `top` of the map, `base` of the live bytes."""
 
     rows: MemoryRows
@@ -62,7 +62,7 @@ def figure(
     strip = STRIP + 26 if height - foot >= LOW else 0.0
     bottom = height - foot - AXIS
     most = max(label_width(size_text(n)) for n in (*_bytes(rows, 1000), rows.planned_bytes, 1023))
-    plan = Places(rows, most + 10, width - MARGIN, bottom - strip, TOP, bottom)
+    plan = MapPositions(rows, most + 10, width - MARGIN, bottom - strip, TOP, bottom)
     marks = [*_axes(plan, strip > 0), *_boxes(plan, selected), *_peak(plan, strip > 0)]
     for n, line in enumerate(words):
         y = height - 5 - LINE * (len(words) - 1 - n)
@@ -80,7 +80,7 @@ def _bytes(rows: MemoryRows, high: float) -> list[int]:
     return [*range(0, rows.planned_bytes + 1, step)]
 
 
-def _calls(plan: Places) -> Iterator[int]:
+def _calls(plan: MapPositions) -> Iterator[int]:
     """Yield the calls to label: all, or every second, fifth, tenth."""
     count, room = len(plan.rows.live), label_width(f"{len(plan.rows.live):,}") + 20
     steps = (n * 10**e for e in range(9) for n in (1, 2, 5))
@@ -88,7 +88,7 @@ def _calls(plan: Places) -> Iterator[int]:
     yield from range(0, count, step)
 
 
-def _axes(plan: Places, strip: bool) -> Iterator[str]:
+def _axes(plan: MapPositions, strip: bool) -> Iterator[str]:
     rows, edge = plan.rows, plan.left - 6
     wide_, high = plan.right - plan.left, plan.floor - plan.top
     ground = rect(plan.left, plan.top, wide_, high, "var(--app)", 'stroke="var(--line2)"')
@@ -114,7 +114,7 @@ def _axes(plan: Places, strip: bool) -> Iterator[str]:
     yield label(plan.right, plan.base + 17, "call", anchor="end")
 
 
-def _live(plan: Places) -> Iterator[str]:
+def _live(plan: MapPositions) -> Iterator[str]:
     """Draw the live bytes at each call, below the map and aligned with it."""
     rows = plan.rows
     words = "live at each call; the line is what the plan takes"
@@ -129,7 +129,7 @@ def _live(plan: Places) -> Iterator[str]:
     yield lit_by(f'<path d="{d}" fill="var(--line2)" stroke="var(--edge)"/>', "live")
 
 
-def _peak(plan: Places, strip: bool) -> Iterator[str]:
+def _peak(plan: MapPositions, strip: bool) -> Iterator[str]:
     """Mark the call with the most live bytes, over the map and in the live bytes."""
     rows = plan.rows
     if not rows.buffers:
@@ -148,7 +148,7 @@ def _peak(plan: Places, strip: bool) -> Iterator[str]:
     yield lit_by(marks, "peak")
 
 
-def _boxes(plan: Places, selected: str) -> Iterator[str]:
+def _boxes(plan: MapPositions, selected: str) -> Iterator[str]:
     rows, small = plan.rows, dict[str, str]()
     alive, largest = {b.name for b in rows.alive(rows.peak)}, {b.name for b in rows.largest[:1]}
     sharers = {b.name for most in rows.largest[:1] for b in rows.sharing(most)}
@@ -168,7 +168,7 @@ def _boxes(plan: Places, selected: str) -> Iterator[str]:
 
 
 def _box(
-    plan: Places,
+    plan: MapPositions,
     b: BufferPlacement,
     x0: float,
     x1: float,

@@ -35,7 +35,7 @@ def units_text(count: int, device: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class WallCall:
     """A call of the last program that bricks are parts of: family, source operators and label."""
 
     name: str
@@ -58,7 +58,7 @@ class WallRows:
     kind: str
     units: int
     total_us: float
-    calls: tuple[Call, ...]
+    calls: tuple[WallCall, ...]
     unit: UIntArray
     start: FloatArray
     end: FloatArray
@@ -161,7 +161,7 @@ class WallRows:
         return [i for i, c in enumerate(self.calls) if op in c.ops]
 
 
-def data(wall: Wall, calls: Sequence[Call], source: str = "") -> WallRows:
+def data(wall: Wall, calls: Sequence[WallCall], source: str = "") -> WallRows:
     """Return the columns of a wall.
 
     `calls` describes the calls that its bricks name, `source` its recording. A brick inside control
@@ -178,7 +178,7 @@ def data(wall: Wall, calls: Sequence[Call], source: str = "") -> WallRows:
             if at is None:
                 at = len(everything)
                 everything.append(
-                    Call(brick.call, "layout", tuple(sorted(brick.origin)), brick.call)
+                    WallCall(brick.call, "layout", tuple(sorted(brick.origin)), brick.call)
                 )
             index[brick.call] = at
     return WallRows(
@@ -238,11 +238,11 @@ def _table(rows: Iterable[tuple[float, ...]], columns: int, kind: Any) -> NDArra
 
 def calls_of(
     program: Program, families: Mapping[str, str], labels: Mapping[str, str]
-) -> tuple[Call, ...]:
+) -> tuple[WallCall, ...]:
     """Return every call of a program in order; `families` and `labels` are by binding name."""
     order = {s.name: i for i, s in enumerate(program.sources)}
     return tuple(
-        Call(
+        WallCall(
             name,
             families[name],
             tuple(sorted(b.origin, key=lambda o: order.get(o, 0))),

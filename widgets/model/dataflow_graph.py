@@ -24,7 +24,7 @@ FOLD_ABOVE = 60  # more operators than this are first shown folded by kernel
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """A node of the graph.
 
     `kind` is "operator", "kernel", "input" or "output"; `ops` are its source operators.
@@ -45,7 +45,7 @@ class Graph:
     `placed` is set if its layers are not those of all its nodes and edges.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[tuple[int, int], ...]
     operators: int
     folded: bool
@@ -86,23 +86,23 @@ def every_operator(source: Program, source_operators: tuple[Operator, ...]) -> G
     return _graph(source, _operator_nodes(source, source_operators), len(source_operators), False)
 
 
-def graph_of(program: Program, nodes: dict[str, Node], count: int) -> Graph:
+def graph_of(program: Program, nodes: dict[str, GraphNode], count: int) -> Graph:
     """Return the graph of these bindings of a program, by their names."""
     return _graph(program, nodes, count, False)
 
 
-def _operator_nodes(program: Program, shown: Iterable[Operator]) -> dict[str, Node]:
+def _operator_nodes(program: Program, shown: Iterable[Operator]) -> dict[str, GraphNode]:
     """Return the node of each binding that is drawn, by the binding's first value."""
     by_name = {o.name: o for o in shown}
     nodes = {}
     for _, binding in program.bindings():
         for name in binding.origin & by_name.keys():
             o = by_name[name]
-            nodes[binding.vars[0].name] = Node(name, o.label, "operator", o.family, (name,))
+            nodes[binding.vars[0].name] = GraphNode(name, o.label, "operator", o.family, (name,))
     return nodes
 
 
-def _kernel_nodes(program: Program, source_operators: tuple[Operator, ...]) -> dict[str, Node]:
+def _kernel_nodes(program: Program, source_operators: tuple[Operator, ...]) -> dict[str, GraphNode]:
     order, labels = (
         {o.name: i for i, o in enumerate(source_operators)},
         call_labels(source_operators, program),
@@ -114,17 +114,19 @@ def _kernel_nodes(program: Program, source_operators: tuple[Operator, ...]) -> d
         ops = [source_operators[i] for i in sorted(order[o] for o in binding.origin & order.keys())]
         name, kind = binding.name, call_family(binding, ops)
         more = f"+{len(ops) - 1}" if len(ops) > 1 and " + " not in labels[name] else ""
-        nodes[name] = Node(name, labels[name], "kernel", kind, tuple(o.name for o in ops), more)
+        nodes[name] = GraphNode(
+            name, labels[name], "kernel", kind, tuple(o.name for o in ops), more
+        )
     return nodes
 
 
-def _graph(program: Program, drawn: dict[str, Node], count: int, folded: bool) -> Graph:
-    nodes: list[Node] = []
+def _graph(program: Program, drawn: dict[str, GraphNode], count: int, folded: bool) -> Graph:
+    nodes: list[GraphNode] = []
     index: dict[str, int] = {}
     edges: dict[tuple[int, int], None] = {}
     makers: dict[str, frozenset[int]] = {}  # for each value, the drawn nodes that it comes from
 
-    def add(key: str, node: Node) -> int:
+    def add(key: str, node: GraphNode) -> int:
         index[key] = len(nodes)
         nodes.append(node)
         return index[key]
@@ -160,15 +162,15 @@ def _graph(program: Program, drawn: dict[str, Node], count: int, folded: bool) -
     walk(main)
     names = main.output_names or tuple(v.name for v in main.outputs)
     for var, name in zip(main.outputs, names):
-        at = add("output " + name, Node("output " + name, name, "output"))
+        at = add("output " + name, GraphNode("output " + name, name, "output"))
         edges.update(dict.fromkeys((s, at) for s in sorted(read((var,)))))
     return Graph(tuple(nodes), tuple(edges), count, folded)
 
 
-def _input(param: Var) -> Node:
+def _input(param: Var) -> GraphNode:
     shape = getattr(param.type, "shape", None)
     dims = "" if shape is None else f" [{', '.join(map(str, shape))}]"
-    return Node("input " + param.name, param.name + dims, "input")
+    return GraphNode("input " + param.name, param.name + dims, "input")
 
 
 def _bodies(binding: Binding) -> tuple[str, ...]:

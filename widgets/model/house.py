@@ -26,15 +26,15 @@ from explorer.ir.types import Tensor
 from widgets.draw import theme
 from widgets.draw.table import Table, cell_text, count_text, size_text
 from widgets.model import brick_wall, dataflow_graph, stage_strip
-from widgets.model.brick_wall import Call
+from widgets.model.brick_wall import WallCall
 from widgets.model.compiled import Compiled
-from widgets.model.dataflow_graph import Graph, Node
+from widgets.model.dataflow_graph import Graph, GraphNode
 from widgets.model.glossary import meanings
 from widgets.model.knob import Knob
 from widgets.model.knobs import threads
 from widgets.model.layers import step_graph
 from widgets.model.layers.folded import Tree, tree, visible_graph
-from widgets.model.layers.step_graph import Places
+from widgets.model.layers.step_graph import GraphPlaces
 from widgets.model.other_names import other_names
 from widgets.model.outline import dtype_text
 from widgets.model.step_knobs import HIDDEN
@@ -50,7 +50,7 @@ class House:
 
     compiled: Compiled
     operators: tuple[Operator, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[WallCall, ...]
     cache: dict[tuple[str, Any], Any] = field(default_factory=dict, compare=False)
 
     def graph(self, view: str) -> Graph:
@@ -73,7 +73,7 @@ class House:
         return visible_graph(self.tree(view), opened)
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> GraphPlaces:
         """Return the positions of the nodes of every step."""
         return step_graph.places(self.compiled.model.program, self.operators)
 
@@ -288,7 +288,7 @@ def _graph(graph: Graph, house: House) -> Part:
     return {"nodes": nodes, "edges": graph.edges, "rows": graph.rows, "routes": graph.routes}
 
 
-def _node(n: Node, house: House) -> Part:
+def _node(n: GraphNode, house: House) -> Part:
     return {
         "name": n.name,
         "label": n.label,

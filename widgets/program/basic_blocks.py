@@ -16,7 +16,7 @@ _END = re.compile(r"ret\w*|ud2|exit|trap")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BasicBlock:
     """A basic block: `lines` are the positions of its instructions in the text, from 0.
 
     `label` is "" if no jump leads here. `header` is the header of its innermost loop, -1 outside
@@ -37,7 +37,7 @@ class Flow:
     loop by its header.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[BasicBlock, ...]
     edges: tuple[tuple[int, int], ...]
     back: frozenset[tuple[int, int]]
     loops: dict[int, frozenset[int]]
@@ -106,7 +106,7 @@ def _with_loops(
     blocks = []
     for n, (label, lines) in enumerate(cut):
         around = sorted((h for h, body in loops.items() if n in body), key=lambda h: len(loops[h]))
-        blocks.append(Block(label, lines, around[0] if around else -1, len(around)))
+        blocks.append(BasicBlock(label, lines, around[0] if around else -1, len(around)))
     return Flow(tuple(blocks), edges, back, loops)
 
 

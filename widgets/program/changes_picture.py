@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from explorer.differences.changes import difference
-from explorer.differences.model import KINDS, Change, Place
+from explorer.differences.model import KINDS, Change, ChangePlace
 from explorer.ops import family
 from widgets.draw.columns import ROW, Text, column_widths, line
 from widgets.draw.see import Mark, Sentence, lit_by
@@ -80,7 +80,7 @@ def _row(change: Change, house: House) -> ChangeRow:
     )
 
 
-def _name(place: Place, house: House) -> str:
+def _name(place: ChangePlace, house: House) -> str:
     if place.loop is not None:
         return place.loop.out
     return house.heaviest(place.ops) or place.name

@@ -12,7 +12,7 @@ from widgets.draw.slide import NARROW, PX, cut_to, node
 from widgets.draw.svg import Svg, label, path, rect
 from widgets.draw.table import Table, count_text
 from widgets.draw.theme import family_token
-from widgets.model.dataflow_graph import Graph, Node
+from widgets.model.dataflow_graph import Graph, GraphNode
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 
@@ -85,7 +85,7 @@ def _most_read(graph: Graph) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RowWindow:
     """The rows that are drawn, from `first` on, with the middle, top and width of their nodes.
 
     `places` includes bends. `left` is the leftmost edge, `pitch` the distance from row to row.
@@ -121,7 +121,7 @@ def figure(graph: Graph, size: tuple[int, int], selected: str = "") -> Svg:
     return Svg(width, height, "".join(marks), title, selected, PX)
 
 
-def _window(graph: Graph, size: tuple[int, int], selected: str) -> Window:
+def _window(graph: Graph, size: tuple[int, int], selected: str) -> RowWindow:
     """Return the rows that fit: all, or those around the selected operator."""
     width, height = size
     most = max(1, int((height + PITCH - HIGH) / PITCH))
@@ -150,7 +150,7 @@ def _window(graph: Graph, size: tuple[int, int], selected: str) -> Window:
             places[v] = (x + wide_ / 2, 1 + n * pitch, wide_)
             x += wide_ + GAP
     left = min((x - w / 2 for x, _, w in places.values()), default=0.0)
-    return Window(first, len(rows), places, left, pitch)
+    return RowWindow(first, len(rows), places, left, pitch)
 
 
 def _keys(graph: Graph) -> list[str]:
@@ -166,7 +166,7 @@ def _keys(graph: Graph) -> list[str]:
     return node_keys
 
 
-def _edge(graph: Graph, at: int, window: Window, selected: str) -> str:
+def _edge(graph: Graph, at: int, window: RowWindow, selected: str) -> str:
     """Return an edge between rows, or beside the graph if it is long; only its visible part."""
     a, b = graph.edges[at]
     places = window.places
@@ -192,7 +192,7 @@ def _edge(graph: Graph, at: int, window: Window, selected: str) -> str:
     return lit_by(body, "edge most" if a == _most_read(graph) else "edge")
 
 
-def _node(n: Node, place: tuple[float, float, float], keys: str, selected: str) -> str:
+def _node(n: GraphNode, place: tuple[float, float, float], keys: str, selected: str) -> str:
     x, y, wide_ = place
     name = f"{n.label} {n.note}".strip()
     on = bool(selected) and selected in n.ops
@@ -204,7 +204,7 @@ def _node(n: Node, place: tuple[float, float, float], keys: str, selected: str) 
 
 
 def _map(
-    graph: Graph, window: Window, keys: Sequence[str], selected: str, place: tuple[float, float]
+    graph: Graph, window: RowWindow, keys: Sequence[str], selected: str, place: tuple[float, float]
 ) -> Iterator[str]:
     """Yield the overview: all rows in small, with a frame around those that are drawn."""
     x, high = place

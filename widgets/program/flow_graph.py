@@ -16,7 +16,7 @@ MOST_NODES = 60  # more of them are folded, the innermost loops first; chosen
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FlowNode:
     """One block, or a folded loop of several.
 
     `spans` are the first and last lines of its blocks in the text, from 0. `sources` are the source
@@ -43,7 +43,7 @@ class FlowRows:
 
     kernel: str
     language: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[FlowNode, ...]
     forward: tuple[tuple[int, int], ...]
     back: tuple[tuple[int, int], ...]
     layers: Layers
@@ -98,7 +98,7 @@ def _fold_loops(graph: Flow, most: int, opened: Collection[int]) -> dict[int, tu
     return {head: tuple(groups[head]) for head in sorted(groups)}
 
 
-def _node(graph: Flow, head: int, group: tuple[int, ...], listing: Listing) -> Node:
+def _node(graph: Flow, head: int, group: tuple[int, ...], listing: Listing) -> FlowNode:
     blocks = [graph.blocks[b] for b in group]
     lines = [line for b in blocks for line in b.lines]
     sources = Counter(listing.lines[at] for at in lines if listing.lines)
@@ -108,7 +108,7 @@ def _node(graph: Flow, head: int, group: tuple[int, ...], listing: Listing) -> N
     name = f"B{group[0]}" if len(group) == 1 else f"loop of {len(group)} blocks from B{group[0]}"
     begins = any(b in graph.loops for b in group)
     depth = min(b.depth for b in blocks)
-    return Node(name, group, spans, len(lines), depth, begins, best, head)
+    return FlowNode(name, group, spans, len(lines), depth, begins, best, head)
 
 
 def successors(rows: FlowRows, node: int) -> Sequence[int]:

@@ -11,7 +11,7 @@ from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.program import flow_graph
-from widgets.program.flow_graph import FlowRows, Node, successors
+from widgets.program.flow_graph import FlowNode, FlowRows, successors
 from widgets.program.generated_source import kernel_of
 
 WIDE, LEAST_WIDTH, HIGH, PITCH, ROOM = 168, 560, 34, 54, 12
@@ -150,12 +150,12 @@ def _box(rows: FlowRows, at: int, x: float, y: float) -> str:
     )
 
 
-def _dash(node: Node) -> str:
+def _dash(node: FlowNode) -> str:
     """Return the dashed border of a folded loop."""
     return ' stroke-dasharray="4 2"' if len(node.blocks) > 1 else ""
 
 
-def _source(rows: FlowRows, node: Node) -> str:
+def _source(rows: FlowRows, node: FlowNode) -> str:
     """Return the source line that most of a node comes from."""
     if not node.sources:
         return ""

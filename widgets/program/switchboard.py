@@ -29,7 +29,7 @@ ON = ("off", "on")
 
 
 @dataclass(frozen=True, slots=True)
-class StepRow:
+class SwitchRow:
     """A step at its place.
 
     `ran`: the compilation reached it. `did`: it changed something. `needed` explains why it cannot
@@ -53,7 +53,7 @@ class StepRow:
 class Board:
     """The steps, and numbers of A and of the setting on show, as texts with units."""
 
-    steps: tuple[StepRow, ...]
+    steps: tuple[SwitchRow, ...]
     numbers: tuple[tuple[str, str, str], ...]
 
 
@@ -80,12 +80,12 @@ def data(c: Compiled, a: Compiled) -> Board:
 
 def _row(
     name: str, stage: Stage, ran: Snapshot | None, needed: str, own: bool, c: Compiled
-) -> StepRow:
+) -> SwitchRow:
     knob = f"{PREFIX if own else SWITCH}{name}"
     on = ran is not None or _is_on(c, name)
     if name == WELD and needed and isinstance(c, Compilation):
         knob, needed, on = "fusion", "", on and c.options.welder.enabled
-    return StepRow(
+    return SwitchRow(
         name,
         stage.name,
         on,
@@ -104,7 +104,7 @@ def _is_on(c: Compiled, name: str) -> bool:
     return isinstance(c, Compilation) and name not in c.options.steps.off
 
 
-def _beside(row: StepRow, in_a: set[str]) -> StepRow:
+def _beside(row: SwitchRow, in_a: set[str]) -> SwitchRow:
     return replace(row, in_a=row.name in in_a)
 
 
@@ -164,14 +164,14 @@ def see(board: Board) -> tuple[Sentence, ...]:
     return tuple(sentences)
 
 
-def kind(s: StepRow) -> str:
+def kind(s: SwitchRow) -> str:
     """Return the category of a step in a sentence."""
     if not s.on:
         return "off"
     return "did" if s.did else "idle" if s.ran else "left"
 
 
-def _remark(s: StepRow) -> str:
+def _remark(s: SwitchRow) -> str:
     if s.needed:
         return f"cannot be left out: {s.needed}"
     if not s.on or s.did:
@@ -204,7 +204,7 @@ def figure(board: Board) -> Svg:
     return Svg(WIDTH, y + 8, "".join(marks), caption(board))
 
 
-def _step(s: StepRow, y: float) -> Iterator[str]:
+def _step(s: SwitchRow, y: float) -> Iterator[str]:
     style = "i" if s.on and s.did else "q"
     box = "var(--ink)" if s.on else "none"
     yield rect(12, y + 3, 10, 10, box, 'stroke="var(--ink2)"')

@@ -15,8 +15,8 @@ from widgets.draw.theme import family_token
 from widgets.model.brick_wall import CAUSES, NAMES, WallRows
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
-from widgets.rammer.wall_lanes import Blocks, lane_blocks
-from widgets.rammer.wall_slices import Window
+from widgets.rammer.wall_lanes import BrickColumns, lane_blocks
+from widgets.rammer.wall_slices import WallSlice
 from widgets.rammer.wall_table import caption, table
 
 WIDTH, GUTTER = 960, 84
@@ -94,9 +94,9 @@ def units_of(lane: int, lanes: int, units: int) -> tuple[int, int]:
     return lane * group, min(units, (lane + 1) * group) - 1
 
 
-def blocks_of(rows: WallRows, lanes: int) -> Blocks:
+def blocks_of(rows: WallRows, lanes: int) -> BrickColumns:
     """Return all bricks of a wall as blocks at the picture's resolution."""
-    view = Window(0.0, rows.total_us or 1.0, INSIDE, lanes)
+    view = WallSlice(0.0, rows.total_us or 1.0, INSIDE, lanes)
     return lane_blocks(rows, view, -(-rows.lanes // lanes), ROOM)
 
 

@@ -15,7 +15,7 @@ from explorer.rammer.one_kernel import OneKernel
 from explorer.tuning.compare_policies import BASELINE, PolicyWall, compare_policies, policy_wall
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table, count_text
-from widgets.model.brick_wall import Call, WallRows, data
+from widgets.model.brick_wall import WallCall, WallRows, data
 from widgets.model.on_show import OnShow, View
 from widgets.model.picture import Draw, Drawn, Family
 from widgets.roller.view import device_of
@@ -44,7 +44,7 @@ class PolicyWalls:
     gpu: bool
     chosen: PolicyWall
     by_policy: tuple[PolicyWall, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[WallCall, ...]
     policy: str
     decided: tuple[tuple[str, str, tuple[Candidate[bool], ...]], ...] = ()
     order: str = ""

@@ -18,7 +18,7 @@ Places = NDArray[np.int64]
 Times = NDArray[np.float64]
 
 
-class Window(Protocol):
+class LaneWindow(Protocol):
     """The part of a wall to draw."""
 
     @property
@@ -35,7 +35,7 @@ class Window(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class BrickColumns:
     """Blocks of bricks as columns, ordered by lane and start.
 
     `brick` is the position of the only brick, -1 for a run of `bricks`; `share` is the filled
@@ -57,7 +57,7 @@ class Blocks:
         return BLOCK * len(self.lane) + SINGLE * int((self.brick >= 0).sum())
 
 
-def lane_blocks(rows: WallRows, view: Window, group: int, room: int) -> Blocks:
+def lane_blocks(rows: WallRows, view: LaneWindow, group: int, room: int) -> BrickColumns:
     """Return the finest blocks that fit into `room` bytes, or one block a lane if none do."""
     pixel = (view.end_us - view.start_us) / view.pixels
     if group > 1:
@@ -77,7 +77,7 @@ def lane_blocks(rows: WallRows, view: Window, group: int, room: int) -> Blocks:
     return blocks
 
 
-def _find_bricks(rows: WallRows, view: Window) -> Places:
+def _find_bricks(rows: WallRows, view: LaneWindow) -> Places:
     """Return the positions of the bricks in a window."""
     ranges = []
     for a, b in zip(rows.rows[:-1].tolist(), rows.rows[1:].tolist()):
@@ -87,9 +87,9 @@ def _find_bricks(rows: WallRows, view: Window) -> Places:
     return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
 
 
-def _single_blocks(rows: WallRows, place: Places) -> Blocks:
+def _single_blocks(rows: WallRows, place: Places) -> BrickColumns:
     ones = np.ones(len(place), np.int64)
-    return Blocks(
+    return BrickColumns(
         rows.unit[place].astype(np.int64),
         rows.start[place],
         rows.end[place],
@@ -101,7 +101,7 @@ def _single_blocks(rows: WallRows, place: Places) -> Blocks:
     )
 
 
-def _merge_short_runs(rows: WallRows, place: Places, least: float) -> Blocks:
+def _merge_short_runs(rows: WallRows, place: Places, least: float) -> BrickColumns:
     """Merge adjacent bricks of a call whose mean length is below `least`."""
     unit, call = rows.unit[place], rows.call[place]
     new = _find_changes((unit, call))
@@ -114,7 +114,7 @@ def _merge_short_runs(rows: WallRows, place: Places, least: float) -> Blocks:
     return _merge_short_blocks(_merge_bricks(rows, place, begin), least)
 
 
-def _merge_short_blocks(blocks: Blocks, least: float) -> Blocks:
+def _merge_short_blocks(blocks: BrickColumns, least: float) -> BrickColumns:
     """Merge blocks shorter than `least` that begin in the same interval of that length.
 
     The merged block shows the call of the longest one.
@@ -133,7 +133,7 @@ def _find_changes(columns: tuple[NDArray[np.generic], ...]) -> NDArray[np.bool_]
     return new
 
 
-def _merge_bricks(rows: WallRows, place: Places, begin: Places) -> Blocks:
+def _merge_bricks(rows: WallRows, place: Places, begin: Places) -> BrickColumns:
     """Merge the bricks from each beginning to the next one into one block."""
     if not len(begin):
         return _single_blocks(rows, place)
@@ -141,7 +141,7 @@ def _merge_bricks(rows: WallRows, place: Places, begin: Places) -> Blocks:
     start, end = rows.start[place[begin]], rows.end[place[last]]
     busy = np.add.reduceat(rows.end[place] - rows.start[place], begin)
     bricks = last - begin + 1
-    return Blocks(
+    return BrickColumns(
         rows.unit[place[begin]].astype(np.int64),
         start,
         end,
@@ -153,7 +153,7 @@ def _merge_bricks(rows: WallRows, place: Places, begin: Places) -> Blocks:
     )
 
 
-def _merge_blocks(blocks: Blocks, new: NDArray[np.bool_], least: float) -> Blocks:
+def _merge_blocks(blocks: BrickColumns, new: NDArray[np.bool_], least: float) -> BrickColumns:
     begin = np.flatnonzero(new)
     if not len(begin):
         return blocks
@@ -164,7 +164,7 @@ def _merge_blocks(blocks: Blocks, new: NDArray[np.bool_], least: float) -> Block
     order = np.lexsort((-lengths, np.cumsum(new)))  # longest of each group first
     call = blocks.call[order[begin]]
     alone = last == begin
-    return Blocks(
+    return BrickColumns(
         blocks.lane[begin],
         start,
         end,
@@ -176,7 +176,7 @@ def _merge_blocks(blocks: Blocks, new: NDArray[np.bool_], least: float) -> Block
     )
 
 
-def _bin_blocks(rows: WallRows, view: Window, group: int, bins: int) -> Blocks:
+def _bin_blocks(rows: WallRows, view: LaneWindow, group: int, bins: int) -> BrickColumns:
     """Return blocks for lanes of `group` units each.
 
     Each time bin has the call of its busiest unit and the fraction of all units that work; equal
@@ -214,7 +214,7 @@ def _work_done(start: Times, end: Times, at: Times) -> Times:
     return done
 
 
-def _merge_bins(call: Places, share: Times, edges: Times) -> Blocks:
+def _merge_bins(call: Places, share: Times, edges: Times) -> BrickColumns:
     lanes, bins = call.shape
     level = np.ceil(share * 8 - 1e-9).astype(np.int64)
     lane = np.repeat(np.arange(lanes), bins)
@@ -226,7 +226,7 @@ def _merge_bins(call: Places, share: Times, edges: Times) -> Blocks:
     keep = flat[begin] >= 0
     begin, last, mean = begin[keep], last[keep], mean[keep]
     nothing = np.full(len(begin), -1)
-    return Blocks(
+    return BrickColumns(
         lane[begin],
         edges[begin % bins],
         edges[last % bins + 1],

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from explorer.errors import BadOption
 from widgets.model.brick_wall import CAUSES, WallRows, kind_text
-from widgets.rammer.wall_lanes import Blocks, lane_blocks
+from widgets.rammer.wall_lanes import BrickColumns, lane_blocks
 from widgets.rammer.wall_waits import NONE, Waits
 
 VIEW_BYTES = 1_000_000  # limit for all walls of a view
@@ -27,7 +27,7 @@ MOST_LANES = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WallSlice:
     """The requested part of a wall: microseconds, a width in pixels, and a maximum of lanes.
 
     `lit`: calls whose waits are sent even if there are too many waits.
@@ -54,14 +54,14 @@ class Source:
     lanes: int = MOST_LANES
 
     @property
-    def full_window(self) -> Window:
+    def full_window(self) -> WallSlice:
         """A window over the entire wall."""
-        return Window(0.0, self.rows.total_us, lanes=self.lanes)
+        return WallSlice(0.0, self.rows.total_us, lanes=self.lanes)
 
 
-def window(args: dict[str, Any], total_us: float) -> Window:
+def window(args: dict[str, Any], total_us: float) -> WallSlice:
     """Build a window from a page's arguments; raises BadOption for an invalid one."""
-    request = Window(**args)
+    request = WallSlice(**args)
     if not isinstance(request.lit, list | tuple) or not all(
         isinstance(n, int) for n in request.lit
     ):
@@ -74,11 +74,11 @@ def window(args: dict[str, Any], total_us: float) -> Window:
     pixels = min(max(int(request.pixels), 1), WIDEST)
     lanes = min(max(int(request.lanes), 1), MOST_LANES)
     lit = tuple(int(n) for n in request.lit[:MOST_SPANS])
-    return Window(start, end, pixels, lanes, lit)
+    return WallSlice(start, end, pixels, lanes, lit)
 
 
 def slice_wall(
-    source: Source, view: Window, budget: int = SLICE_BYTES
+    source: Source, view: WallSlice, budget: int = SLICE_BYTES
 ) -> tuple[dict[str, Any], bytes]:
     """Return a header and the columns one after the other; `canvas/wall_data.js` reads them.
 
@@ -121,7 +121,7 @@ def slice_wall(
     )
 
 
-def _shares(blocks: Blocks) -> NDArray[np.uint8]:
+def _shares(blocks: BrickColumns) -> NDArray[np.uint8]:
     """Return the fill of each block, 254 for full; 255 marks a single brick."""
     full = np.clip(np.ceil(blocks.share * 254), 1, 254)
     return np.where(blocks.brick >= 0, 255, full).astype(np.uint8)
@@ -134,7 +134,7 @@ def _single_columns(source: Source, single: NDArray[np.int64]) -> bytes:
     return b"".join((*map(_uint32, columns), _float32(twin)))
 
 
-def _wait_columns(rows: WallRows, waits: Waits, view: Window) -> bytes:
+def _wait_columns(rows: WallRows, waits: Waits, view: WallSlice) -> bytes:
     a, b = waits.awaited, waits.reader
     return b"".join(
         (
@@ -148,7 +148,7 @@ def _wait_columns(rows: WallRows, waits: Waits, view: Window) -> bytes:
     )
 
 
-def _waits(source: Source, view: Window, group: int) -> tuple[Waits, bool]:
+def _waits(source: Source, view: WallSlice, group: int) -> tuple[Waits, bool]:
     """Return the waits that reach into the window, and True if they are complete.
 
     Of too many waits, only those of the `lit` calls are returned.
@@ -165,7 +165,9 @@ def _waits(source: Source, view: Window, group: int) -> tuple[Waits, bool]:
     return Waits(waits.reader[places], waits.awaited[places]), everything
 
 
-def _gaps(rows: WallRows, view: Window, group: int, room: int) -> tuple[NDArray[np.int64], float]:
+def _gaps(
+    rows: WallRows, view: WallSlice, group: int, room: int
+) -> tuple[NDArray[np.int64], float]:
     """Return the gaps of the window and the length up to which gaps are omitted.
 
     There are no gaps if units share lanes.

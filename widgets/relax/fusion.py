@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from explorer.compilation.operators import Operator, distinct_labels, in_words
 from explorer.relax.fusion import FusionPlan
 from explorer.relax.fusion import plan as plan_of
-from explorer.relax.fusion.model import Node
+from explorer.relax.fusion.model import FusionNode
 from widgets.model.compiled import Compiled
 from widgets.relax.levels import lowered_program
 
@@ -104,7 +104,7 @@ def of_plan(
 
 
 def _row(
-    node: Node,
+    node: FusionNode,
     plan: FusionPlan,
     group: int,
     anchor: bool,
@@ -131,7 +131,9 @@ def _row(
     )
 
 
-def _describe_outcome(node: Node, plan: FusionPlan, group: int, last: bool) -> tuple[int, str]:
+def _describe_outcome(
+    node: FusionNode, plan: FusionPlan, group: int, last: bool
+) -> tuple[int, str]:
     """Return the phase in which a node was fused and how, or -1 and the reason why not."""
     for step in plan.steps:
         if step.taken and (step.node == node.name or node.name in step.merged):

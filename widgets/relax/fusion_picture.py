@@ -104,7 +104,7 @@ def see(rows: FusionRows) -> tuple[Sentence, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FusionRow:
     """A group, or a node that is alone."""
 
     nodes: tuple[NodeRow, ...]
@@ -115,12 +115,14 @@ class Row:
         return next((n for n in self.nodes if n.last), self.nodes[-1])
 
 
-def rows_of(rows: FusionRows) -> tuple[Row, ...]:
+def rows_of(rows: FusionRows) -> tuple[FusionRow, ...]:
     """Return each group and each lone node, in the order of their first nodes."""
     numbered = [(n.group or -i, n) for i, n in enumerate(rows.nodes, 1)]
     order = {key: i for i, key in reversed([*enumerate(k for k, _ in numbered)]) for key in [key]}
     numbered.sort(key=lambda t: order[t[0]])
-    return tuple(Row(tuple(n for _, n in mine)) for _, mine in groupby(numbered, lambda t: t[0]))
+    return tuple(
+        FusionRow(tuple(n for _, n in mine)) for _, mine in groupby(numbered, lambda t: t[0])
+    )
 
 
 def figure(rows: FusionRows, size: tuple[int, int], selected: str = "") -> Svg:
@@ -145,7 +147,7 @@ def figure(rows: FusionRows, size: tuple[int, int], selected: str = "") -> Svg:
     return Svg(width, height, "".join(marks), f"Fusion: {caption(rows)}", selected, PX)
 
 
-def _parts(r: Row, beside: int, selected: str) -> tuple[tuple[int, ...], ...]:
+def _parts(r: FusionRow, beside: int, selected: str) -> tuple[tuple[int, ...], ...]:
     on = next((i for i, n in enumerate(r.nodes) if selected in n.ops), len(r.nodes) - 1)
     return fold_columns(len(r.nodes), beside, on)
 
@@ -156,13 +158,13 @@ def _each(width: int) -> float:
     return slim if width < NARROW else WIDE
 
 
-def _wide(r: Row, beside: int, width: int, selected: str) -> float:
+def _wide(r: FusionRow, beside: int, width: int, selected: str) -> float:
     """Return the width of all nodes of a row."""
     return len(_parts(r, beside, selected)) * (_each(width) + LINK) - LINK
 
 
 def _row(
-    r: Row, rows: FusionRows, y: float, beside: int, size: tuple[int, int], selected: str
+    r: FusionRow, rows: FusionRows, y: float, beside: int, size: tuple[int, int], selected: str
 ) -> Iterator[str]:
     """Draw the joined nodes of a group, and its refused edge to the right, or below if narrow."""
     parts, each = _parts(r, beside, selected), _each(size[0])
@@ -206,7 +208,9 @@ def _words(n: NodeRow, rows: FusionRows, room: float) -> list[str]:
     return [head, *wrap_text(why, room, PX)]
 
 
-def _refused(r: Row, rows: FusionRows, x: float, y: float, size: tuple[int, int]) -> Iterator[str]:
+def _refused(
+    r: FusionRow, rows: FusionRows, x: float, y: float, size: tuple[int, int]
+) -> Iterator[str]:
     """Draw the edge out of a group with a cross, and the reason of its refusal."""
     n = r.last
     if n.phase >= 0:
@@ -229,7 +233,7 @@ def _refused(r: Row, rows: FusionRows, x: float, y: float, size: tuple[int, int]
 
 
 def _draw_refused_edges(
-    shown: Sequence[Row], rows: FusionRows, at: dict[str, tuple[float, float]], width: int
+    shown: Sequence[FusionRow], rows: FusionRows, at: dict[str, tuple[float, float]], width: int
 ) -> Iterator[str]:
     """Draw a line from each refused edge to the row of its post-dominator, along the right margin.
 
@@ -249,7 +253,12 @@ def _draw_refused_edges(
 
 
 def _ends(
-    shown: Sequence[Row], rows: FusionRows, step: float, beside: int, size: tuple[int, int], op: str
+    shown: Sequence[FusionRow],
+    rows: FusionRows,
+    step: float,
+    beside: int,
+    size: tuple[int, int],
+    op: str,
 ) -> dict[str, tuple[float, float]]:
     """Return the middle of each node's row, and the right end of its text."""
     ends: dict[str, tuple[float, float]] = {}

@@ -96,7 +96,7 @@ def _most(rows: LevelRows) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class CallPositions:
     """Positions of the drawn calls and their entries.
 
     `two`: calls have a second line; `tall`: entries have one.
@@ -148,13 +148,15 @@ def figure(rows: LevelRows, size: tuple[int, int], selected: str = "") -> Svg:
     return Svg(width, height, "".join(marks), title, selected, PX)
 
 
-def _places(calls: Sequence[CallRow], rows: LevelRows, size: tuple[int, int], two: bool) -> Places:
+def _places(
+    calls: Sequence[CallRow], rows: LevelRows, size: tuple[int, int], two: bool
+) -> CallPositions:
     """Place each entry beside the middle of its calls, as far as there is room.
 
     The entry with the most calls is always included.
     """
     width, height = size
-    plan = Places(calls, {}, min(LEFT, width * SPLIT), width - 1.5, two, True)
+    plan = CallPositions(calls, {}, min(LEFT, width * SPLIT), width - 1.5, two, True)
     callers: dict[int, list[float]] = {}
     for n, call in enumerate(calls):
         for entry in call.entries:
@@ -193,7 +195,7 @@ def _legend(rows: LevelRows, width: float) -> Iterator[str]:
         x += 17 + label_width(text) + 24
 
 
-def _heads(plan: Places) -> Iterator[str]:
+def _heads(plan: CallPositions) -> Iterator[str]:
     room = plan.left - LINK
     for x, words in (
         (0.0, ("Graph: bindings in program order", "Graph")),
@@ -208,7 +210,7 @@ def _keys(level: str, entries: Sequence[int], rows: LevelRows) -> str:
     return f"lv{LEVELS.index(level)}{most}"
 
 
-def _call(c: CallRow, rows: LevelRows, plan: Places, n: int) -> Iterator[str]:
+def _call(c: CallRow, rows: LevelRows, plan: CallPositions, n: int) -> Iterator[str]:
     ink, y, pitch, end = INKS[c.level], plan.y(n), plan.pitch, plan.left - LINK
     called = c.operator or c.name
     where = "" if c.function == rows.main else f"in {c.function}: "
@@ -228,7 +230,7 @@ def _call(c: CallRow, rows: LevelRows, plan: Places, n: int) -> Iterator[str]:
     yield lit_by(operator_group([body], c.ops), f"call {_keys(c.level, c.entries, rows)}")
 
 
-def _arrows(plan: Places, rows: LevelRows) -> Iterator[str]:
+def _arrows(plan: CallPositions, rows: LevelRows) -> Iterator[str]:
     start, end = plan.left - LINK, plan.left
     for n, call in enumerate(plan.calls):
         ink = INKS[call.level]
@@ -243,7 +245,7 @@ def _arrows(plan: Places, rows: LevelRows) -> Iterator[str]:
             yield lit_by(body, f"way {_keys(call.level, (entry,), rows)}")
 
 
-def _entry(e: EntryRow, plan: Places, y: float, *, most: bool) -> Iterator[str]:
+def _entry(e: EntryRow, plan: CallPositions, y: float, *, most: bool) -> Iterator[str]:
     ink, room = INKS[e.level], plan.right - plan.left
     high = TALL if plan.tall else LOW
     tip_text = f"{e.name}: {e.text}"

@@ -41,7 +41,7 @@ class SlotRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StepRow:
+class InstructionRow:
     """An executed instruction: its `op` and operands, and its slot with the value there."""
 
     point: str
@@ -61,7 +61,7 @@ class WrongRow:
 
     what: str
     input_text: str
-    step: StepRow
+    step: InstructionRow
     filled: tuple[tuple[int, int], ...]
 
 
@@ -71,7 +71,7 @@ class HeapRows:
 
     function: str
     slots: tuple[SlotRow, ...]
-    steps: tuple[StepRow, ...]
+    steps: tuple[InstructionRow, ...]
     wrong: tuple[WrongRow, ...]
 
 
@@ -117,12 +117,14 @@ def _valid_value(annotation: Annotation, symbol_values: Mapping[str, int]) -> An
     return None
 
 
-def _row(step: HeapStep) -> StepRow:
+def _row(step: HeapStep) -> InstructionRow:
     op, _, text = step.text.partition(" ")
-    return StepRow(step.point, op, text.replace("<-", "←"), step.slot, step.value, step.message)
+    return InstructionRow(
+        step.point, op, text.replace("<-", "←"), step.slot, step.value, step.message
+    )
 
 
-def _slot(number: int, dim: Dim, steps: list[StepRow], sizes: Mapping[str, int]) -> SlotRow:
+def _slot(number: int, dim: Dim, steps: list[InstructionRow], sizes: Mapping[str, int]) -> SlotRow:
     filled = next((s for s in steps if s.slot == number and s.op in FILLS), None)
     return SlotRow(
         number,

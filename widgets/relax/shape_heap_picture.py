@@ -13,7 +13,7 @@ from widgets.draw.table import Cell, Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import shape_heap
-from widgets.relax.shape_heap import FILLS, HeapRows, StepRow, WrongRow
+from widgets.relax.shape_heap import FILLS, HeapRows, InstructionRow, WrongRow
 
 CELLS, ROW, OP, FOOT = 56.0, 23.0, 122.0, 30.0
 LEAST = 72.0  # minimum pixels of a slot
@@ -190,7 +190,12 @@ def _steps(rows: HeapRows, f: _Frame, part: float, low: float, *, narrow: bool) 
 
 
 def _step(
-    s: StepRow, wrong: Sequence[WrongRow], f: _Frame, y: float, words: Sequence[str], part: float
+    s: InstructionRow,
+    wrong: Sequence[WrongRow],
+    f: _Frame,
+    y: float,
+    words: Sequence[str],
+    part: float,
 ) -> Iterator[str]:
     writes = s.op in FILLS
     body = label(0, y, s.op, "mono i w" if writes else "mono i", title=s.text)

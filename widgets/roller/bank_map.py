@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.codegen.cuda.banks.accesses import Access, BlockAccesses, accesses
+from explorer.codegen.cuda.banks.accesses import BlockAccesses, SharedAccess, accesses
 from explorer.codegen.cuda.build import print_tile_program
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.shapes.dims import evaluate_shape
@@ -104,7 +104,7 @@ def data(rolled: TiledKernel) -> BankRows:
 
 def _merge_accesses(trace: BlockAccesses) -> list[BankAccess]:
     """Merge accesses of one phase and array that differ only in their base address."""
-    alike: dict[tuple[object, ...], list[Access]] = {}
+    alike: dict[tuple[object, ...], list[SharedAccess]] = {}
     for a in trace.accesses:
         valid = a.words[a.words >= 0]
         moved = np.where(a.words >= 0, a.words - (valid.min() if len(valid) else 0), -1)
@@ -113,7 +113,7 @@ def _merge_accesses(trace: BlockAccesses) -> list[BankAccess]:
     return [_merge_group(group) for group in alike.values()]
 
 
-def _merge_group(group: list[Access]) -> BankAccess:
+def _merge_group(group: list[SharedAccess]) -> BankAccess:
     a = group[0]
     warp = a.worst
     mine = np.full_like(a.words, -1)

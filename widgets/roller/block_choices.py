@@ -21,7 +21,7 @@ from explorer.roller.construct.scale_out import Waves
 from explorer.tile.gpu.rewrites import unpadded
 from explorer.tile.gpu.stage import is_staged
 from widgets.model.knobs import Setting
-from widgets.roller.tiled_kernel import Choice, Level
+from widgets.roller.tiled_kernel import Level, TileChoice
 
 MOST = 6  # thread blocks to choose from, besides those of the wall
 TAKEN = "taken by the wall, which also counts the memory that blocks leave beside them"
@@ -55,7 +55,7 @@ def thread_blocks(now: Setting, binding: str) -> tuple[WeighedBlock, ...]:
 
 def block_choices(
     kernel: Kernel, blocks: Sequence[WeighedBlock], device: Device, sizes: Sizes
-) -> tuple[Choice, ...]:
+) -> tuple[TileChoice, ...]:
     """Return the first blocks, and those that the wall uses."""
     bound = bound_normal(kernel, sizes)
     shown = [w for n, w in enumerate(blocks) if n < MOST or w.on]
@@ -63,13 +63,13 @@ def block_choices(
     return tuple(c for c in choices if c is not None)
 
 
-def _choice(bound: Kernel, c: Candidate[Block], device: Device, taken: bool) -> Choice | None:
+def _choice(bound: Kernel, c: Candidate[Block], device: Device, taken: bool) -> TileChoice | None:
     grid = grid_of(bound, c.value, device)
     if grid is None:
         return None
     main = heaviest(bound, {})
     beside, _ = grid.beside(device, grid.grid, grid.resident(device))
-    return Choice(
+    return TileChoice(
         label=c.label,
         levels=_levels(bound, main, c.value, grid, device),
         waves=Waves(grid.grid, max(1, device.units), beside),

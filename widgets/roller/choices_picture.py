@@ -8,7 +8,7 @@ from widgets.draw.see import lit_by
 from widgets.draw.svg import fit, label, rect, text_width, wrap_text
 from widgets.draw.table import count_text, time_text
 from widgets.roller.staircase import StaircaseRows
-from widgets.roller.tiled_kernel import Choice
+from widgets.roller.tiled_kernel import TileChoice
 
 PX, BOLD = 13, 1.07
 LINE, ROW, BAR = 17.0, 24.0, 84.0
@@ -60,15 +60,15 @@ def _weighed_by(rows: StaircaseRows) -> str:
     return HEADS[blocks]
 
 
-def _both(c: Choice) -> tuple[float, ...]:
+def _both(c: TileChoice) -> tuple[float, ...]:
     return (c.modelled_us, c.measured.median_us) if c.measured else (c.modelled_us,)
 
 
-def _time(c: Choice) -> str:
+def _time(c: TileChoice) -> str:
     return time_text(c.measured.median_us if c.measured else c.modelled_us)
 
 
-def _lines(c: Choice, room: float) -> list[str]:
+def _lines(c: TileChoice, room: float) -> list[str]:
     lines = wrap_text(c.label, room / BOLD, PX)
     if len(lines) > MOST_LINES:
         tail = " ".join(lines[MOST_LINES - 1 :])
@@ -122,7 +122,7 @@ def _choice(
         yield rect(left, y + 9, max(us * scale, 1), 6, ink, title=bar_tip)
 
 
-def _waves(c: Choice) -> str:
+def _waves(c: TileChoice) -> str:
     w = c.waves
     full = "full" if w.last == w.places else f"{w.last / max(1, w.places):.0%} full"
     return f"{count_text(w.grid, 'task')} in {count_text(w.waves, 'wave')}, the last {full}"

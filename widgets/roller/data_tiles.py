@@ -10,9 +10,9 @@ import numpy as np
 
 from explorer.devices.model import Device
 from explorer.roller.construct.alignment import bank_conflicts, cache_sets, set_conflicts
-from explorer.roller.construct.expression import Access
+from explorer.roller.construct.expression import TensorAccess
 from explorer.roller.construct.rtile import RTile, whole_tile
-from widgets.roller.tiled_kernel import Choice, Level
+from widgets.roller.tiled_kernel import Level, TileChoice
 
 MOST_ROWS = 1 << 16  # rows of a tile whose lines are counted exactly
 NARROW = 16  # shorter trailing dims are merged in the drawing
@@ -121,7 +121,7 @@ class LevelPanel:
     stored: tuple[Storage, ...] = ()
 
 
-def level_panels(choice: Choice, device: Device) -> Iterator[LevelPanel]:
+def level_panels(choice: TileChoice, device: Device) -> Iterator[LevelPanel]:
     """Yield the levels of a tile, farthest first."""
     e = choice.expression
     outer = whole_tile(e)
@@ -159,7 +159,7 @@ class _TileInLevel:
         for a, pad in zip((*e.inputs, e.output), (*pads, 0), strict=True):
             yield self._data_tile(a, pad, a is e.output)
 
-    def _data_tile(self, a: Access, padding: int, written: bool) -> DataTile:
+    def _data_tile(self, a: TensorAccess, padding: int, written: bool) -> DataTile:
         box = tuple(min(b, n) for b, n in zip(a.tile(self.level.tile.shape), a.shape, strict=True))
         frame = tuple(min(b, n) for b, n in zip(a.tile(self.outer.shape), a.shape, strict=True))
         at = self._start(a, frame, box)
@@ -179,7 +179,7 @@ class _TileInLevel:
             shape[-1] if shape else 1, padding, packed,
         )  # fmt: skip
 
-    def _start(self, a: Access, frame: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
+    def _start(self, a: TensorAccess, frame: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
         """Return the start of the second tile along each axis, or of the first if it is alone.
 
         The first tile would hide misalignment: it is aligned to everything.
@@ -241,7 +241,7 @@ def _plane(
     return Plane(frame[row], along(frame), at[row], left, box[row], along(box), others)
 
 
-def _stored(level: Level, nearer: RTile, device: Device, choice: Choice) -> Iterator[Storage]:
+def _stored(level: Level, nearer: RTile, device: Device, choice: TileChoice) -> Iterator[Storage]:
     """Yield each input's data tile in a memory that has banks or sets."""
     tile = level.tile
     pads = tile.padding or (0,) * len(tile.expression.inputs)
@@ -254,7 +254,7 @@ def _stored(level: Level, nearer: RTile, device: Device, choice: Choice) -> Iter
 
 
 def _spread(
-    a: Access,
+    a: TensorAccess,
     level: str,
     pitch: int,
     pad: int,

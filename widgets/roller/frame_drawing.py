@@ -9,7 +9,7 @@ from explorer.roller.construct.levels import Room
 from widgets.draw.see import lit_by
 from widgets.draw.svg import fit, label, path, rect, text_width, wrap_text
 from widgets.draw.table import size_text
-from widgets.roller.panel_frames import Frame, Operand
+from widgets.roller.panel_frames import Operand, PanelFrame
 
 LOW = 116.0  # minimum height of a row for all of a panel's text
 PX, BOLD, NARROW = 13, 1.07, 640  # font size; narrower pages have one panel per row
@@ -40,7 +40,7 @@ class Spot:
         return self.y + self.high
 
 
-def panels(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list[str]:
+def panels(frames: Sequence[PanelFrame], wide: float, high: float, fill: str) -> list[str]:
     """Draw the panels next to each other, or one below the other on a narrow page.
 
     Zoom lines lead from a tile to the panel that shows it enlarged.
@@ -65,7 +65,7 @@ def panels(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list
     return [*marks, *names]
 
 
-def _below(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list[str]:
+def _below(frames: Sequence[PanelFrame], wide: float, high: float, fill: str) -> list[str]:
     """Draw one panel per row: its operands at the left, its text at the right."""
     each, left = high / len(frames), min(180.0, wide * 0.46)
     marks: list[str] = []
@@ -88,7 +88,7 @@ def _below(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list
     return marks
 
 
-def _head(f: Frame, n: int, x: float, room: float) -> Iterator[str]:
+def _head(f: PanelFrame, n: int, x: float, room: float) -> Iterator[str]:
     """Draw the name of a memory, its contents, and the bytes that move on from it."""
     name = text_width(f.name, 16) * BOLD
     yield lit_by(label(x, 18, f.name, "big"), f"lev{n}")
@@ -107,7 +107,7 @@ def _zoom(tile: Spot, target: Spot) -> str:
 
 
 def _capacity(
-    f: Frame, n: int, x: float, y: float, wide: float, *, below: bool | None = None
+    f: PanelFrame, n: int, x: float, y: float, wide: float, *, below: bool | None = None
 ) -> Iterator[str]:
     """Draw a bar of the used capacity, its text, and the shape of the contents.
 
@@ -146,12 +146,12 @@ def pair_text(used: int, capacity: int) -> str:
     return f"{used_text.rpartition(' ')[0] if same else used_text} of {capacity_text}"
 
 
-def _spots(f: Frame, room: Spot) -> tuple[Spot, ...]:
+def _spots(f: PanelFrame, room: Spot) -> tuple[Spot, ...]:
     """Return the positions of a panel's operands, the output last."""
     return _product_spots(f, room) if f.product else _plain_spots(f, room)
 
 
-def _operands(f: Frame, n: int, spots: Sequence[Spot], fill: str) -> Iterator[str]:
+def _operands(f: PanelFrame, n: int, spots: Sequence[Spot], fill: str) -> Iterator[str]:
     """Draw the operands of a panel; sentences highlight the output as C, the inputs as A and B."""
     for o, spot, letter in zip(f.operands, spots, (*"AB"[: len(spots) - 1], "C"), strict=True):
         out = letter == "C"
@@ -163,7 +163,7 @@ def _operands(f: Frame, n: int, spots: Sequence[Spot], fill: str) -> Iterator[st
         yield lit_by(part, f"{letter} tile lev{n}")
 
 
-def _zoom_target(f: Frame, spots: Sequence[Spot]) -> Spot:
+def _zoom_target(f: PanelFrame, spots: Sequence[Spot]) -> Spot:
     """Return the rectangle that zoom lines lead to.
 
     It has the height of the output for a product, else of all operands.
@@ -174,7 +174,7 @@ def _zoom_target(f: Frame, spots: Sequence[Spot]) -> Spot:
     return Spot(x, top, spots[-1].right - x, bottom - top)
 
 
-def _product_spots(f: Frame, room: Spot) -> tuple[Spot, Spot, Spot]:
+def _product_spots(f: PanelFrame, room: Spot) -> tuple[Spot, Spot, Spot]:
     """Place A left of C, and B above it, to scale; if C would be thin, with a shorter depth."""
     a, _, c = f.operands
     wide, high = room.wide - LETTER - GAP, room.high - LETTER - GAP
@@ -201,7 +201,7 @@ def _product_spots(f: Frame, room: Spot) -> tuple[Spot, Spot, Spot]:
     )
 
 
-def _cell_room(f: Frame, wide: float, high: float) -> tuple[float, float]:
+def _cell_room(f: PanelFrame, wide: float, high: float) -> tuple[float, float]:
     """Return the size of a register tile, whose cells are wider than high."""
     c = f.operands[-1]
     columns = -(-c.columns // max(1, f.lanes))
@@ -209,7 +209,7 @@ def _cell_room(f: Frame, wide: float, high: float) -> tuple[float, float]:
     return across, min(high, max(28.0, min(c.rows * 48.0, across * 0.9)))
 
 
-def _plain_spots(f: Frame, room: Spot) -> tuple[Spot, ...]:
+def _plain_spots(f: PanelFrame, room: Spot) -> tuple[Spot, ...]:
     """Place the inputs at the left, stacked if they fit, and the output at the right."""
     inputs, count = f.operands[:-1], max(1, len(f.operands) - 1)
     beside = room.high / count < 48
@@ -242,7 +242,7 @@ def _within(o: Operand, room: Spot) -> Spot:
     )
 
 
-def _letters(f: Frame, spots: Sequence[Spot], room: Spot) -> Iterator[str]:
+def _letters(f: PanelFrame, spots: Sequence[Spot], room: Spot) -> Iterator[str]:
     """Draw the names of the operands."""
     if f.product:
         a, b, c = spots

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.roller.construct.expression import Access, Expression
+from explorer.roller.construct.expression import Expression, TensorAccess
 from explorer.roller.construct.levels import Room
 from explorer.roller.construct.rtile import RTile, whole_tile
 from widgets.roller.data_tiles import DataTile, LevelPanel
-from widgets.roller.tiled_kernel import Choice, Level
+from widgets.roller.tiled_kernel import Level, TileChoice
 
 MOST_INPUTS = 2  # the largest are drawn, unless it is a matrix product
 
@@ -37,7 +37,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PanelFrame:
     """One panel: a memory, its operands with the output last, and the capacity that they use.
 
     `moved_bytes` of the inputs move on to the next panel. `product`: the first operand stands left
@@ -99,18 +99,22 @@ def product_of(e: Expression) -> Product | None:
     return Product(rows, columns, depth, 1 - right, right)
 
 
-def _is_plain(a: Access) -> bool:
+def _is_plain(a: TensorAccess) -> bool:
     return not any(a.needs_full) and all(
         len(walk) <= 1 and all(step == 1 for _, step in walk) for walk in a.dims
     )
 
 
-def frames(choice: Choice, panels: Sequence[LevelPanel], device: Device) -> tuple[Frame, ...]:
+def frames(
+    choice: TileChoice, panels: Sequence[LevelPanel], device: Device
+) -> tuple[PanelFrame, ...]:
     """Return the panels of a tile, the farthest memory first."""
     return tuple(_frames(choice, panels, device))
 
 
-def _frames(choice: Choice, panels: Sequence[LevelPanel], device: Device) -> Iterator[Frame]:
+def _frames(
+    choice: TileChoice, panels: Sequence[LevelPanel], device: Device
+) -> Iterator[PanelFrame]:
     e, product = choice.expression, product_of(choice.expression)
     outer, name = whole_tile(e), choice.levels[0].source
     capacity = next((m.capacity_bytes for m in device.levels if m.name == name), None)
@@ -119,7 +123,7 @@ def _frames(choice: Choice, panels: Sequence[LevelPanel], device: Device) -> Ite
     for n, (level, panel) in enumerate(zip(choice.levels, panels, strict=True)):
         tile, last = level.tile, n + 1 == len(choice.levels)
         moved = sum(t.used_bytes for t in panel.tiles if not t.written)
-        yield Frame(
+        yield PanelFrame(
             name, note, _operands(product, outer, tile, panel), room, _shape(product, outer),
             product is not None, moved, _each(outer, tile), lanes,
         )  # fmt: skip
@@ -127,18 +131,18 @@ def _frames(choice: Choice, panels: Sequence[LevelPanel], device: Device) -> Ite
         note = _note(choice, last)
         lanes = _lanes(choice, device) if last and name == "registers" else 0
     bare = tuple(_bare(o) for o in _operands(product, outer, outer, panels[-1]))
-    yield Frame(
+    yield PanelFrame(
         name, note, bare, room, _shape(product, outer, lanes), product is not None, lanes=lanes
     )
 
 
-def _note(choice: Choice, last: bool) -> str:
+def _note(choice: TileChoice, last: bool) -> str:
     if choice.block is not None:
         return f"one thread of {choice.block.threads}" if last else "one block"
     return "one step" if last and len(choice.levels) > 1 else "one tile"
 
 
-def _lanes(choice: Choice, device: Device) -> int:
+def _lanes(choice: TileChoice, device: Device) -> int:
     return device.lanes if device.kind == "cpu" else 1
 
 

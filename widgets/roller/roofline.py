@@ -11,7 +11,7 @@ from math import exp, log
 
 from explorer.devices.model import Device
 from widgets.draw.table import time_text
-from widgets.roller.tiled_kernel import Choice, TiledKernel
+from widgets.roller.tiled_kernel import TileChoice, TiledKernel
 
 COMPUTE = "compute"
 
@@ -26,7 +26,7 @@ class Roof:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RooflinePoint:
     """One tile on the roofline.
 
     `intensity` is operations per byte from the level that bounds it lowest, and `bound` is the
@@ -58,7 +58,7 @@ class RooflineRows:
     own: bool
     roofs: tuple[Roof, ...]
     peaks: tuple[tuple[int, float], ...]
-    points: tuple[Point, ...]
+    points: tuple[RooflinePoint, ...]
     rank: int
     ops: tuple[str, ...]
 
@@ -72,7 +72,7 @@ class RooflineRows:
         """The number of units, and their peak in GFLOP/s."""
         return max(self.peaks, default=(1, 0.0))
 
-    def binds(self, p: Point) -> str:
+    def binds(self, p: RooflinePoint) -> str:
         """Return the level that bounds a tile, or "compute" where no level is below the peak."""
         return COMPUTE if p.bound >= self.all_units[1] > 0 else p.level
 
@@ -107,7 +107,7 @@ def data(rolled: TiledKernel) -> RooflineRows:
     )
 
 
-def _peak(c: Choice, device: Device) -> float:
+def _peak(c: TileChoice, device: Device) -> float:
     """Return the peak GFLOP/s of a unit with a tile, on matrix units if the block uses them."""
     matrix = c.block is not None and bool(c.block.matrix)
     return device.unit_matrix_gflops if matrix else device.reached_gflops_per_unit
@@ -123,7 +123,7 @@ def roofs(device: Device, units: int) -> Iterator[Roof]:
         yield Roof(m.name, units, device.all_gb_per_s(m) if every else m.alone_gb_per_s * units)
 
 
-def _point(c: Choice, device: Device) -> Point:
+def _point(c: TileChoice, device: Device) -> RooflinePoint:
     units = max(1, device.units)
     speed = {r.level: r.gb_per_s for r in roofs(device, units)}
     peak = _peak(c, device) * units
@@ -135,7 +135,7 @@ def _point(c: Choice, device: Device) -> Point:
         bounds.append((most, source, level.tile.intensity))
     bound, source, intensity = min(bounds)  # the lowest roof at this tile
     us = c.measured.median_us if c.measured else 0.0
-    return Point(
+    return RooflinePoint(
         c.label,
         source,
         intensity,
@@ -148,7 +148,7 @@ def _point(c: Choice, device: Device) -> Point:
     )
 
 
-def point_words(p: Point, n: int) -> str:
+def point_words(p: RooflinePoint, n: int) -> str:
     """Describe the tile of a rank in a sentence."""
     measured = f", measured {time_text(p.measured_us)}" if p.measured_us else ""
     return (

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from explorer.roller.construct.steps import Construction, Step
+from explorer.roller.construct.steps import Construction, ConstructionStep
 from widgets.draw.table import time_text
-from widgets.roller.tiled_kernel import Choice, TiledKernel, axis_words, tile_words
+from widgets.roller.tiled_kernel import TileChoice, TiledKernel, axis_words, tile_words
 
 SKIPPED = "enough found"
 
 
 @dataclass(frozen=True, slots=True)
-class StepRow:
+class StaircaseRow:
     """One tile of the construction.
 
     `share` is how much it uses of the tightest of its limits; `ratio` is loading over computing
@@ -60,11 +60,11 @@ class StaircaseRows:
     axes: tuple[str, ...]
     fused: tuple[tuple[str, ...], ...]
     levels: tuple[str, ...]
-    steps: tuple[StepRow, ...]
+    steps: tuple[StaircaseRow, ...]
     skipped: int
     rounds: tuple[tuple[float, int, int], ...]
     paths: tuple[str, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[TileChoice, ...]
     rank: int
     built: int  # number of results; `choices` may be other tiles, ranked by the whole model
     ops: tuple[str, ...]
@@ -135,7 +135,7 @@ def _shapes(tiles: tuple[object, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(t.shape for t in tiles[:-1])  # type: ignore[attr-defined]
 
 
-def _ends(c: Construction, steps: Sequence[Step]) -> dict[int, int]:
+def _ends(c: Construction, steps: Sequence[ConstructionStep]) -> dict[int, int]:
     """Return the rank of the result that each step ends in; each result once, at its first step."""
     ranks: dict[tuple[tuple[int, ...], ...], int] = {}
     for rank, p in enumerate(c.results):
@@ -148,7 +148,7 @@ def _ends(c: Construction, steps: Sequence[Step]) -> dict[int, int]:
     return rank_of_step
 
 
-def _ending(c: Construction, s: Step) -> tuple[tuple[int, ...], ...]:
+def _ending(c: Construction, s: ConstructionStep) -> tuple[tuple[int, ...], ...]:
     """Return the tiles of all levels at a final step, farthest first; () for other steps."""
     if s.level or s.verdict not in ("result", "border"):
         return ()
@@ -156,25 +156,25 @@ def _ending(c: Construction, s: Step) -> tuple[tuple[int, ...], ...]:
     return tuple(last[level] for level in sorted(last))
 
 
-def _row(c: Construction, s: Step, rank: int, leads: bool) -> StepRow:
+def _row(c: Construction, s: ConstructionStep, rank: int, leads: bool) -> StaircaseRow:
     tightest = max(s.rooms, key=lambda r: r.used / max(1, r.capacity), default=None)
     limit = f"{tightest.used:,} of {tightest.capacity:,} {tightest.limit}" if tightest else ""
     share = tightest.used / max(1, tightest.capacity) if tightest else 0.0
-    return StepRow(
+    return StaircaseRow(
         s.number, s.parent, s.eps, s.level, c.levels[s.level].name,
         tile_words(c.expression.axes, s.tile.shape), _change(c, s), axis_words(s.axis), s.score,
         s.compute_us, s.memory_us, limit, share, s.verdict, s.reason, rank, leads,
     )  # fmt: skip
 
 
-def _change(c: Construction, s: Step) -> str:
+def _change(c: Construction, s: ConstructionStep) -> str:
     if s.before is None or not s.axis:
         return "the first tile"
     at = c.expression.axes.index(s.axis)
     return f"{axis_words(s.axis)} {s.before[at]} → {s.tile.shape[at]}"
 
 
-def _describe_path(c: Construction, end: Step) -> str:
+def _describe_path(c: Construction, end: ConstructionStep) -> str:
     """Describe the path to a result."""
     parts: list[str] = []
     for s in c.path(end):
@@ -185,7 +185,7 @@ def _describe_path(c: Construction, end: Step) -> str:
     return "; ".join(parts)
 
 
-def sentence(r: StepRow, score: str) -> str:
+def sentence(r: StaircaseRow, score: str) -> str:
     """Describe a step: the enlarged axis and its score, the times, and the outcome."""
     unit = "operations a byte" if score == "artifact" else "bytes saved per byte of memory"
     eps = f", eps {r.eps:g}" if r.eps else ""
@@ -196,7 +196,7 @@ def sentence(r: StepRow, score: str) -> str:
     return f"{r.level_name}{eps}, {r.change}{why}: {r.tile}; {times}{room}: {_verdict(r)}{reason}"
 
 
-def _verdict(r: StepRow) -> str:
+def _verdict(r: StaircaseRow) -> str:
     if r.rank >= 0:
         kind = "a border program" if r.verdict == "border" else "compute bound"
         return f"{kind}, result {r.rank + 1}"

@@ -8,14 +8,14 @@ from math import ceil, floor, log10
 
 from widgets.draw.see import lit_by
 from widgets.draw.svg import cross, fit, label, path, rect, text_width
-from widgets.roller.staircase import StaircaseRows, StepRow, sentence
+from widgets.roller.staircase import StaircaseRow, StaircaseRows, sentence
 
 PX, AXIS, STATE = 13, 60.0, 17.0  # font size; width of ticks; minimum width of a state
 HIGHEST = 4.0  # limit of the axis, in computing times
 KINDS = ("grows on", "compute bound", "does not fit", "result")
 
 
-def outcome(s: StepRow) -> str:
+def outcome(s: StaircaseRow) -> str:
     """Return the outcome of a tile's step."""
     if s.rank >= 0:
         return "result"
@@ -24,7 +24,7 @@ def outcome(s: StepRow) -> str:
     return "compute bound" if s.verdict.startswith("compute bound") else "grows on"
 
 
-def states(rows: StaircaseRows, wide: float) -> list[StepRow]:
+def states(rows: StaircaseRows, wide: float) -> list[StaircaseRow]:
     """Return the steps that fit: those that lead to results first, in order."""
     most = max(2, int((wide - AXIS) / STATE))
     ranked = sorted(rows.steps, key=lambda s: (not s.leads, s.number))[:most]
@@ -52,7 +52,7 @@ def construction(rows: StaircaseRows, wide: float, high: float) -> Iterator[str]
     yield label(AXIS, high - 8, _axis_title(rows, steps, wide - AXIS), "q")
 
 
-def _axis_title(rows: StaircaseRows, steps: Sequence[StepRow], room: float) -> str:
+def _axis_title(rows: StaircaseRows, steps: Sequence[StaircaseRow], room: float) -> str:
     hidden = len(rows.steps) - len(steps)
     more = f"; {hidden} more in the table" if hidden else ""
     long = "tiles in the order of the search, by the axis that was enlarged"
@@ -62,7 +62,7 @@ def _axis_title(rows: StaircaseRows, steps: Sequence[StepRow], room: float) -> s
     return fit("tiles, by axis", room, PX)
 
 
-def _legend(steps: Sequence[StepRow], wide: float) -> Iterator[str]:
+def _legend(steps: Sequence[StaircaseRow], wide: float) -> Iterator[str]:
     """Draw the meaning of the marks that occur."""
     x, y = 0.0, 36.0
     drawn = {outcome(s) for s in steps}
@@ -96,7 +96,7 @@ def _mark(kind: str, x: float, y: float, number: str, *, accent: bool) -> str:
 
 
 def _levels(
-    steps: Sequence[StepRow], xs: dict[int, float], each: float, span: tuple[float, float]
+    steps: Sequence[StaircaseRow], xs: dict[int, float], each: float, span: tuple[float, float]
 ) -> Iterator[str]:
     """Draw a background behind every other run of one level, and the level's name."""
     top, foot = span
@@ -112,7 +112,7 @@ def _levels(
 
 
 def _rooms(
-    steps: Sequence[StepRow],
+    steps: Sequence[StaircaseRow],
     xs: dict[int, float],
     span: tuple[float, float],
     wide: float,
@@ -158,8 +158,8 @@ def _rooms(
 
 
 def _path_to_result(
-    by: dict[int, StepRow], steps: Sequence[StepRow], chosen: int
-) -> Iterator[StepRow]:
+    by: dict[int, StaircaseRow], steps: Sequence[StaircaseRow], chosen: int
+) -> Iterator[StaircaseRow]:
     """Yield the states on the path to a result."""
     at = next((s for s in steps if s.rank == chosen >= 0), None)
     while at is not None:
@@ -176,7 +176,7 @@ def _percent(share: float) -> str:
 
 
 def _times(
-    steps: Sequence[StepRow],
+    steps: Sequence[StaircaseRow],
     xs: dict[int, float],
     each: float,
     span: tuple[float, float],
@@ -206,7 +206,7 @@ def _times(
 
 
 def _names(
-    steps: Sequence[StepRow], xs: dict[int, float], each: float, foot: float, wide: float
+    steps: Sequence[StaircaseRow], xs: dict[int, float], each: float, foot: float, wide: float
 ) -> Iterator[str]:
     """Draw the axis that was enlarged under each state, if it fits."""
     end = 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from widgets.roller import bank_map
 from widgets.roller.bank_map import BankRows
 from widgets.roller.data_tiles import LevelPanel, level_panels
-from widgets.roller.panel_frames import Frame, frames
+from widgets.roller.panel_frames import PanelFrame, frames
 from widgets.roller.tiled_kernel import TiledKernel
 from widgets.roller.traffic import Bar, traffic
 
@@ -26,7 +26,7 @@ class PanelRows:
     note: str
     ops: tuple[str, ...]
     family: str = ""
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[PanelFrame, ...] = ()
     bars: tuple[Bar, ...] = ()
     banks: BankRows | None = None
 

@@ -13,7 +13,7 @@ from widgets.draw.theme import family_token
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
 from widgets.model.picture import Drawn, Picture, placeholder
 from widgets.roller.frame_drawing import NARROW, PX, pair_text, panels, room_words
-from widgets.roller.panel_frames import Frame
+from widgets.roller.panel_frames import PanelFrame
 from widgets.roller.storage_picture import banks, banks_width, sentence, worst_access, worst_storage
 from widgets.roller.tile_panels import PanelRows, data
 from widgets.roller.tiled_kernel import TiledKernel, axis_words
@@ -137,7 +137,7 @@ def _a_tile(size: str) -> str:
     return f"{'An' if size.startswith(('8', '11×', '18×')) else 'A'} {size} tile"
 
 
-def _filled(f: Frame) -> Sentence:
+def _filled(f: PanelFrame) -> Sentence:
     room = f.room
     lights = "cap1|A tile lev0|B tile lev0"
     if "bytes" not in room.limit:

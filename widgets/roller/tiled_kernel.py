@@ -43,7 +43,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TileChoice:
     """One tile to choose, farthest level first.
 
     `tiling` is set if this machine can run it; then `measured` may be too. `block` is set for a
@@ -95,7 +95,7 @@ class TiledKernel:
     own: bool
     ops: tuple[str, ...]
     construction: Construction
-    choices: tuple[Choice, ...]
+    choices: tuple[TileChoice, ...]
     rank: int
     refused: tuple[Candidate[Tiling | Block], ...]
     env: ShapeEnv
@@ -110,7 +110,7 @@ class TiledKernel:
         return sum(c.block is not None for c in self.choices)
 
     @property
-    def chosen(self) -> Choice | None:
+    def chosen(self) -> TileChoice | None:
         """The tile that pictures show, None if none fits."""
         return self.choices[self.rank] if self.choices else None
 
@@ -125,13 +125,13 @@ def tile_words(axes: Sequence[str], shape: Sequence[int]) -> str:
     return " ".join(f"{axis_words(a)}={n}" for a, n in zip(axes, shape, strict=True))
 
 
-def construction_choices(c: Construction, device: Device) -> tuple[Choice, ...]:
+def construction_choices(c: Construction, device: Device) -> tuple[TileChoice, ...]:
     """Return the results of a construction, best first."""
     rules, _ = rules_for(device, c.expression)
     return tuple(_result(c, p, device, rules) for p in c.results[:MOST])
 
 
-def _result(c: Construction, p: TiledProgram, device: Device, rules: LevelRules) -> Choice:
+def _result(c: Construction, p: TiledProgram, device: Device, rules: LevelRules) -> TileChoice:
     levels = tuple(
         Level(level.name, level.source, tile, rules.rooms(p.tiles[n:], n), level.transaction_bytes)
         for n, (level, tile) in enumerate(zip(c.levels, p.tiles, strict=False))
@@ -143,7 +143,7 @@ def _result(c: Construction, p: TiledProgram, device: Device, rules: LevelRules)
         (c.levels[0].source, max(0.0, loading - computing) * waves.waves),
     )
     label = ", ".join(tile_words(c.expression.axes, level.tile.shape) for level in levels)
-    return Choice(label, levels, waves, sum(us for _, us in terms), terms, note=_note(p))
+    return TileChoice(label, levels, waves, sum(us for _, us in terms), terms, note=_note(p))
 
 
 def _note(p: TiledProgram) -> str:
@@ -155,7 +155,7 @@ def _note(p: TiledProgram) -> str:
 
 def candidate_choices(
     kernel: Kernel, decision: TilingDecision, device: Device, sizes: Sizes, times: Times
-) -> tuple[Choice, ...]:
+) -> tuple[TileChoice, ...]:
     """Return the legal candidates of a decision, best first."""
     legal = [c for c in decision.candidates if not c.refused and isinstance(c.value, Tiling)]
     notes = {m.tiling: timed_words(m) for m in decision.measured}
@@ -177,7 +177,7 @@ def timed_words(m: MeasuredTile) -> str:
 
 def _choice(
     kernel: Kernel, c: Candidate[Tiling], device: Device, sizes: Sizes, times: Times
-) -> Choice:
+) -> TileChoice:
     tiling = c.value
     main = heaviest(kernel, sizes)
     product = contraction(main)
@@ -185,7 +185,7 @@ def _choice(
     panels = {}
     if product is not None and (tiling.pack or product.b.tensor in kernel.constants):
         panels = {product.b.tensor: tiling.micro.columns}
-    return Choice(
+    return TileChoice(
         label=c.label,
         levels=levels,
         waves=Waves(tasks(kernel, tiling, sizes), max(1, device.units)),

@@ -9,7 +9,7 @@ from explorer.roller.construct.rtile import whole_tile
 from widgets.draw.see import lit_by
 from widgets.draw.svg import fit, label, rect, text_width
 from widgets.draw.table import size_text
-from widgets.roller.tiled_kernel import Choice
+from widgets.roller.tiled_kernel import TileChoice
 
 PX, BOLD, GAP, MOST_WIDE = 13, 1.07, 4.0, 100.0
 
@@ -23,7 +23,7 @@ class Bar:
     ranks: tuple[int, ...]
 
 
-def traffic(choices: Sequence[Choice]) -> tuple[Bar, ...]:
+def traffic(choices: Sequence[TileChoice]) -> tuple[Bar, ...]:
     """Return the tiles by the bytes that they move, the most first, smaller ones before larger."""
     ranks_by_tile: dict[tuple[int, str, int], list[int]] = {}
     for rank, choice in enumerate(choices):

@@ -21,7 +21,12 @@ from widgets.draw.table import Table
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Draw, Drawn, Family, placeholder
 from widgets.roller.block_choices import TAKEN, WeighedBlock, block_choices, thread_blocks
-from widgets.roller.tiled_kernel import Choice, TiledKernel, candidate_choices, construction_choices
+from widgets.roller.tiled_kernel import (
+    TileChoice,
+    TiledKernel,
+    candidate_choices,
+    construction_choices,
+)
 from widgets.roller.traffic import order, traffic
 
 SHEETS = ("v100",)  # devices that a saved page includes
@@ -156,7 +161,7 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     }
 
 
-def _tile_words(c: Choice, rows: TiledKernel) -> str:
+def _tile_words(c: TileChoice, rows: TiledKernel) -> str:
     """Return a tile's label; among thread blocks, one that was only constructed says so."""
     return f"{c.label}, as constructed" if rows.blocks and c.block is None else c.label
 

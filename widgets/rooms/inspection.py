@@ -31,7 +31,7 @@ from widgets.rooms import fusion_actions
 from widgets.rooms.fusion_actions import Act
 from widgets.welder import tile_graph
 from widgets.welder.pipeline import Scene, Value
-from widgets.welder.tile_graph import Group
+from widgets.welder.tile_graph import KernelGroup
 from widgets.welder.view import before_welding, group_in_use
 from widgets.welder.welded_group import level_name
 
@@ -382,7 +382,7 @@ def _at_once(v: Value) -> str:
     return size_text(v.bytes)
 
 
-def _groups(house: House, now: Setting) -> dict[str, Group]:
+def _groups(house: House, now: Setting) -> dict[str, KernelGroup]:
     """Return the first group of each source operator."""
     groups = tile_graph.groups(house, now.sizes)
     return {op: g for g in reversed(groups) for op in g.ops}

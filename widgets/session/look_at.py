@@ -10,7 +10,7 @@ from widgets.model.compiled import Compiled
 from widgets.model.knobs import first_setting
 from widgets.model.on_show import View
 from widgets.program.steps import PINNED
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 
 if TYPE_CHECKING:
     from widgets.session.session import Session
@@ -22,7 +22,7 @@ def look_at(session: Session, step: str = "", against: Compiled | None = None) -
     `against` becomes A. Raises BadOption for an unknown step.
     """
     if against is not None:
-        pinned = Step(first_setting(against, None), "as compiled")
+        pinned = HistoryEntry(first_setting(against, None), "as compiled")
         session.steps = replace(session.steps, pinned=pinned)
     session.view = View(step=_number(session, step), against=PINNED if against else "")
 

@@ -16,7 +16,7 @@ from widgets.session.timing.comparing import Comparing
 from widgets.session.timing.crossings import Crossings
 from widgets.session.timing.fitting import Fitting
 from widgets.session.timing.profiling import Profiling
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 
 
 class MutableSession(OnShow, Protocol):
@@ -67,7 +67,7 @@ class MutableSession(OnShow, Protocol):
     def run_once(self) -> None:
         """Measure the wall of the setting on show."""
 
-    def show_next(self, step: Step, *, measured: bool = True) -> Mapping[str, Any]:
+    def show_next(self, step: HistoryEntry, *, measured: bool = True) -> Mapping[str, Any]:
         """Go one step further and describe it; the page measures it next if `measured`."""
 
     def with_code(self) -> None:

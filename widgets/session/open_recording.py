@@ -12,7 +12,7 @@ from explorer.ir.stage import Stage
 from explorer.measure.recorded_run import RecordedRun
 from explorer.measure.walls import WallComparison, compare_walls
 from widgets.model import brick_wall
-from widgets.model.brick_wall import Call, WallRows
+from widgets.model.brick_wall import WallCall, WallRows
 from widgets.model.compiled import Compiled
 from widgets.model.knobs import Setting, first_setting
 
@@ -67,7 +67,7 @@ def _is_same_wall(planned: Wall, ran: Wall) -> bool:
 
 
 def recorded_wall(
-    run: RecordedRun | None, setting: Setting, planned: Wall, calls: tuple[Call, ...]
+    run: RecordedRun | None, setting: Setting, planned: Wall, calls: tuple[WallCall, ...]
 ) -> tuple[WallRows | None, WallComparison | None]:
     """Return the recorded wall if the setting has its sizes, and its comparison with the plan.
 

@@ -47,7 +47,7 @@ from widgets.session.timing.jobs import stop_unrequested_jobs
 from widgets.session.timing.profiling import Profiling
 from widgets.session.timing.tuning import timed
 from widgets.session.timing.turning import Turning
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 
 CHANGING = (
     "shown",
@@ -139,7 +139,7 @@ class Session:
         self._coded = c.program.stage is Stage.EMITTED if coded is None else coded
         first_sizes, words = (recorded.sizes, "as recorded") if recorded else ((), "as compiled")
         at = first_setting(c, {**dict(first_sizes), **(sizes or {})})
-        first = Step(replace(at, ended=failed), words)
+        first = HistoryEntry(replace(at, ended=failed), words)
         self.steps = History((first,), first)
         self.saved = replace(saved, digest=c.model.digest)
         self.loaded_time = saved_state.LoadedTime(first.setting, ())
@@ -180,7 +180,7 @@ class Session:
         """The memory plan."""
         return self.shown.plan
 
-    def _show(self, step: Step, *, more: bool = True) -> None:
+    def _show(self, step: HistoryEntry, *, more: bool = True) -> None:
         """Read a setting's compilation; nothing changes if that fails.
 
         `more`: include all that is planned beside it. It is left out where a measurement follows,
@@ -227,7 +227,7 @@ class Session:
         if self.runs and (setting := with_code(self.now)) is not self.now:
             self._take_code(replace(self.steps.now, setting=setting))
 
-    def _take_code(self, step: Step) -> None:
+    def _take_code(self, step: HistoryEntry) -> None:
         """Replace the step on show by the same step with its code.
 
         The baseline is replaced too if it is that step.
@@ -409,14 +409,14 @@ class Session:
         """Turn a knob: compile and plan the wall; the measurement comes later."""
         mine = self._knob(knob, index, label)
         return self.show_next(
-            Step(self.turning.take(self.now, mine, index), turn_text(mine, index))
+            HistoryEntry(self.turning.take(self.now, mine, index), turn_text(mine, index))
         )
 
     def as_far(self, knob: str, index: int, label: str = "") -> Any:
         """Show how far a compilation comes with a knob at a value that ends in an error."""
         mine = self._knob(knob, index, label)
         at = until_error.setting_until_error(self.now, mine, index)
-        self.show_next(Step(at, f"{turn_text(mine, index)}: failed"))
+        self.show_next(HistoryEntry(at, f"{turn_text(mine, index)}: failed"))
         return {"said": self.verdict()["big"]}
 
     def _named(self, knob: str) -> Knob:
@@ -457,7 +457,7 @@ class Session:
         args = {"knob": name, "index": index, "label": knob.labels[index]}
         return self.answer("turn", args)
 
-    def show_next(self, step: Step, *, measured: bool = True) -> dict[str, Any]:
+    def show_next(self, step: HistoryEntry, *, measured: bool = True) -> dict[str, Any]:
         """Go one step further and describe it; the page measures it next if `measured`."""
         options = self.now.compiled.options, step.setting.compiled.options
         for what, name in tiles_left(*options):
@@ -586,7 +586,7 @@ class Session:
         self.edited = self.edited.with_saved(saved.edits)
         good_steps = [s for s in self.steps.past if s.setting.ended is None]
         if self.now.ended is not None and good_steps:
-            self.show_next(Step(good_steps[-1].setting, "back before the error"))
+            self.show_next(HistoryEntry(good_steps[-1].setting, "back before the error"))
         if step := replayed_settings.settings_of(self.now, saved.knobs):
             self.show_next(step)
         left, device = [], self.now.compiled.device.name
@@ -603,7 +603,7 @@ class Session:
             elif knob and label not in knob.labels:
                 left.append(f"{knob.label} {label[:40]} ({device} has no such value)")
         for setting, what in by_hand.replay_moves(self.now, saved):
-            self.show_next(Step(setting, what))
+            self.show_next(HistoryEntry(setting, what))
         self.loaded_time = saved_state.LoadedTime(self.now, saved.time)
         return {
             "said": saved_state.restored_text(left),

@@ -21,7 +21,7 @@ AND = ";"  # before further changes
 
 
 @dataclass(frozen=True)
-class Step:
+class HistoryEntry:
     """A setting in the history: how it was reached, its time, its comparison with the baseline."""
 
     setting: Setting
@@ -31,7 +31,7 @@ class Step:
 
 
 def verdict(
-    step: Step, base: Step, planned_us: float, walls: WallComparison | None = None
+    step: HistoryEntry, base: HistoryEntry, planned_us: float, walls: WallComparison | None = None
 ) -> dict[str, Any]:
     """Return the time of a step, compared with the baseline if that has its sizes and ran here.
 
@@ -87,7 +87,9 @@ def before_compiled(us: float, before_us: float, device: str) -> dict[str, Any]:
     return {"big": big, "small": f"{words}, not compiled for it yet", "first": words, "runs": False}
 
 
-def without_code(step: Step, planned_us: float, recorded: WallRows | None = None) -> dict[str, Any]:
+def without_code(
+    step: HistoryEntry, planned_us: float, recorded: WallRows | None = None
+) -> dict[str, Any]:
     """Describe a step that has no code to run here.
 
     A prediction and a recorded time, or how far the compilation came and its error.
@@ -110,7 +112,9 @@ def without_code(step: Step, planned_us: float, recorded: WallRows | None = None
     return {"big": f"{us} predicted on {c.device.name}", "small": words, "runs": False}
 
 
-def history(past: Sequence[Step], future: Sequence[Step], base: Step) -> list[dict[str, Any]]:
+def history(
+    past: Sequence[HistoryEntry], future: Sequence[HistoryEntry], base: HistoryEntry
+) -> list[dict[str, Any]]:
     """Return every step since the first, the undone ones last.
 
     `about`, `before` and `value` are the parts of a step that changed one value, else "".

@@ -98,7 +98,7 @@ class WallViews:
         source = self.sources.get(str(wall))
         if source is None:
             raise BadOption(f"there is no wall {str(wall)[:20]!r}")
-        check_question("wall", wall_slices.Window, view)
+        check_question("wall", wall_slices.WallSlice, view)
         window = wall_slices.window(view, source.rows.total_us)
         window = replace(window, lanes=min(window.lanes, source.lanes))
         head, body = wall_slices.slice_wall(source, window)

@@ -95,7 +95,7 @@ def figure(rows: TracedKernel, size: tuple[int, int], title: str) -> Svg:
     pitch = min(HIGHEST, (height - FOOT) / len(shown))
     above = width < NARROW
     left = 0.0 if above else min(NAMED, width * 0.36)
-    plan = Plan(width, left, width - left - NUMBERS, pitch, above)
+    plan = BarLayout(width, left, width - left - NUMBERS, pitch, above)
     marks = [
         lit_by("".join(_part(rows, n, names[n], i * pitch, plan)), f"part{n}")
         for i, n in enumerate(shown)
@@ -114,7 +114,7 @@ def figure(rows: TracedKernel, size: tuple[int, int], title: str) -> Svg:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BarLayout:
     """The layout of bars: from `left` on within `room` pixels, a part every `pitch` pixels.
 
     With `above`, names stand over the bars.
@@ -127,7 +127,7 @@ class Plan:
     above: bool
 
 
-def _part(rows: TracedKernel, n: int, name: str, y: float, plan: Plan) -> Iterator[str]:
+def _part(rows: TracedKernel, n: int, name: str, y: float, plan: BarLayout) -> Iterator[str]:
     base, quiet = y + plan.pitch - 6, n == 0
     if y:
         yield path(f"M0 {y + 0.5:g}H{plan.width:g}", "var(--line)")

@@ -19,7 +19,7 @@ Phase = Literal["forward", "backward", "recomputed", "update"]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BackwardNode:
     """A binding; `band` is the forward node that it belongs to by its source operators."""
 
     name: str
@@ -48,7 +48,7 @@ class BackwardRows:
     """
 
     step: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[BackwardNode, ...]
     saved: tuple[Saved, ...]
     inputs: tuple[Saved, ...]
 
@@ -102,7 +102,7 @@ def _phases(before: Program, after: Program) -> list[Phase]:
 
 def _nodes(
     body: Iterable[Binding], phases: Iterable[Phase], sizes: Mapping[str, int]
-) -> Iterable[Node]:
+) -> Iterable[BackwardNode]:
     bands: dict[str, int] = {}
     last = 0
     for n, (b, phase) in enumerate(zip(body, phases, strict=True)):
@@ -111,7 +111,7 @@ def _nodes(
         bands_of_origin = [bands[o] for o in b.origin if o in bands]
         last = n if phase == "forward" else min(bands_of_origin, default=last)
         size = sum(_bytes(v, sizes) for v in b.vars)
-        yield Node(b.vars[0].name, _label(b), phase, size, tuple(sorted(b.origin)), last)
+        yield BackwardNode(b.vars[0].name, _label(b), phase, size, tuple(sorted(b.origin)), last)
 
 
 def _label(b: Binding) -> str:

@@ -24,7 +24,7 @@ from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import Cell, Table, count_text, size_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
-from widgets.training.backward import BackwardRows, Node, Saved, data
+from widgets.training.backward import BackwardNode, BackwardRows, Saved, data
 
 PHASES = ("forward", "backward", "recomputed", "update")
 LEAST, WIDEST, GAP = 88.0, 150.0, 16.0  # limits of a node's width; gap
@@ -215,7 +215,7 @@ class _Marks:
                 yield self._node(mine, c, self.tops[mine[0]], self.rows.nodes[mine[0]].phase)
 
     def _node(self, mine: Sequence[int], c: _Column, y: float, keys: str) -> str:
-        first: Node = self.rows.nodes[mine[0]]
+        first: BackwardNode = self.rows.nodes[mine[0]]
         ops = tuple(op for n in mine for op in self.rows.nodes[n].ops)
         title = ", ".join(f"{self.rows.nodes[n].name} ({self.rows.nodes[n].label})" for n in mine)
         if len(mine) > 1:

@@ -17,7 +17,7 @@ from widgets.welder.welded_group import WeldedGroup, level_name, tile_words
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CurvePoint:
     """One tile of the curve.
 
     `elements` is the size of its output tile, `traffic` the bytes that all tasks move, and
@@ -56,16 +56,16 @@ class CurveRows:
     level: str
     farther: str
     capacity: int | None
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     rank: int
     cut: float
     moved: tuple[Moved, ...]
     ops: tuple[str, ...]
 
     @property
-    def frontier(self) -> tuple[Point, ...]:
+    def frontier(self) -> tuple[CurvePoint, ...]:
         """The least traffic of each size that fits, small tiles first."""
-        best: dict[int, Point] = {}
+        best: dict[int, CurvePoint] = {}
         for p in self.points:
             if p.fits and (p.elements not in best or p.traffic < best[p.elements].traffic):
                 best[p.elements] = p
@@ -107,8 +107,8 @@ def _largest(costs: Iterable[TileCost]) -> dict[str, int]:
     return sizes
 
 
-def _point(cost: TileCost, full_sizes: Mapping[str, int]) -> Point:
-    return Point(
+def _point(cost: TileCost, full_sizes: Mapping[str, int]) -> CurvePoint:
+    return CurvePoint(
         tile_words(cost.tile),
         prod((dict(full_sizes) | dict(cost.tile)).values()),
         cost.traffic,
@@ -119,7 +119,7 @@ def _point(cost: TileCost, full_sizes: Mapping[str, int]) -> Point:
     )
 
 
-def cut_off(points: Sequence[Point]) -> float:
+def cut_off(points: Sequence[CurvePoint]) -> float:
     """Return the size at which tiles no longer fit, in elements; 0 if no larger tile exists."""
     fit = [p.elements for p in points if p.fits]
     larger = [p.elements for p in points if p.elements > max(fit, default=0)]

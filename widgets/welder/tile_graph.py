@@ -29,7 +29,7 @@ class Handover:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class KernelGroup:
     """A kernel after fusion: its members in order, and its memory traffic before and after."""
 
     name: str
@@ -44,7 +44,7 @@ class Group:
     plan: GroupPlan | None = None
 
 
-def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Group, ...]:
+def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[KernelGroup, ...]:
     """Return every group in program order; empty if Welder has not run."""
     graph = program.decisions.tile_graph
     if graph is None:
@@ -70,7 +70,7 @@ def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Grou
     return tuple(rows)
 
 
-def groups(house: House, sizes: tuple[tuple[str, int], ...]) -> tuple[Group, ...]:
+def groups(house: House, sizes: tuple[tuple[str, int], ...]) -> tuple[KernelGroup, ...]:
     """Return the memoized groups of the current program."""
     return house.cached("groups", sizes, lambda: data(house.compiled.program, dict(sizes)))
 
@@ -80,8 +80,8 @@ def _group(
     inner: Sequence[TileEdge],
     output_bytes: int,
     sizes: Mapping[str, int],
-) -> Group:
-    return Group(
+) -> KernelGroup:
+    return KernelGroup(
         group.name,
         group.members,
         group.kinds,
@@ -101,13 +101,13 @@ def _handover(e: TileEdge, sizes: Mapping[str, int]) -> Handover:
     )
 
 
-def of_operator(groups: tuple[Group, ...], op: str) -> Group | None:
+def of_operator(groups: tuple[KernelGroup, ...], op: str) -> KernelGroup | None:
     """Return the group that computes an operator, else the largest one."""
     mine = next((g for g in groups if op in g.ops), None)
     return mine or max(groups, key=lambda g: len(g.members), default=None)
 
 
-def table(groups: tuple[Group, ...], house: House, see: tuple[Sentence, ...] = ()) -> Table:
+def table(groups: tuple[KernelGroup, ...], house: House, see: tuple[Sentence, ...] = ()) -> Table:
     """Return one row per group."""
     return Table(
         ("group", "members", "bytes before", "bytes after", "levels decided"),
@@ -127,7 +127,7 @@ def table(groups: tuple[Group, ...], house: House, see: tuple[Sentence, ...] = (
     )
 
 
-def caption(groups: tuple[Group, ...]) -> str:
+def caption(groups: tuple[KernelGroup, ...]) -> str:
     """Describe the effect of all fusion in one line."""
     before, after = sum(g.bytes_before for g in groups), sum(g.bytes_after for g in groups)
     return (

@@ -14,7 +14,7 @@ from widgets.model.picture import Drawn, Picture, placeholder
 from widgets.welder import tile_graph
 from widgets.welder.pipeline import PipelineRows
 from widgets.welder.pipeline_figure import tile_text
-from widgets.welder.tile_graph import Group, caption
+from widgets.welder.tile_graph import KernelGroup, caption
 from widgets.welder.tile_graph_columns import GraphWindow, GroupColumn, MemoryEdge, window
 from widgets.welder.welded_group import level_name, short_name
 
@@ -27,7 +27,7 @@ def columns_for(width: int) -> int:
     return max(1, int((width - 20 + GUTTER) // (LEAST + GUTTER)))
 
 
-def see(groups: Sequence[Group], edges: int) -> tuple[Sentence, ...]:
+def see(groups: Sequence[KernelGroup], edges: int) -> tuple[Sentence, ...]:
     """Return the key sentences: the operators, the edges that stay inside, and the bytes saved."""
     members = sum(len(g.members) for g in groups)
     inner = sum(len(g.handovers) for g in groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from explorer.autodiff.rematerialisation.model import Step, Steps
+from explorer.autodiff.rematerialisation.model import BindingStep, Steps
 from explorer.ir.calls import KernelCall, MatchCast, ShapeOf, Var, View, updates_of
 from explorer.ir.decisions.tiling import TilingDecision
 from explorer.ir.kernels.in_place import written_over
@@ -45,20 +45,20 @@ class _StepBuilder:
         """Return a step for each binding."""
         return Steps([self.step(n, b) for n, b in enumerate(self.function.body)])
 
-    def step(self, n: int, b: Binding) -> Step:
+    def step(self, n: int, b: Binding) -> BindingStep:
         """Return the step of a binding."""
         match b.expr:
             case View(arg) | MatchCast(arg):
                 self._share_memory(b.var, arg)
                 moves = isinstance(b.expr, View) and arg.name not in self.over
-                return Step(b.name, tuple(self.needs[n]), is_view=True, repeats=moves)
+                return BindingStep(b.name, tuple(self.needs[n]), is_view=True, repeats=moves)
             case ShapeOf():
-                return Step(b.name, tuple(self.needs[n]), is_view=True, repeats=False)
+                return BindingStep(b.name, tuple(self.needs[n]), is_view=True, repeats=False)
             case KernelCall() as call:
                 return self.kernel(n, b, call)
         return self.other(n, b, False)
 
-    def kernel(self, n: int, b: Binding, call: KernelCall) -> Step:
+    def kernel(self, n: int, b: Binding, call: KernelCall) -> BindingStep:
         """Return the step of a kernel call, placed after the readers of memory it overwrites."""
         needs = set(self.needs[n])
         pairs = updates_of(call, b.vars)
@@ -68,7 +68,7 @@ class _StepBuilder:
         self.needs[n] = sorted(needs)
         return self.other(n, b, not pairs and not any(v.name in self.over for v in b.reads))
 
-    def other(self, n: int, b: Binding, repeats: bool) -> Step:
+    def other(self, n: int, b: Binding, repeats: bool) -> BindingStep:
         """Return a step whose results have their own memory.
 
         The function's outputs do not count.
@@ -80,7 +80,9 @@ class _StepBuilder:
             self.readers.setdefault(read, []).append(n)
         size = sum(self._bytes(v) for v in own if v.name not in self.outputs)
         can_repeat = repeats and not any(v.name in self.over for v in b.vars)
-        return Step(b.name, tuple(self.needs[n]), reads, size, self._us(b.name), False, can_repeat)
+        return BindingStep(
+            b.name, tuple(self.needs[n]), reads, size, self._us(b.name), False, can_repeat
+        )
 
     def _share_memory(self, var: Var, arg: Var) -> None:
         if arg.name in self.home:

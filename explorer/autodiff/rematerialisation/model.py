@@ -12,7 +12,7 @@ from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BindingStep:
     """A binding with its dependences, bytes and time.
 
     `needs` are the steps that must run before it, `reads` the steps whose memory it reads; `bytes`
@@ -39,7 +39,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunCost:
     """The `live` bytes by level, and the time, of a run."""
 
     live: tuple[int, ...]
@@ -58,7 +58,7 @@ class Steps:
     could be recomputed.
     """
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[BindingStep]) -> None:
         """Compute the level and the readers of each step, and the peak level."""
         self.all = tuple(steps)
         self.level: list[int] = []
@@ -133,7 +133,7 @@ class Steps:
         others = [n for n in self.all[reader].needs if not recomputed[n]]
         return max(others, key=self._when, default=-1)
 
-    def run(self, copies: Sequence[Copy]) -> Run:
+    def run(self, copies: Sequence[Copy]) -> RunCost:
         """Return the run with these copies, each as early as possible."""
         copy_numbers = {copy.place: len(self.all) + k for k, copy in enumerate(copies)}
         level = [*self.level, *(0 for _ in copies)]
@@ -154,7 +154,7 @@ class Steps:
             added[first] += size
             added[last[n] + 1] -= size
         us = sum(s.us for s in self.all) + sum(self.all[c.place].us for c in copies)
-        return Run(tuple(accumulate(added[:-1])), us)
+        return RunCost(tuple(accumulate(added[:-1])), us)
 
     def _order(self, copies: Sequence[Copy]) -> Iterator[tuple[int, int, int]]:
         """Yield (number, place, what it comes after), every step behind those that it needs.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from explorer.autodiff.rematerialisation.model import Copy, Run, Steps
+from explorer.autodiff.rematerialisation.model import Copy, RunCost, Steps
 from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.ir.decisions.rematerialisation import Recomputation
 
@@ -21,27 +21,27 @@ Stored = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class FrontierPoint:
     """One choice: the recomputed steps and the run that results."""
 
     label: str
     copies: tuple[Copy, ...]
-    run: Run
+    run: RunCost
 
 
-def front(steps: Steps) -> tuple[Point, ...]:
+def front(steps: Steps) -> tuple[FrontierPoint, ...]:
     """Return the Pareto front in time and memory, the fastest first.
 
     The first point is the run without recomputation.
     """
-    plain = Point("nothing recomputed", (), steps.plain)
-    points: dict[tuple[Copy, ...], Point] = {(): plain}
+    plain = FrontierPoint("nothing recomputed", (), steps.plain)
+    points: dict[tuple[Copy, ...], FrontierPoint] = {(): plain}
     for label, stored in choices(steps):
         copies = tuple(steps.copies(stored))
         if copies not in points:
-            points[copies] = Point(label, copies, steps.run(copies))
+            points[copies] = FrontierPoint(label, copies, steps.run(copies))
     ranked = sorted(points.values(), key=lambda p: (p.run.us, p.run.peak_bytes, len(p.copies)))
-    out: list[Point] = []
+    out: list[FrontierPoint] = []
     for point in ranked:
         if not out or point.run.peak_bytes < out[-1].run.peak_bytes:
             out.append(point)
@@ -110,7 +110,7 @@ def _spread(count: int) -> list[int]:
     return sorted({-(-count * part // PARTS) for part in range(1, PARTS + 1)} - {0})
 
 
-def rank_points(points: tuple[Point, ...], limit_bytes: int) -> tuple[Point, ...]:
+def rank_points(points: tuple[FrontierPoint, ...], limit_bytes: int) -> tuple[FrontierPoint, ...]:
     """Sort the points, best first.
 
     The fastest that fits into `limit_bytes` comes first, then slower ones, then those that do not
@@ -119,7 +119,7 @@ def rank_points(points: tuple[Point, ...], limit_bytes: int) -> tuple[Point, ...
     return tuple(sorted(points, key=lambda p: (max(0, p.run.peak_bytes - limit_bytes), p.run.us)))
 
 
-def to_candidate(steps: Steps, point: Point, limit_bytes: int) -> Candidate[Recomputation]:
+def to_candidate(steps: Steps, point: FrontierPoint, limit_bytes: int) -> Candidate[Recomputation]:
     """Return a point as the candidate of a decision, refused if it does not fit."""
     names = tuple(steps.all[c.place].name for c in point.copies)
     peak = point.run.peak_bytes

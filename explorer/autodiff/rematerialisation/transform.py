@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from explorer.autodiff.rematerialisation.function_steps import steps_of
 from explorer.autodiff.rematerialisation.model import Copy, Steps
 from explorer.autodiff.rematerialisation.options import Options
-from explorer.autodiff.rematerialisation.policy import Point, front, rank_points, to_candidate
+from explorer.autodiff.rematerialisation.policy import (
+    FrontierPoint,
+    front,
+    rank_points,
+    to_candidate,
+)
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.rematerialisation import Rematerialisation
 from explorer.ir.decisions.tiling import TilingDecision
@@ -63,7 +68,9 @@ class Rematerialise:
 class _Recomputation:
     """A function with a point's steps recomputed."""
 
-    def __init__(self, function: Function, steps: Steps, point: Point, taken: set[str]) -> None:
+    def __init__(
+        self, function: Function, steps: Steps, point: FrontierPoint, taken: set[str]
+    ) -> None:
         """Copy the bindings that are recomputed."""
         self.function, self.steps, self.copies = function, steps, point.copies
         self.values: dict[str, Var] = {}  # by name, the copy that late readers read

@@ -68,7 +68,7 @@ class Arena:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class ThreadBlocks:
     """Kernel calls of a GPU, printed or refused with a reason, and predicted resources.
 
     `registers` is the most that a thread takes and `spilling` the number of calls that spill; both
@@ -106,7 +106,7 @@ class Compiled:
     planned_us: float | None = None
     units: int | None = None
     unit_word: str = "core"
-    blocks: Blocks | None = None
+    blocks: ThreadBlocks | None = None
 
 
 def main(argv: Sequence[str]) -> int:
@@ -180,11 +180,11 @@ def _summarise(
     )
 
 
-def _blocks(c: Compilation, check: bool) -> Blocks:
+def _blocks(c: Compilation, check: bool) -> ThreadBlocks:
     printed = [k for k in c.blocks if k.code is not None]
     why = next((k.unassembled for k in printed if k.unassembled), "")
     assembled = [] if why else [k.assembled for k in printed]
-    return Blocks(
+    return ThreadBlocks(
         len(printed),
         {k.name: k.refused for k in c.blocks if k.code is None},
         max((a.registers for a in assembled), default=None),
@@ -283,7 +283,7 @@ def _totals(result: Compiled) -> Iterator[str]:
     yield f"  {result.seconds:.3f} s in all"
 
 
-def _block_lines(b: Blocks, target: str) -> Iterator[str]:
+def _block_lines(b: ThreadBlocks, target: str) -> Iterator[str]:
     total = counted(b.printed + len(b.refused), "kernel call")
     most = "" if b.registers is None else f", {b.registers} registers a thread at most"
     spilling = "" if b.spilling is None else f", {b.spilling:,} spill"

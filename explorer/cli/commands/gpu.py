@@ -30,7 +30,7 @@ HOW = {"program": "one kernel", "wave": "a launch a wave", "operator": "a launch
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class KernelTiming:
     """A kernel's time on all units together, planned and as it ran, and its share."""
 
     name: str
@@ -167,15 +167,15 @@ def _show_recording(c: Compilation, run: RecordedRun) -> Answer:
     return Answer(data, "\n".join(text))
 
 
-def _calls(c: Compilation, ran: Wall, planned: Wall) -> list[Call]:
+def _calls(c: Compilation, ran: Wall, planned: Wall) -> list[KernelTiming]:
     """Return each kernel's time on all units together, the longest first."""
     plan = {k.name: k.us for k in profile_of(c.program, planned).kernels}
     kernels = profile_of(c.program, ran).kernels
-    calls = [Call(k.name, k.family, plan.get(k.name, 0.0), k.us, k.share) for k in kernels]
+    calls = [KernelTiming(k.name, k.family, plan.get(k.name, 0.0), k.us, k.share) for k in kernels]
     return sorted(calls, key=lambda call: -call.us)
 
 
-def _table(calls: Sequence[Call], what: str) -> str:
+def _table(calls: Sequence[KernelTiming], what: str) -> str:
     rows = [
         (
             call.name,

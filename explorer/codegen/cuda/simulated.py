@@ -21,7 +21,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes, evaluate_shape
 from explorer.ops.reference.evaluate import Interpreter, bind_sizes
-from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.frame import CallFrame
 
 Array = np.ndarray
 UNWRITTEN = 77  # initial value of integer outputs
@@ -50,7 +50,7 @@ class Simulated(Interpreter):
         self.refused: dict[str, str] = {}
 
     def binding(
-        self, binding: Binding, values: Mapping[str, Array], frame: Frame
+        self, binding: Binding, values: Mapping[str, Array], frame: CallFrame
     ) -> Sequence[Array]:
         """Return the values that a binding binds."""
         if not isinstance(binding.expr, KernelCall):

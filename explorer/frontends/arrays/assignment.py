@@ -23,7 +23,7 @@ from explorer.ir.shapes.dims import Dim, product, simplify
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class DimBlock:
     """A contiguous part of one dim.
 
     `start` is its first element, None for the full dim; `size` is its extent. `removes_dim` is True
@@ -79,10 +79,10 @@ def _check_shape(y: TracedArray, x: TracedArray) -> TracedArray:
 # Blocks.
 
 
-def _blocks(x: TracedArray, written: tuple[Any, ...]) -> list[Block] | None:
+def _blocks(x: TracedArray, written: tuple[Any, ...]) -> list[DimBlock] | None:
     """Return the block of each dim; None unless all indices are numbers and slices of step 1."""
     items = items_by_dim([i for item in written for i in basic_items(item)], x.ndim)
-    blocks: list[Block] = []
+    blocks: list[DimBlock] = []
     for axis, item in enumerate(items):
         block = None if item is None else _block(x, axis, item)
         if block is None:
@@ -91,34 +91,34 @@ def _blocks(x: TracedArray, written: tuple[Any, ...]) -> list[Block] | None:
     return blocks
 
 
-def _block(x: TracedArray, axis: int, item: Any) -> Block | None:
+def _block(x: TracedArray, axis: int, item: Any) -> DimBlock | None:
     extent = x.type.dims[axis]
     if is_number(item):
-        return Block(checked_index(item, x, axis), 1, removes_dim=True)
+        return DimBlock(checked_index(item, x, axis), 1, removes_dim=True)
     if isinstance(item, TracedArray):
-        return None if item.ndim else Block(item, 1, removes_dim=True)
+        return None if item.ndim else DimBlock(item, 1, removes_dim=True)
     if item.step not in (None, 1):
         return None
     if item.start is None and item.stop is None:
-        return Block(None, extent)
+        return DimBlock(None, extent)
     return _slice_block(extent, 0 if item.start is None else item.start, item.stop)
 
 
-def _slice_block(extent: Dim, start: Any, stop: Any) -> Block | None:
+def _slice_block(extent: Dim, start: Any, stop: Any) -> DimBlock | None:
     """Return the block of `start : stop`; None if its extent is unknown while tracing."""
     first, last = plain_dim(start), extent if stop is None else plain_dim(stop)
     if isinstance(first, int) and isinstance(last, int) and isinstance(extent, int):
         low, high, _ = slice(first, last).indices(extent)
-        return Block(low, max(high - low, 0))
+        return DimBlock(low, max(high - low, 0))
     env = current_frame().recorder.env
     if first is not None and last is not None:
         size = simplify(last - first)
         is_inside = all(env.bounds(d)[0] >= 0 for d in (first, size, simplify(extent - last)))
-        return Block(python_dim(first), size) if is_inside else None
+        return DimBlock(python_dim(first), size) if is_inside else None
     count = _constant_extent(start, stop)
     if count is None or env.bounds(simplify(extent - count))[0] < 0:
         return None
-    return Block(start, count)
+    return DimBlock(start, count)
 
 
 def _constant_extent(start: Any, stop: Any) -> Dim | None:
@@ -135,7 +135,7 @@ def _constant_extent(start: Any, stop: Any) -> Dim | None:
     return None
 
 
-def _assign_blocks(x: TracedArray, blocks: list[Block], value: TracedArray) -> TracedArray:
+def _assign_blocks(x: TracedArray, blocks: list[DimBlock], value: TracedArray) -> TracedArray:
     extents = tuple(b.size for b in blocks if not b.removes_dim)
     value = _drop_leading_ones(value, len(extents))
     _check_broadcast(value, extents)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.call import OperatorCall
 from explorer.frontends.aten.elementwise import is_inf
 from explorer.frontends.aten.special import polynomial
 from explorer.frontends.tracing.array import TracedArray
@@ -245,7 +245,7 @@ def _i(x: TracedArray, order: int) -> Any:
 
 
 def _modified_first(order: int, scaled: bool) -> Handler:
-    def handler(call: Call, argument: Any) -> Any:
+    def handler(call: OperatorCall, argument: Any) -> Any:
         x = call.cast(argument)
         value = _i(x, order)
         return value if scaled else np.exp(np.abs(x)) * value
@@ -254,7 +254,7 @@ def _modified_first(order: int, scaled: bool) -> Handler:
 
 
 def _modified_second(order: int, scaled: bool) -> Handler:
-    def handler(call: Call, argument: Any) -> Any:
+    def handler(call: OperatorCall, argument: Any) -> Any:
         x = call.cast(argument)
         near, far = (K0, K1)[order]
         close = x <= 2
@@ -293,7 +293,7 @@ def _far(x: TracedArray, order: int, first: bool) -> Any:
 
 
 def _bessel_first(order: int) -> Handler:
-    def handler(call: Call, argument: Any) -> Any:
+    def handler(call: OperatorCall, argument: Any) -> Any:
         x = call.cast(argument)
         size = np.abs(x)
         close = size <= 5
@@ -305,7 +305,7 @@ def _bessel_first(order: int) -> Handler:
 
 
 def _bessel_second(order: int) -> Handler:
-    def handler(call: Call, argument: Any) -> Any:
+    def handler(call: OperatorCall, argument: Any) -> Any:
         x = call.cast(argument)
         close = x <= 5
         low = np.where(close & (x > 0), x, 5.0)
@@ -319,7 +319,7 @@ def _bessel_second(order: int) -> Handler:
     return handler
 
 
-def _spherical(call: Call, argument: Any) -> Any:
+def _spherical(call: OperatorCall, argument: Any) -> Any:
     x = call.cast(argument)
     near = np.abs(x) < 0.5
     square = x * x
@@ -330,7 +330,7 @@ def _spherical(call: Call, argument: Any) -> Any:
     return np.where(is_inf(x), 0.0, value)
 
 
-def _airy(call: Call, argument: Any) -> Any:
+def _airy(call: OperatorCall, argument: Any) -> Any:
     """Return Ai(x), by Hankel's expansions for |x| from 2.09 on, else by power series."""
     x = call.cast(argument)
     high, high_by, odd, odd_by, even, even_by = AIRY

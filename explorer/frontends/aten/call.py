@@ -25,7 +25,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """An operator call in an exported graph.
 
     `name` is the node's, `op` PyTorch's operator. `arguments` are the arguments' values as PyTorch

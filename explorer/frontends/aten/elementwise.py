@@ -9,7 +9,7 @@ from typing import Any
 from onnx import helper
 
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call, numpy_name
+from explorer.frontends.aten.call import OperatorCall, numpy_name
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.promote import converted, traced
@@ -72,19 +72,19 @@ def _all_false(x: TracedArray) -> TracedArray:
 # Arithmetic.
 
 
-def _add(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+def _add(call: OperatorCall, a: Any, b: Any, alpha: Any = 1) -> Any:
     return np.add(call.cast(a), _scale(call, b, alpha))
 
 
-def _sub(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+def _sub(call: OperatorCall, a: Any, b: Any, alpha: Any = 1) -> Any:
     return np.subtract(call.cast(a), _scale(call, b, alpha))
 
 
-def _rsub(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+def _rsub(call: OperatorCall, a: Any, b: Any, alpha: Any = 1) -> Any:
     return np.subtract(call.cast(b), _scale(call, a, alpha))
 
 
-def _scale(call: Call, x: Any, factor: Any) -> Any:
+def _scale(call: OperatorCall, x: Any, factor: Any) -> Any:
     array = call.cast(x)
     return array if _is_one(factor) else np.multiply(array, call.cast(factor))
 
@@ -93,7 +93,7 @@ def _is_one(factor: Any) -> bool:
     return isinstance(factor, (int, float)) and factor == 1
 
 
-def _div(call: Call, a: Any, b: Any, mode: str | None = None) -> Any:
+def _div(call: OperatorCall, a: Any, b: Any, mode: str | None = None) -> Any:
     x, y = call.cast(a), call.cast(b)
     match mode:
         case None:
@@ -106,11 +106,11 @@ def _div(call: Call, a: Any, b: Any, mode: str | None = None) -> Any:
             return emit("Div", np.subtract(x, np.fmod(x, y)), y)
 
 
-def _floor_divide(call: Call, a: Any, b: Any) -> Any:
+def _floor_divide(call: OperatorCall, a: Any, b: Any) -> Any:
     return _div(call, a, b, "floor")
 
 
-def _pow(call: Call, a: Any, b: Any) -> Any:
+def _pow(call: OperatorCall, a: Any, b: Any) -> Any:
     base, exponent = call.cast(a), call.cast(b)
     if isinstance(b, (int, float)) and b in (0.5, 1, 2, -1) and (call.is_float or b > 0):
         match float(b):
@@ -125,11 +125,11 @@ def _pow(call: Call, a: Any, b: Any) -> Any:
     return emit("Pow", base, exponent)
 
 
-def _fmax(call: Call, a: Any, b: Any) -> Any:
+def _fmax(call: OperatorCall, a: Any, b: Any) -> Any:
     return _ignore_nan(np.maximum, call.cast(a), call.cast(b))
 
 
-def _fmin(call: Call, a: Any, b: Any) -> Any:
+def _fmin(call: OperatorCall, a: Any, b: Any) -> Any:
     return _ignore_nan(np.minimum, call.cast(a), call.cast(b))
 
 
@@ -139,16 +139,16 @@ def _ignore_nan(choose: Handler, x: TracedArray, y: TracedArray) -> Any:
     return np.where(is_nan(x), y, chosen)
 
 
-def _addcmul(call: Call, x: Any, a: Any, b: Any, value: Any = 1) -> Any:
+def _addcmul(call: OperatorCall, x: Any, a: Any, b: Any, value: Any = 1) -> Any:
     product = np.multiply(call.cast(a), call.cast(b))
     return np.add(call.cast(x), _scale(call, product, value))
 
 
-def _addcdiv(call: Call, x: Any, a: Any, b: Any, value: Any = 1) -> Any:
+def _addcdiv(call: OperatorCall, x: Any, a: Any, b: Any, value: Any = 1) -> Any:
     return np.add(call.cast(x), np.divide(_scale(call, a, value), call.cast(b)))
 
 
-def _lerp(call: Call, a: Any, b: Any, weight: Any) -> Any:
+def _lerp(call: OperatorCall, a: Any, b: Any, weight: Any) -> Any:
     x, y, w = call.cast(a), call.cast(b), call.cast(weight)
     off = np.subtract(y, x)
     near = np.add(x, np.multiply(w, off))
@@ -156,7 +156,7 @@ def _lerp(call: Call, a: Any, b: Any, weight: Any) -> Any:
     return np.where(np.less(np.abs(w), like(0.5, w)), near, far)
 
 
-def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+def _clamp(call: OperatorCall, x: Any, low: Any = None, high: Any = None) -> Any:
     array = call.cast(x)
     limits = [None if n is None else call.cast(n) for n in (low, high)]
     if call.is_float and all(n is None or n.ndim == 0 for n in limits):
@@ -165,12 +165,12 @@ def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
     return array if limits[1] is None else np.minimum(array, limits[1])
 
 
-def _sign(call: Call, x: Any) -> Any:
+def _sign(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     return array if call.dtype == "bool" else np.sign(array)
 
 
-def _signbit(call: Call, x: Any) -> Any:
+def _signbit(call: OperatorCall, x: Any) -> Any:
     array = traced(x)
     if not is_floats(array):
         return np.less(array, like(0, array)) if array.dtype.kind == "i" else _all_false(array)
@@ -185,12 +185,12 @@ def _negative(x: TracedArray) -> TracedArray:
     return is_negative
 
 
-def _copysign(call: Call, a: Any, b: Any) -> Any:
+def _copysign(call: OperatorCall, a: Any, b: Any) -> Any:
     size, sign = np.abs(call.cast(a)), call.cast(b)
     return np.where(_negative(sign), np.negative(size), size)
 
 
-def _nextafter(call: Call, a: Any, b: Any) -> Any:
+def _nextafter(call: OperatorCall, a: Any, b: Any) -> Any:
     """Step to the next float; the gradient is that of the first argument, 0 if both are equal."""
     x, y = call.cast(a), call.cast(b)
     stepped = np.nextafter(x, y)
@@ -201,22 +201,22 @@ def _nextafter(call: Call, a: Any, b: Any) -> Any:
     return np.add(call.stop_gradient(stepped), np.where(flat, like(0, x), off))
 
 
-def _angle(call: Call, x: Any) -> Any:
+def _angle(call: OperatorCall, x: Any) -> Any:
     """Return the argument of a real number, 0 or pi."""
     array = call.cast(x)
     angle = np.where(np.less(array, like(0, array)), like(math.pi, array), like(0, array))
     return np.where(is_nan(array), array, angle)
 
 
-def _abs(call: Call, x: Any) -> Any:
+def _abs(call: OperatorCall, x: Any) -> Any:
     return np.abs(call.cast(x))
 
 
-def _negate(call: Call, x: Any) -> Any:
+def _negate(call: OperatorCall, x: Any) -> Any:
     return np.negative(call.cast(x))
 
 
-def _round(call: Call, x: Any, decimals: int = 0) -> Any:
+def _round(call: OperatorCall, x: Any, decimals: int = 0) -> Any:
     array = call.cast(x)
     if not call.is_float:
         return array
@@ -228,7 +228,7 @@ def _round(call: Call, x: Any, decimals: int = 0) -> Any:
     return np.multiply(np.rint(np.divide(array, scale)), scale)
 
 
-def _atan2(call: Call, y: Any, x: Any) -> Any:
+def _atan2(call: OperatorCall, y: Any, x: Any) -> Any:
     """Return the angle of (x, y), with the quadrant of signed zeros."""
     a, b = call.cast(y), call.cast(x)
     p, q = np.abs(a), np.abs(b)
@@ -243,12 +243,16 @@ def _atan2(call: Call, y: Any, x: Any) -> Any:
     return np.where(_negative(a), np.negative(angle), angle)
 
 
-def _hypot(call: Call, a: Any, b: Any) -> Any:
+def _hypot(call: OperatorCall, a: Any, b: Any) -> Any:
     return np.hypot(call.cast(a), call.cast(b))
 
 
 def _nan_to_num(
-    call: Call, x: Any, nan: float | None = None, top: float | None = None, low: float | None = None
+    call: OperatorCall,
+    x: Any,
+    nan: float | None = None,
+    top: float | None = None,
+    low: float | None = None,
 ) -> Any:
     array = call.cast(x)
     if not call.is_float:
@@ -268,26 +272,26 @@ def _nan_to_num(
 # Exponentials.
 
 
-def _exp2(call: Call, x: Any) -> Any:
+def _exp2(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     return emit("Pow", like(2, array), array)
 
 
-def _logit(call: Call, x: Any, eps: float | None = None) -> Any:
+def _logit(call: OperatorCall, x: Any, eps: float | None = None) -> Any:
     array = call.cast(x)
     if eps is not None:
         array = emit("Clip", array, like(eps, array), like(1 - eps, array))
     return np.log(np.divide(array, np.subtract(like(1, array), array)))
 
 
-def _xlogy(call: Call, a: Any, b: Any) -> Any:
+def _xlogy(call: OperatorCall, a: Any, b: Any) -> Any:
     x, y = call.cast(a), call.cast(b)
     zero = np.equal(x, like(0, x))
     plain = np.multiply(x, np.log(np.where(zero, like(1, y), y)))
     return np.where(is_nan(y), y, np.where(zero, like(0, x), plain))
 
 
-def _logaddexp(call: Call, a: Any, b: Any) -> Any:
+def _logaddexp(call: OperatorCall, a: Any, b: Any) -> Any:
     x, y = call.cast(a), call.cast(b)
     top = np.maximum(x, y)
     same = np.logical_and(np.equal(x, y), is_inf(x))
@@ -295,7 +299,7 @@ def _logaddexp(call: Call, a: Any, b: Any) -> Any:
     return np.where(same, x, np.add(top, np.log1p(np.exp(off))))
 
 
-def _logaddexp2(call: Call, a: Any, b: Any) -> Any:
+def _logaddexp2(call: OperatorCall, a: Any, b: Any) -> Any:
     x, y = call.cast(a), call.cast(b)
     top = np.maximum(x, y)
     same = np.logical_and(np.equal(x, y), is_inf(x))
@@ -304,7 +308,7 @@ def _logaddexp2(call: Call, a: Any, b: Any) -> Any:
     return np.where(same, x, np.add(top, more))
 
 
-def _sinc(call: Call, x: Any) -> Any:
+def _sinc(call: OperatorCall, x: Any) -> Any:
     array = np.multiply(call.cast(x), like(math.pi, call.cast(x)))
     zero = np.equal(array, like(0, array))
     safe = np.where(zero, like(1, array), array)
@@ -314,17 +318,22 @@ def _sinc(call: Call, x: Any) -> Any:
 # Activations.
 
 
-def _relu(call: Call, x: Any) -> Any:
+def _relu(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     return emit("Relu", array) if call.is_float else np.maximum(array, like(0, array))
 
 
-def _hardtanh(call: Call, x: Any, low: Any = -1, high: Any = 1) -> Any:
+def _hardtanh(call: OperatorCall, x: Any, low: Any = -1, high: Any = 1) -> Any:
     return _clamp(call, x, low, high)
 
 
 def _random_relu(
-    call: Call, x: Any, noise: Any, low: float = 1 / 8, high: float = 1 / 3, random: bool = False
+    call: OperatorCall,
+    x: Any,
+    noise: Any,
+    low: float = 1 / 8,
+    high: float = 1 / 3,
+    random: bool = False,
 ) -> Any:
     """Return a leaky ReLU with the mean of the random slopes; refuse random ones."""
     if random:
@@ -332,14 +341,16 @@ def _random_relu(
     return [_leaky_relu(call, x, (low + high) / 2), traced(noise)]
 
 
-def _leaky_relu(call: Call, x: Any, slope: float = 0.01) -> Any:
+def _leaky_relu(call: OperatorCall, x: Any, slope: float = 0.01) -> Any:
     array = call.cast(x)
     return np.where(
         np.greater(array, like(0, array)), array, np.multiply(array, like(slope, array))
     )
 
 
-def _elu(call: Call, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+def _elu(
+    call: OperatorCall, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1
+) -> Any:
     array = call.cast(x)
     positive = np.greater(array, like(0, array))
     inner = np.multiply(np.where(positive, like(0, array), array), like(input_scale, array))
@@ -347,23 +358,23 @@ def _elu(call: Call, x: Any, alpha: float = 1, scale: float = 1, input_scale: fl
     return np.where(positive, np.multiply(array, like(scale, array)), below)
 
 
-def _celu(call: Call, x: Any, alpha: float = 1.0) -> Any:
+def _celu(call: OperatorCall, x: Any, alpha: float = 1.0) -> Any:
     return _elu(call, x, alpha, 1, 1 / alpha)
 
 
-def _selu(call: Call, x: Any) -> Any:
+def _selu(call: OperatorCall, x: Any) -> Any:
     return _elu(call, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
-def _gelu(call: Call, x: Any, approximate: str = "none") -> Any:
+def _gelu(call: OperatorCall, x: Any, approximate: str = "none") -> Any:
     return emit("Gelu", call.cast(x), approximate=approximate)
 
 
-def _silu(call: Call, x: Any) -> Any:
+def _silu(call: OperatorCall, x: Any) -> Any:
     return emit("Swish", call.cast(x))
 
 
-def _softplus(call: Call, x: Any, beta: float = 1, threshold: float = 20) -> Any:
+def _softplus(call: OperatorCall, x: Any, beta: float = 1, threshold: float = 20) -> Any:
     array = call.cast(x)
     inner = np.multiply(array, like(beta, array))
     large = np.greater(inner, like(threshold, array))
@@ -371,40 +382,40 @@ def _softplus(call: Call, x: Any, beta: float = 1, threshold: float = 20) -> Any
     return np.where(large, array, small)
 
 
-def _log_sigmoid(call: Call, x: Any) -> Any:
+def _log_sigmoid(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     return np.negative(emit("Softplus", np.negative(array)))
 
 
-def _hardshrink(call: Call, x: Any, limit: float = 0.5) -> Any:
+def _hardshrink(call: OperatorCall, x: Any, limit: float = 0.5) -> Any:
     array = call.cast(x)
     inside = np.less_equal(np.abs(array), like(limit, array))
     return np.where(inside, like(0, array), array)
 
 
-def _softshrink(call: Call, x: Any, limit: float = 0.5) -> Any:
+def _softshrink(call: OperatorCall, x: Any, limit: float = 0.5) -> Any:
     array, by = call.cast(x), like(limit, call.cast(x))
     nearer = np.subtract(array, np.multiply(np.sign(array), by))
     inside = np.less_equal(np.abs(array), by)
     return np.where(inside, np.multiply(array, like(0, array)), nearer)
 
 
-def _hardsigmoid(call: Call, x: Any) -> Any:
+def _hardsigmoid(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     up = emit("Clip", np.add(array, like(3, array)), like(0, array), like(6, array))
     return np.divide(up, like(6, array))
 
 
-def _hardswish(call: Call, x: Any) -> Any:
+def _hardswish(call: OperatorCall, x: Any) -> Any:
     return np.multiply(call.cast(x), _hardsigmoid(call, x))
 
 
-def _threshold(call: Call, x: Any, limit: Any, value: Any) -> Any:
+def _threshold(call: OperatorCall, x: Any, limit: Any, value: Any) -> Any:
     array = call.cast(x)
     return np.where(np.less_equal(array, call.cast(limit)), call.cast(value), array)
 
 
-def _prelu(call: Call, x: Any, weight: Any) -> Any:
+def _prelu(call: OperatorCall, x: Any, weight: Any) -> Any:
     array, slope = call.cast(x), call.cast(weight)
     if slope.ndim and array.ndim > 1:
         slope = np.reshape(slope, (-1, *(1,) * (array.ndim - 2)))
@@ -413,42 +424,42 @@ def _prelu(call: Call, x: Any, weight: Any) -> Any:
     return np.where(np.greater(array, like(0, array)), array, np.multiply(array, slope))
 
 
-def _glu(call: Call, x: Any, dim: int = -1) -> Any:
+def _glu(call: OperatorCall, x: Any, dim: int = -1) -> Any:
     a, b = np.split(call.cast(x), 2, dim)
     return np.multiply(a, emit("Sigmoid", b))
 
 
-def _square(call: Call, x: Any) -> Any:
+def _square(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     return np.multiply(array, array)
 
 
-def _rsqrt(call: Call, x: Any) -> Any:
+def _rsqrt(call: OperatorCall, x: Any) -> Any:
     return np.reciprocal(np.sqrt(call.cast(x)))
 
 
 # Choices and bits.
 
 
-def _where(call: Call, condition: Any, a: Any, b: Any) -> Any:
+def _where(call: OperatorCall, condition: Any, a: Any, b: Any) -> Any:
     return np.where(converted(condition, "bool"), call.cast(a), call.cast(b))
 
 
-def _masked_fill(call: Call, x: Any, mask: Any, value: Any) -> Any:
+def _masked_fill(call: OperatorCall, x: Any, mask: Any, value: Any) -> Any:
     return np.where(converted(mask, "bool"), call.cast(value), call.cast(x))
 
 
-def _copy(call: Call, x: Any, source: Any, *_: Any) -> Any:
+def _copy(call: OperatorCall, x: Any, source: Any, *_: Any) -> Any:
     return np.broadcast_to(call.cast(source), traced(x).shape)
 
 
-def _isfinite(call: Call, x: Any) -> Any:
+def _isfinite(call: OperatorCall, x: Any) -> Any:
     array = traced(x)
     return np.logical_not(np.logical_or(is_nan(array), is_inf(array)))
 
 
 def _signed_inf(below: bool) -> Handler:
-    def handler(call: Call, x: Any) -> Any:
+    def handler(call: OperatorCall, x: Any) -> Any:
         array = traced(x)
         compare = np.less if below else np.greater
         return np.logical_and(is_inf(array), compare(array, like(0, array)))
@@ -459,7 +470,7 @@ def _signed_inf(below: bool) -> Handler:
 def _shift(direction: str) -> Handler:
     """Return a handler of bit shifts: arithmetic to the right, and saturating shift counts."""
 
-    def handler(call: Call, a: Any, b: Any) -> Any:
+    def handler(call: OperatorCall, a: Any, b: Any) -> Any:
         x, by = call.cast(a), call.cast(b)
         if x.dtype.kind == "u":
             return emit("BitShift", x, by, direction=direction.upper())
@@ -471,7 +482,7 @@ def _shift(direction: str) -> Handler:
     return handler
 
 
-def _to(call: Call, x: Any, *_: Any) -> Any:
+def _to(call: OperatorCall, x: Any, *_: Any) -> Any:
     return cast(x, call.dtype)
 
 
@@ -480,7 +491,7 @@ def cast(x: Any, dtype: str) -> TracedArray:
     return converted(x, dtype)
 
 
-def _bits(call: Call, x: Any, *_: Any) -> Any:
+def _bits(call: OperatorCall, x: Any, *_: Any) -> Any:
     return same_bits(traced(x), call.dtype)
 
 
@@ -489,7 +500,7 @@ def same_bits(x: TracedArray, dtype: str) -> TracedArray:
     return emit("BitCast", x, to=int(helper.np_dtype_to_tensor_dtype(numpy_name(dtype))))
 
 
-def _frexp(call: Call, x: Any) -> Any:
+def _frexp(call: OperatorCall, x: Any) -> Any:
     """Return m and n of x = m 2ⁿ, 0.5 ≤ |m| < 1, from the exponent bits.
 
     For 0 and non-finite x, n is 0.
@@ -508,7 +519,7 @@ def _frexp(call: Call, x: Any) -> Any:
     return [call.cast(part), converted(power, call.dtype_of(1))]
 
 
-def _gcd(call: Call, a: Any, b: Any) -> Any:
+def _gcd(call: OperatorCall, a: Any, b: Any) -> Any:
     """Run as many steps of Euclid's algorithm as the dtype may need."""
     x, y = np.abs(call.cast(a)), np.abs(call.cast(b))
     steps = {1: 12, 2: 24, 4: 47, 8: 93}[x.dtype.itemsize]
@@ -519,30 +530,30 @@ def _gcd(call: Call, a: Any, b: Any) -> Any:
     return x
 
 
-def _lcm(call: Call, a: Any, b: Any) -> Any:
+def _lcm(call: OperatorCall, a: Any, b: Any) -> Any:
     x, y = call.cast(a), call.cast(b)
     common = _gcd(call, x, y)
     safe = np.where(np.equal(common, like(0, common)), like(1, common), common)
     return np.abs(np.multiply(np.floor_divide(x, safe), y))
 
 
-def _frac(call: Call, x: Any) -> Any:
+def _frac(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     return np.subtract(array, np.trunc(array))
 
 
-def _heaviside(call: Call, x: Any, value: Any) -> Any:
+def _heaviside(call: OperatorCall, x: Any, value: Any) -> Any:
     array = call.cast(x)
     zero = np.equal(array, like(0, array))
     step = np.where(np.greater(array, like(0, array)), like(1, array), like(0, array))
     return np.where(zero, call.cast(value), step)
 
 
-def _trunc(call: Call, x: Any) -> Any:
+def _trunc(call: OperatorCall, x: Any) -> Any:
     return np.trunc(call.cast(x)) if call.is_float else call.cast(x)
 
 
-def _identity(call: Call, x: Any, *_: Any) -> Any:
+def _identity(call: OperatorCall, x: Any, *_: Any) -> Any:
     return x
 
 

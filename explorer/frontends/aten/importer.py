@@ -15,7 +15,7 @@ import numpy as np
 
 from explorer.errors import Cancelled, IronworksError, UnsupportedOperator
 from explorer.frontends.aten.bessel import BESSEL
-from explorer.frontends.aten.call import Call, dtype_name
+from explorer.frontends.aten.call import OperatorCall, dtype_name
 from explorer.frontends.aten.control import CONTROL_FLOW, graphs_in
 from explorer.frontends.aten.elementwise import ELEMENTWISE
 from explorer.frontends.aten.indexing import INDEXING
@@ -35,7 +35,12 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.casts import match_cast, shape
 from explorer.frontends.tracing.control.bodies import own_results
 from explorer.frontends.tracing.dims import plain_dim
-from explorer.frontends.tracing.frames import Frame, attributed_to, current_frame, tracing_into
+from explorer.frontends.tracing.frames import (
+    FunctionFrame,
+    attributed_to,
+    current_frame,
+    tracing_into,
+)
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.recorder import Recorder
 from explorer.ir.calls import Var
@@ -116,7 +121,7 @@ def import_program(
 def program_of_node(node: Any, values: Mapping[Any, Any]) -> tuple[Program, dict[str, np.ndarray]]:
     """Return one node as a program of its own, and its arguments in a run of PyTorch."""
     recorder = Recorder(ShapeEnv(), {})
-    frame = Frame(recorder, recorder.fresh("main"))
+    frame = FunctionFrame(recorder, recorder.fresh("main"))
     writer = _Translator(None, {}, recorder, node.name, values)
     feeds: dict[str, np.ndarray] = {}
     params = []
@@ -347,7 +352,7 @@ class _Translator:
         self.changed = _changed_in_graphs(g.graph for g in graphs)
 
     def program(self) -> Program:
-        frame = Frame(self.recorder, self.recorder.fresh("main"))
+        frame = FunctionFrame(self.recorder, self.recorder.fresh("main"))
         signature = self.source.graph_signature
         kinds = {s.arg.name: s for s in signature.input_specs}
         params: list[Var] = []
@@ -378,7 +383,7 @@ class _Translator:
 
     # Inputs and outputs.
 
-    def placeholder(self, node: Any, spec: Any, params: list[Var], frame: Frame) -> Any:
+    def placeholder(self, node: Any, spec: Any, params: list[Var], frame: FunctionFrame) -> Any:
         kind = spec.kind.name
         value = node.meta.get("val")
         if kind == "BUFFER" and spec.target in self.changes():
@@ -548,7 +553,7 @@ class _Translator:
             call, results, several=isinstance(self.traced_value(node), (tuple, list))
         )
 
-    def describe_call(self, node: Any) -> Call:
+    def describe_call(self, node: Any) -> OperatorCall:
         value = self.traced_value(node)
         results = tuple(value) if isinstance(value, (tuple, list)) else (value,)
         used = {u.args[1] for u in node.users if u.target is operator.getitem and u.users}
@@ -556,7 +561,7 @@ class _Translator:
         arguments = tuple(self.traced_value(a) if hasattr(a, "meta") else a for a in flat)
         every = len(results) == 1 or any(u.target is not operator.getitem for u in node.users)
         read = frozenset(range(len(results)) if every else used)
-        return Call(node.name, name_of(node.target), arguments, results, read, self.trains)
+        return OperatorCall(node.name, name_of(node.target), arguments, results, read, self.trains)
 
     def traced_value(self, node: Any) -> Any:
         """Return the value of a node in PyTorch's trace, or in a run."""
@@ -564,7 +569,7 @@ class _Translator:
         # Nodes of loops and branches have values in their metadata only.
         return values[node] if node in values else node.meta.get("val")
 
-    def check_results(self, call: Call, results: Any, several: bool) -> Any:
+    def check_results(self, call: OperatorCall, results: Any, several: bool) -> Any:
         """Check an operator's results against PyTorch's dtypes and shapes."""
         values = list(results) if isinstance(results, (list, tuple)) else [results]
         if not several:
@@ -622,7 +627,7 @@ class _Translator:
         )
 
 
-def _refuse_mismatch(call: Call, actual: TracedArray, expected: Any) -> NoReturn:
+def _refuse_mismatch(call: OperatorCall, actual: TracedArray, expected: Any) -> NoReturn:
     call.refuse(f"gives {actual.type} where PyTorch has {expected.dtype} of {list(expected.shape)}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.call import OperatorCall
 from explorer.frontends.aten.elementwise import cast, is_floats, is_nan, like
 from explorer.frontends.aten.reductions import extreme, reduce_dims
 from explorer.frontends.aten.shaping import axis_of, slice_dim, strided_places
@@ -45,11 +45,11 @@ def _numpy_index(indices: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(items)
 
 
-def _index(call: Call, x: Any, indices: Sequence[Any]) -> Any:
+def _index(call: OperatorCall, x: Any, indices: Sequence[Any]) -> Any:
     return traced(x)[_numpy_index(indices)]
 
 
-def _gather(call: Call, x: Any, dim: int, index: Any, sparse: bool = False) -> Any:
+def _gather(call: OperatorCall, x: Any, dim: int, index: Any, sparse: bool = False) -> Any:
     array, places = traced(x), as_indices(index)
     if not array.ndim or not places.ndim:
         wide = np.reshape(array, (-1,))
@@ -58,7 +58,7 @@ def _gather(call: Call, x: Any, dim: int, index: Any, sparse: bool = False) -> A
     return emit("GatherElements", array, places, axis=axis_of(dim, array.ndim))
 
 
-def _index_select(call: Call, x: Any, dim: int, index: Any) -> Any:
+def _index_select(call: OperatorCall, x: Any, dim: int, index: Any) -> Any:
     array, places = traced(x), as_indices(index)
     if not array.ndim:
         return array
@@ -66,11 +66,11 @@ def _index_select(call: Call, x: Any, dim: int, index: Any) -> Any:
     return emit("Gather", array, row, axis=axis_of(dim, array.ndim))
 
 
-def _take(call: Call, x: Any, index: Any) -> Any:
+def _take(call: OperatorCall, x: Any, index: Any) -> Any:
     return emit("Gather", np.reshape(x, (-1,)), as_indices(index), axis=0)
 
 
-def _embedding(call: Call, weight: Any, index: Any, padding: int = -1, *_: Any) -> Any:
+def _embedding(call: OperatorCall, weight: Any, index: Any, padding: int = -1, *_: Any) -> Any:
     """Gather rows of a table; the padding row gets no gradient."""
     places = as_indices(index)
     rows = emit("Gather", traced(weight), places, axis=0)
@@ -80,12 +80,12 @@ def _embedding(call: Call, weight: Any, index: Any, padding: int = -1, *_: Any) 
     return np.where(pads, call.stop_gradient(rows), rows)
 
 
-def _masked_select(call: Call, x: Any, mask: Any) -> Any:
+def _masked_select(call: OperatorCall, x: Any, mask: Any) -> Any:
     array, where = np.broadcast_arrays(traced(x), converted(mask, "bool"))
     return array[where] if array.ndim else np.reshape(array, (1,))[np.reshape(where, (1,))]
 
 
-def _nonzero(call: Call, x: Any) -> Any:
+def _nonzero(call: OperatorCall, x: Any) -> Any:
     array = traced(x)
     if not array.ndim:
         result = np.nonzero(np.reshape(array, (1,)))[0]
@@ -103,7 +103,12 @@ def _flat_places(x: TracedArray, key: Any) -> TracedArray:
 
 
 def _index_put(
-    call: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, *_: Any
+    call: OperatorCall,
+    x: Any,
+    indices: Sequence[Any],
+    values: Any,
+    accumulate: bool = False,
+    *_: Any,
 ) -> Any:
     array, new, key = call.cast(x), call.cast(values), _numpy_index(indices)
     masks = [k for k in key if isinstance(k, TracedArray) and k.dtype.kind == "b"]
@@ -136,7 +141,7 @@ def scatter(
 
 
 def _scatter_along(
-    call: Call, x: Any, dim: int, index: Any, source: Any, how: str, *, keeps: bool = True
+    call: OperatorCall, x: Any, dim: int, index: Any, source: Any, how: str, *, keeps: bool = True
 ) -> TracedArray:
     array, places, new = call.cast(x), as_indices(index), call.cast(source)
     if not places.ndim:
@@ -170,16 +175,18 @@ def _neutral(x: TracedArray, how: str) -> TracedArray:
     return like(int(limits.min if how == "max" else limits.max), x)
 
 
-def _scatter(call: Call, x: Any, dim: int, index: Any, source: Any, reduce: Any = None) -> Any:
+def _scatter(
+    call: OperatorCall, x: Any, dim: int, index: Any, source: Any, reduce: Any = None
+) -> Any:
     return _scatter_along(call, x, dim, index, source, REDUCTIONS[reduce] if reduce else "none")
 
 
-def _scatter_add(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+def _scatter_add(call: OperatorCall, x: Any, dim: int, index: Any, source: Any) -> Any:
     return _scatter_along(call, x, dim, index, source, "add")
 
 
 def _scatter_reduce(
-    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, keeps: bool = True
+    call: OperatorCall, x: Any, dim: int, index: Any, source: Any, reduce: str, keeps: bool = True
 ) -> Any:
     totals = _scatter_along(call, x, dim, index, source, REDUCTIONS[reduce], keeps=keeps)
     if reduce != "mean":
@@ -204,7 +211,9 @@ def _expand_slice_indices(x: TracedArray, dim: int, index: TracedArray) -> Trace
 
 
 def _index_scatter(how: str) -> Handler:
-    def handler(call: Call, x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
+    def handler(
+        call: OperatorCall, x: Any, dim: int, index: Any, source: Any, alpha: Any = 1
+    ) -> Any:
         array, places, new = call.cast(x), np.reshape(as_indices(index), (-1,)), call.cast(source)
         if not (isinstance(alpha, (int, float)) and alpha == 1):
             new = np.multiply(new, call.cast(alpha))
@@ -219,7 +228,7 @@ def _index_scatter(how: str) -> Handler:
 
 
 def _index_reduce(
-    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, keeps: bool = True
+    call: OperatorCall, x: Any, dim: int, index: Any, source: Any, reduce: str, keeps: bool = True
 ) -> Any:
     array, places = call.cast(x), np.reshape(as_indices(index), (-1,))
     if not array.ndim:
@@ -230,7 +239,7 @@ def _index_reduce(
     return _scatter_reduce(call, array, dim, wide, source, reduce, keeps)
 
 
-def _masked_scatter(call: Call, x: Any, mask: Any, source: Any) -> Any:
+def _masked_scatter(call: OperatorCall, x: Any, mask: Any, source: Any) -> Any:
     """Put the next element of the source at each true element of the mask."""
     array, where = np.broadcast_arrays(call.cast(x), converted(mask, "bool"))
     row = np.ravel(where)
@@ -241,7 +250,7 @@ def _masked_scatter(call: Call, x: Any, mask: Any, source: Any) -> Any:
     return np.reshape(np.where(row, values, np.ravel(array)), array.shape)
 
 
-def _put(call: Call, x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+def _put(call: OperatorCall, x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     array, how = call.cast(x), "add" if accumulate else "none"
     places = np.ravel(as_indices(index))
     values = np.reshape(np.ravel(call.cast(source)), places.shape)
@@ -249,7 +258,13 @@ def _put(call: Call, x: Any, index: Any, source: Any, accumulate: bool = False) 
 
 
 def _slice_scatter(
-    call: Call, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    call: OperatorCall,
+    x: Any,
+    source: Any,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: int = 1,
 ) -> Any:
     array = call.cast(x)
     at = axis_of(dim, array.ndim)
@@ -261,14 +276,14 @@ def _limit(value: Any) -> Any:
     return None if isinstance(value, int) and abs(value) >= 1 << 62 else value
 
 
-def _select_scatter(call: Call, x: Any, source: Any, dim: int, index: Any) -> Any:
+def _select_scatter(call: OperatorCall, x: Any, source: Any, dim: int, index: Any) -> Any:
     array = call.cast(x)
     key = (*(slice(None),) * axis_of(dim, array.ndim), index)
     return np.setitem(array, key, call.cast(source))
 
 
 def _diagonal_scatter(
-    call: Call, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
+    call: OperatorCall, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Any:
     array = call.cast(x)
     if not all(isinstance(n, int) for n in array.shape):
@@ -280,7 +295,12 @@ def _diagonal_scatter(
 
 
 def _strided_scatter(
-    call: Call, x: Any, source: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+    call: OperatorCall,
+    x: Any,
+    source: Any,
+    size: Sequence[Any],
+    stride: Sequence[Any],
+    offset: Any = None,
 ) -> Any:
     indices = strided_places(call, size, stride, offset)
     if call.trains and numpy.unique(indices).size < indices.size:
@@ -290,7 +310,7 @@ def _strided_scatter(
 
 
 def _unique(
-    call: Call, x: Any, is_sorted: bool = True, inverse: bool = False, counts: bool = False
+    call: OperatorCall, x: Any, is_sorted: bool = True, inverse: bool = False, counts: bool = False
 ) -> Any:
     values, _, places, each = np.unique(x, True, True, True)
     empty = traced(numpy.zeros(0, numpy.int64))
@@ -298,7 +318,7 @@ def _unique(
 
 
 def _unique_consecutive(
-    call: Call, x: Any, inverse: bool = False, counts: bool = False, dim: int | None = None
+    call: OperatorCall, x: Any, inverse: bool = False, counts: bool = False, dim: int | None = None
 ) -> Any:
     """Return each run's value, the index of each element's run, and the run lengths."""
     if dim is not None and traced(x).ndim != 1:
@@ -318,7 +338,7 @@ def _unique_consecutive(
     ]
 
 
-def _index_fill(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
+def _index_fill(call: OperatorCall, x: Any, dim: int, index: Any, value: Any) -> Any:
     array, places = call.cast(x), np.reshape(as_indices(index), (-1,))
     if not array.ndim:
         return call.cast(value)
@@ -342,29 +362,31 @@ def sort_with_indices(x: TracedArray, dim: int, down: bool = False) -> list[Trac
     return [converted(values, x.dtype), places]
 
 
-def _sort(call: Call, x: Any, dim: int = -1, down: bool = False) -> Any:
+def _sort(call: OperatorCall, x: Any, dim: int = -1, down: bool = False) -> Any:
     return sort_with_indices(traced(x), dim, down)
 
 
 def _stable_sort(
-    call: Call, x: Any, stable: bool | None = None, dim: int = -1, down: bool = False
+    call: OperatorCall, x: Any, stable: bool | None = None, dim: int = -1, down: bool = False
 ) -> Any:
     return sort_with_indices(traced(x), dim, down)
 
 
-def _argsort(call: Call, x: Any, dim: int = -1, down: bool = False) -> Any:
+def _argsort(call: OperatorCall, x: Any, dim: int = -1, down: bool = False) -> Any:
     return sort_with_indices(traced(x), dim, down)[1]
 
 
-def _stable_argsort(call: Call, x: Any, stable: bool, dim: int = -1, down: bool = False) -> Any:
+def _stable_argsort(
+    call: OperatorCall, x: Any, stable: bool, dim: int = -1, down: bool = False
+) -> Any:
     return sort_with_indices(traced(x), dim, down)[1]
 
 
-def _msort(call: Call, x: Any) -> Any:
+def _msort(call: OperatorCall, x: Any) -> Any:
     return sort_with_indices(traced(x), 0)[0]
 
 
-def _topk(call: Call, x: Any, k: Any, dim: int = -1, largest: bool = True, *_: Any) -> Any:
+def _topk(call: OperatorCall, x: Any, k: Any, dim: int = -1, largest: bool = True, *_: Any) -> Any:
     array = traced(x)
     if not array.ndim:
         return [array, traced(np.zeros_like(converted(array, "int64")))]
@@ -389,11 +411,11 @@ def _select_rank(values: Sequence[TracedArray], dim: int, place: Any, keep: bool
     return slices if keep else [np.squeeze(v, (at,)) for v in slices]
 
 
-def _kthvalue(call: Call, x: Any, k: int, dim: int = -1, keep: bool = False) -> Any:
+def _kthvalue(call: OperatorCall, x: Any, k: int, dim: int = -1, keep: bool = False) -> Any:
     return _select_rank(sort_with_indices(traced(x), dim), dim, k - 1, keep)
 
 
-def _median_dim(call: Call, x: Any, dim: int, keep: bool = False) -> Any:
+def _median_dim(call: OperatorCall, x: Any, dim: int, keep: bool = False) -> Any:
     """Return the lower median and its index; the first NaN if there is one."""
     array = traced(x)
     if not array.ndim:
@@ -411,11 +433,11 @@ def _median_dim(call: Call, x: Any, dim: int, keep: bool = False) -> Any:
     return [values, places] if keep else [np.squeeze(v, (at,)) for v in (values, places)]
 
 
-def _median(call: Call, x: Any) -> Any:
+def _median(call: OperatorCall, x: Any) -> Any:
     return _median_dim(call, np.reshape(x, (-1,)), 0)[0]
 
 
-def _nanmedian_dim(call: Call, x: Any, dim: int, keep: bool = False) -> Any:
+def _nanmedian_dim(call: OperatorCall, x: Any, dim: int, keep: bool = False) -> Any:
     array = traced(x)
     if not is_floats(array) or not array.ndim:
         return _median_dim(call, array, dim, keep)
@@ -430,11 +452,11 @@ def _nanmedian_dim(call: Call, x: Any, dim: int, keep: bool = False) -> Any:
     return results if keep else [np.squeeze(v, (at,)) for v in results]
 
 
-def _nanmedian(call: Call, x: Any) -> Any:
+def _nanmedian(call: OperatorCall, x: Any) -> Any:
     return _nanmedian_dim(call, np.reshape(x, (-1,)), 0)[0]
 
 
-def _mode(call: Call, x: Any, dim: int = -1, keep: bool = False) -> Any:
+def _mode(call: OperatorCall, x: Any, dim: int = -1, keep: bool = False) -> Any:
     """Return the least of the most frequent values, and its last index."""
     array = traced(x)
     if not array.ndim:
@@ -453,7 +475,7 @@ def _mode(call: Call, x: Any, dim: int = -1, keep: bool = False) -> Any:
 
 
 def _searchsorted(
-    call: Call,
+    call: OperatorCall,
     row: Any,
     values: Any,
     narrow: bool = False,
@@ -476,18 +498,22 @@ def _searchsorted(
     return cast(counts, call.dtype)
 
 
-def _bucketize(call: Call, values: Any, row: Any, narrow: bool = False, right: bool = False) -> Any:
+def _bucketize(
+    call: OperatorCall, values: Any, row: Any, narrow: bool = False, right: bool = False
+) -> Any:
     return _searchsorted(call, row, values, narrow, right)
 
 
-def _isin(call: Call, x: Any, of: Any, unique: bool = False, invert: bool = False) -> Any:
+def _isin(call: OperatorCall, x: Any, of: Any, unique: bool = False, invert: bool = False) -> Any:
     a, b = call.promote(x, of)
     same = np.equal(np.expand_dims(a, -1), np.reshape(b, (-1,)))
     is_present = np.any(same, -1)
     return np.logical_not(is_present) if invert else is_present
 
 
-def _repeat_interleave(call: Call, x: Any, repeats: Any, dim: int | None = None, *_: Any) -> Any:
+def _repeat_interleave(
+    call: OperatorCall, x: Any, repeats: Any, dim: int | None = None, *_: Any
+) -> Any:
     array = traced(x)
     if dim is None:
         array, dim = np.reshape(array, (-1,)), 0
@@ -502,7 +528,7 @@ def _repeat_interleave(call: Call, x: Any, repeats: Any, dim: int | None = None,
     return emit("Gather", array, repeat_indices(counts), axis=at)
 
 
-def _repeats(call: Call, repeats: Any, *_: Any) -> Any:
+def _repeats(call: OperatorCall, repeats: Any, *_: Any) -> Any:
     return cast(repeat_indices(converted(repeats, "int64")), call.dtype)
 
 
@@ -520,7 +546,7 @@ def _runtime_range(count: TracedArray) -> TracedArray:
     return emit("Range", zero, np.reshape(count, ()), step, types=[kind], dims=(None,))
 
 
-def _histc(call: Call, x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
+def _histc(call: OperatorCall, x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
     array = np.ravel(call.cast(x))
     if low == high == 0:
         a, b = extreme("ReduceMin", array), extreme("ReduceMax", array)

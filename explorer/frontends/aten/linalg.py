@@ -9,27 +9,27 @@ import numpy
 
 from explorer.frontends import arrays as np
 from explorer.frontends.arrays.linalg import call_library
-from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.call import OperatorCall
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.promote import converted, traced
 
 Handler = Callable[..., Any]
 
 
-def _no_errors(call: Call, x: TracedArray, result: int) -> TracedArray:
+def _no_errors(call: OperatorCall, x: TracedArray, result: int) -> TracedArray:
     """Return zeros as the info of each matrix of a batch; an error would end the run."""
     zero = traced(numpy.zeros((), call.dtype_of(result)))
     zeros: TracedArray = np.broadcast_to(zero, x.shape[:-2])
     return zeros
 
 
-def _cholesky(call: Call, a: Any, upper: bool = False, *_: Any) -> Any:
+def _cholesky(call: OperatorCall, a: Any, upper: bool = False, *_: Any) -> Any:
     x = call.cast(a)
     factors = call_library("cholesky", [x], [x.shape], upper=int(upper))
     return [*factors, _no_errors(call, x, 1)] if len(call.results) > 1 else factors
 
 
-def _cholesky_inverse(call: Call, a: Any, upper: bool = False) -> Any:
+def _cholesky_inverse(call: OperatorCall, a: Any, upper: bool = False) -> Any:
     x = call.cast(a)
     return _inverse_of(_product(x, upper))
 
@@ -45,7 +45,7 @@ def _inverse_of(x: TracedArray) -> list[TracedArray]:
     return call_library("inverse", [x], [x.shape])
 
 
-def _cholesky_solve(call: Call, b: Any, a: Any, upper: bool = False) -> Any:
+def _cholesky_solve(call: OperatorCall, b: Any, a: Any, upper: bool = False) -> Any:
     return _solve_system(_product(call.cast(a), upper), call.cast(b))
 
 
@@ -57,13 +57,13 @@ def _solve_system(
     return call_library(function, [a, b], [shape], **attrs)[0]
 
 
-def _inverse(call: Call, a: Any, *_: Any) -> Any:
+def _inverse(call: OperatorCall, a: Any, *_: Any) -> Any:
     x = call.cast(a)
     inverse = _inverse_of(x)
     return [*inverse, _no_errors(call, x, 1)] if len(call.results) > 1 else inverse
 
 
-def _qr(call: Call, a: Any, mode: str = "reduced") -> Any:
+def _qr(call: OperatorCall, a: Any, mode: str = "reduced") -> Any:
     x = call.cast(a)
     *lead, rows, columns = x.shape
     least = np.minimum(rows, columns)
@@ -75,13 +75,13 @@ def _qr(call: Call, a: Any, mode: str = "reduced") -> Any:
     return call_library("qr", [x], shapes, mode=mode)
 
 
-def _householder_factors(call: Call, a: Any) -> Any:
+def _householder_factors(call: OperatorCall, a: Any) -> Any:
     x = call.cast(a)
     *lead, rows, columns = x.shape
     return call_library("householder", [x], [x.shape, (*lead, np.minimum(rows, columns))])
 
 
-def _svd(call: Call, a: Any, full: bool = False, vectors: bool = True, *_: Any) -> Any:
+def _svd(call: OperatorCall, a: Any, full: bool = False, vectors: bool = True, *_: Any) -> Any:
     x = call.cast(a)
     *lead, rows, columns = x.shape
     least = np.minimum(rows, columns)
@@ -95,7 +95,7 @@ def _svd(call: Call, a: Any, full: bool = False, vectors: bool = True, *_: Any) 
     )
 
 
-def _eigh(call: Call, a: Any, triangle: str = "L", vectors: bool = True) -> Any:
+def _eigh(call: OperatorCall, a: Any, triangle: str = "L", vectors: bool = True) -> Any:
     x = call.cast(a)
     if not vectors or call.read == {0}:
         values = call_library("eigvalsh", [x], [x.shape[:-1]], lower=int(triangle.upper() == "L"))
@@ -103,7 +103,7 @@ def _eigh(call: Call, a: Any, triangle: str = "L", vectors: bool = True) -> Any:
     return call_library("eigh", [x], [x.shape[:-1], x.shape], lower=int(triangle.upper() == "L"))
 
 
-def _solve(call: Call, a: Any, b: Any, left: bool = True, *_: Any) -> Any:
+def _solve(call: OperatorCall, a: Any, b: Any, left: bool = True, *_: Any) -> Any:
     x, y = call.cast(a), call.cast(b)
     if len(call.results) > 1 and call.read & {1, 2}:
         call.refuse("reading the factors of a solution is not supported")
@@ -121,7 +121,7 @@ def _solve(call: Call, a: Any, b: Any, left: bool = True, *_: Any) -> Any:
 
 
 def _triangular(
-    call: Call, a: Any, b: Any, upper: bool, left: bool = True, unit: bool = False
+    call: OperatorCall, a: Any, b: Any, upper: bool, left: bool = True, unit: bool = False
 ) -> Any:
     x, y = call.cast(a), call.cast(b)
     if left:
@@ -132,7 +132,12 @@ def _triangular(
 
 
 def _triangular_solve(
-    call: Call, b: Any, a: Any, upper: bool = True, transpose: bool = False, unit: bool = False
+    call: OperatorCall,
+    b: Any,
+    a: Any,
+    upper: bool = True,
+    transpose: bool = False,
+    unit: bool = False,
 ) -> Any:
     x = call.cast(a)
     if transpose:
@@ -141,14 +146,14 @@ def _triangular_solve(
     return [solution, x]
 
 
-def _det(call: Call, a: Any) -> Any:
+def _det(call: OperatorCall, a: Any) -> Any:
     if call.read - {0}:
         call.refuse("reading the factors of a determinant is not supported")
     x = call.cast(a)
     return [*call_library("determinant", [x], [x.shape[:-2]]), None, None][: len(call.results)]
 
 
-def _slogdet(call: Call, a: Any) -> Any:
+def _slogdet(call: OperatorCall, a: Any) -> Any:
     if call.read - {0, 1}:
         call.refuse("reading the factors of a determinant is not supported")
     x = call.cast(a)
@@ -156,7 +161,7 @@ def _slogdet(call: Call, a: Any) -> Any:
     return [*parts, None, None][: len(call.results)]
 
 
-def _lu_factor(call: Call, a: Any, pivot: bool = True, *_: Any) -> Any:
+def _lu_factor(call: OperatorCall, a: Any, pivot: bool = True, *_: Any) -> Any:
     x = call.cast(a)
     *lead, rows, columns = x.shape
     if not pivot or not (isinstance(rows, int) and isinstance(columns, int)):
@@ -166,12 +171,12 @@ def _lu_factor(call: Call, a: Any, pivot: bool = True, *_: Any) -> Any:
     return [*factors, _no_errors(call, x, 2)] if len(call.results) > 2 else factors
 
 
-def _lu(call: Call, a: Any, pivot: bool = True) -> Any:
+def _lu(call: OperatorCall, a: Any, pivot: bool = True) -> Any:
     packed, pivots = _lu_factor(call, a, pivot)[:2]
     return _unpack_lu(call, packed, pivots)
 
 
-def _unpack_lu(call: Call, packed: TracedArray, pivots: TracedArray, *_: Any) -> Any:
+def _unpack_lu(call: OperatorCall, packed: TracedArray, pivots: TracedArray, *_: Any) -> Any:
     *lead, rows, columns = packed.shape
     least = min(rows, columns)
     low = np.tril(packed[..., :, :least], -1)
@@ -185,12 +190,12 @@ def _unpack_lu(call: Call, packed: TracedArray, pivots: TracedArray, *_: Any) ->
     ]
 
 
-def _lu_unpack(call: Call, packed: Any, pivots: Any, *_: Any) -> Any:
+def _lu_unpack(call: OperatorCall, packed: Any, pivots: Any, *_: Any) -> Any:
     return _unpack_lu(call, call.cast(packed), converted(pivots, "int32"))
 
 
 def _lu_solve(
-    call: Call, packed: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool = False
+    call: OperatorCall, packed: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool = False
 ) -> Any:
     order, low, up = _unpack_lu(call, call.cast(packed), converted(pivots, "int32"))
     a = np.matmul(order, np.matmul(low, up))
@@ -203,7 +208,7 @@ def _lu_solve(
     return np.swapaxes(solution, -1, -2)
 
 
-def _least_squares(call: Call, a: Any, b: Any, *_: Any) -> Any:
+def _least_squares(call: OperatorCall, a: Any, b: Any, *_: Any) -> Any:
     if call.read - {0}:
         call.refuse("reading other results than the solution is not supported")
     x, y = call.cast(a), call.cast(b)
@@ -213,18 +218,18 @@ def _least_squares(call: Call, a: Any, b: Any, *_: Any) -> Any:
     return [np.squeeze(solution, (-1,)) if vector else solution, None, None, None]
 
 
-def _exponential(call: Call, a: Any) -> Any:
+def _exponential(call: OperatorCall, a: Any) -> Any:
     x = call.cast(a)
     return call_library("exponential", [x], [x.shape])
 
 
-def _reflections(call: Call, a: Any, tau: Any) -> Any:
+def _reflections(call: OperatorCall, a: Any, tau: Any) -> Any:
     x = call.cast(a)
     return call_library("reflections", [x, call.cast(tau)], [x.shape])
 
 
 def _by_reflections(
-    call: Call, a: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False
+    call: OperatorCall, a: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False
 ) -> Any:
     """Return a product with the square matrix of all Householder reflections."""
     x, y = call.cast(a), call.cast(other)
@@ -238,7 +243,7 @@ def _by_reflections(
 
 
 def _pseudo_inverse(
-    call: Call, a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False
+    call: OperatorCall, a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Any:
     """Return the pseudo-inverse; singular values up to the tolerances count as 0."""
     x = call.cast(a)
@@ -250,11 +255,11 @@ def _pseudo_inverse(
     return call_library("pseudo_inverse", [x, least, by], shape, hermitian=int(hermitian))
 
 
-def _cross(call: Call, a: Any, b: Any, dim: int = -1) -> Any:
+def _cross(call: OperatorCall, a: Any, b: Any, dim: int = -1) -> Any:
     return np.linalg.cross(call.cast(a), call.cast(b), axis=dim)
 
 
-def _trace(call: Call, a: Any) -> Any:
+def _trace(call: OperatorCall, a: Any) -> Any:
     return np.linalg.trace(call.cast(a))
 
 

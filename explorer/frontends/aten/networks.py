@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call, pair
+from explorer.frontends.aten.call import OperatorCall, pair
 from explorer.frontends.aten.elementwise import like
 from explorer.frontends.aten.indexing import repeat_indices, scatter
 from explorer.frontends.aten.reductions import extreme, moments, reduce_dims
@@ -25,46 +25,46 @@ Handler = Callable[..., Any]
 # Products.
 
 
-def _matmul(call: Call, a: Any, b: Any) -> Any:
+def _matmul(call: OperatorCall, a: Any, b: Any) -> Any:
     return np.matmul(call.cast(a), call.cast(b))
 
 
-def _linear(call: Call, x: Any, weight: Any, bias: Any = None) -> Any:
+def _linear(call: OperatorCall, x: Any, weight: Any, bias: Any = None) -> Any:
     w = call.cast(weight)
     product = np.matmul(call.cast(x), np.transpose(w))
     return product if bias is None else np.add(product, call.cast(bias))
 
 
-def _scale(call: Call, x: Any, factor: Any) -> Any:
+def _scale(call: OperatorCall, x: Any, factor: Any) -> Any:
     return x if factor == 1 else np.multiply(x, call.cast(factor))
 
 
-def _addmm(call: Call, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+def _addmm(call: OperatorCall, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     product = _scale(call, np.matmul(call.cast(a), call.cast(b)), alpha)
     return product if beta == 0 else np.add(product, _scale(call, call.cast(x), beta))
 
 
-def _addbmm(call: Call, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+def _addbmm(call: OperatorCall, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     total = reduce_dims("ReduceSum", np.matmul(call.cast(a), call.cast(b)), 0)
     product = _scale(call, total, alpha)
     return product if beta == 0 else np.add(product, _scale(call, call.cast(x), beta))
 
 
-def _addr(call: Call, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+def _addr(call: OperatorCall, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     product = np.multiply(np.expand_dims(call.cast(a), 1), call.cast(b))
     product = _scale(call, product, alpha)
     return product if beta == 0 else np.add(product, _scale(call, call.cast(x), beta))
 
 
-def _dot(call: Call, a: Any, b: Any) -> Any:
+def _dot(call: OperatorCall, a: Any, b: Any) -> Any:
     return reduce_dims("ReduceSum", np.multiply(call.cast(a), call.cast(b)))
 
 
-def _int_mm(call: Call, a: Any, b: Any) -> Any:
+def _int_mm(call: OperatorCall, a: Any, b: Any) -> Any:
     return emit("MatMulInteger", traced(a), traced(b))
 
 
-def _grouped_mm(call: Call, a: Any, b: Any, ends: Any = None, bias: Any = None) -> Any:
+def _grouped_mm(call: OperatorCall, a: Any, b: Any, ends: Any = None, bias: Any = None) -> Any:
     """Multiply each row of a by the matrix of its group.
 
     Group g ends at row ends[g]; rows after the last group are 0. Each matrix multiplies all rows,
@@ -81,21 +81,29 @@ def _grouped_mm(call: Call, a: Any, b: Any, ends: Any = None, bias: Any = None) 
     return reduce_dims("ReduceSum", np.matmul(own_rows, y), 0)
 
 
-def _einsum(call: Call, equation: str, operands: Sequence[Any], path: Any = None) -> Any:
+def _einsum(call: OperatorCall, equation: str, operands: Sequence[Any], path: Any = None) -> Any:
     arrays = [call.cast(o) for o in operands]
     if any(c.isupper() for c in equation) or not arrays:
         call.refuse("subscripts in capitals are not supported")
     return np.einsum(equation, *arrays)
 
 
-def _cdist(call: Call, a: Any, b: Any, p: float = 2, mode: Any = None) -> Any:
+def _cdist(call: OperatorCall, a: Any, b: Any, p: float = 2, mode: Any = None) -> Any:
     x, y = call.cast(a), call.cast(b)
     off = np.abs(np.subtract(np.expand_dims(x, -2), np.expand_dims(y, -3)))
     return _distance(off, p)
 
 
 def _trilinear(
-    call: Call, a: Any, b: Any, c: Any, first: Any, second: Any, third: Any, sums: Any, *_: Any
+    call: OperatorCall,
+    a: Any,
+    b: Any,
+    c: Any,
+    first: Any,
+    second: Any,
+    third: Any,
+    sums: Any,
+    *_: Any,
 ) -> Any:
     """Contract a product of three tensors, each expanded by dims of 1."""
     x, y, z = (
@@ -121,7 +129,7 @@ def _distance(off: TracedArray, p: float) -> Any:
     return np.where(none, total, root)
 
 
-def _pdist(call: Call, x: Any, p: float = 2) -> Any:
+def _pdist(call: OperatorCall, x: Any, p: float = 2) -> Any:
     array = call.cast(x)
     count = array.shape[0]
     if not isinstance(count, int):
@@ -145,7 +153,7 @@ def _drop_batch(result: Any, alone: bool) -> Any:
 
 
 def _convolution(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     weight: Any,
     bias: Any,
@@ -175,7 +183,7 @@ def _convolution(
 
 
 def _conv(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     weight: Any,
     bias: Any = None,
@@ -197,7 +205,7 @@ def _same_padding(weight: TracedArray, dilation: Sequence[int]) -> tuple[int, ..
 
 
 def _conv_transpose(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     weight: Any,
     bias: Any = None,
@@ -213,7 +221,7 @@ def _conv_transpose(
 
 
 def _pool_pads(
-    call: Call, x: TracedArray, rank: int, window: Sequence[Any], ceil: bool
+    call: OperatorCall, x: TracedArray, rank: int, window: Sequence[Any], ceil: bool
 ) -> tuple[tuple[int, ...], list[Any]] | None:
     """Return the pads of a pool, extended to cover PyTorch's results, and the results' extents.
 
@@ -233,7 +241,7 @@ def _pool_pads(
 
 def _max_pool(rank: int) -> Handler:
     def handler(
-        call: Call,
+        call: OperatorCall,
         x: Any,
         size: Any,
         stride: Any = (),
@@ -267,7 +275,7 @@ def _max_pool(rank: int) -> Handler:
 
 def _avg_pool(rank: int) -> Handler:
     def handler(
-        call: Call,
+        call: OperatorCall,
         x: Any,
         size: Any,
         stride: Any = (),
@@ -327,7 +335,7 @@ def _window_bounds(n: int, out: int) -> tuple[numpy.ndarray, numpy.ndarray]:
 
 
 def _adaptive_avg(rank: int) -> Handler:
-    def handler(call: Call, x: Any, size: Any) -> Any:
+    def handler(call: OperatorCall, x: Any, size: Any) -> Any:
         pooled = call.cast(x)
         sizes = pair(size, rank)
         if all(n == 1 for n in sizes):
@@ -347,7 +355,7 @@ def _adaptive_avg(rank: int) -> Handler:
 
 
 def _adaptive_max(rank: int) -> Handler:
-    def handler(call: Call, x: Any, size: Any) -> Any:
+    def handler(call: OperatorCall, x: Any, size: Any) -> Any:
         array = call.cast(x)
         spatial = array.shape[-rank:]
         sizes = pair(size, rank)
@@ -395,7 +403,7 @@ def _adaptive_max_by_dim(x: TracedArray, sizes: Sequence[Any]) -> list[TracedArr
     return [x, places]
 
 
-def _im2col(call: Call, x: Any, size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+def _im2col(call: OperatorCall, x: Any, size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     array, alone = _add_batch(call.cast(x), 2)
     kernel, steps, gaps = pair(size, 2), pair(stride, 2), pair(dilation, 2)
     top, left = pair(padding, 2, 0)
@@ -417,7 +425,7 @@ def _tap_offsets(size: int, dilation: int) -> Any:
 
 
 def _col2im(
-    call: Call, x: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
+    call: OperatorCall, x: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
 ) -> Any:
     array = call.cast(x)
     alone = array.ndim == 2
@@ -434,7 +442,7 @@ def _col2im(
 
 
 def _unpool(rank: int) -> Handler:
-    def handler(call: Call, x: Any, places: Any, size: Any, *_: Any) -> Any:
+    def handler(call: OperatorCall, x: Any, places: Any, size: Any, *_: Any) -> Any:
         array, alone = _add_batch(call.cast(x), rank)
         at = _add_batch(converted(places, "int64"), rank)[0]
         n, c = array.shape[:2]
@@ -459,7 +467,7 @@ def _ones(x: TracedArray, shape: Sequence[Any]) -> TracedArray:
 
 
 def _layer_norm(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     shape: Sequence[Any],
     weight: Any = None,
@@ -474,7 +482,7 @@ def _layer_norm(
 
 
 def _native_layer_norm(
-    call: Call, x: Any, shape: Sequence[Any], weight: Any, bias: Any, eps: float
+    call: OperatorCall, x: Any, shape: Sequence[Any], weight: Any, bias: Any, eps: float
 ) -> Any:
     normalized = _layer_norm(call, x, shape, weight, bias, eps)
     if not call.read & {1, 2}:
@@ -486,7 +494,7 @@ def _native_layer_norm(
 
 
 def _rms_norm(
-    call: Call, x: Any, shape: Sequence[Any], weight: Any = None, eps: float | None = None
+    call: OperatorCall, x: Any, shape: Sequence[Any], weight: Any = None, eps: float | None = None
 ) -> Any:
     array = call.cast(x)
     scale = _ones(array, shape) if weight is None else call.cast(weight)
@@ -495,7 +503,7 @@ def _rms_norm(
 
 
 def _group_norm(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     groups: int,
     weight: Any = None,
@@ -511,7 +519,7 @@ def _group_norm(
 
 
 def _native_group_norm(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     weight: Any,
     bias: Any,
@@ -549,7 +557,7 @@ def _normalize(
 
 
 def _batch_norm(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     weight: Any,
     bias: Any,
@@ -571,14 +579,16 @@ def _batch_norm(
     return emit("BatchNormalization", *operands, epsilon=eps)
 
 
-def _normalize_batch(call: Call, x: TracedArray, weight: Any, bias: Any, eps: float) -> list[Any]:
+def _normalize_batch(
+    call: OperatorCall, x: TracedArray, weight: Any, bias: Any, eps: float
+) -> list[Any]:
     axes = (0, *range(2, x.ndim))
     variance, mean = moments(x, axes, 0)
     return [_normalize(x, mean, variance, weight, bias, eps), mean, variance]
 
 
 def _native_batch_norm(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     weight: Any,
     bias: Any,
@@ -614,13 +624,13 @@ def _native_batch_norm(
 
 
 def _batch_norm_without_stats(
-    call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+    call: OperatorCall, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
     return _native_batch_norm(call, x, weight, bias, None, None, training, momentum, eps)
 
 
 def _batch_norm_inference(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     weight: Any,
     bias: Any,
@@ -633,7 +643,7 @@ def _batch_norm_inference(
 
 
 def _batch_norm_with_update(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     weight: Any,
     bias: Any,
@@ -647,7 +657,7 @@ def _batch_norm_with_update(
 
 
 def _instance_norm(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     weight: Any,
     bias: Any,
@@ -670,7 +680,7 @@ def _instance_norm(
 
 
 def _attention(
-    call: Call,
+    call: OperatorCall,
     query: Any,
     key: Any,
     value: Any,
@@ -731,7 +741,7 @@ def _repeat_heads(x: TracedArray, query: TracedArray) -> TracedArray:
 
 
 def _flash(
-    call: Call,
+    call: OperatorCall,
     query: Any,
     key: Any,
     value: Any,
@@ -749,7 +759,7 @@ def _flash(
 def _resize(mode: str, rank: int, corners_at: int | None = None, **attrs: Any) -> Handler:
     """Return a handler of a resize by sizes, or by the requested scales."""
 
-    def handler(call: Call, x: Any, size: Any, *options: Any) -> Any:
+    def handler(call: OperatorCall, x: Any, size: Any, *options: Any) -> Any:
         array = call.cast(x)
         corners = bool(options and corners_at is not None and options[0])
         scales = options[corners_at is not None :]
@@ -779,7 +789,7 @@ def _vector_resize(mode: str, rank: int, corners_at: int | None = None, **attrs:
     """Return a handler of the overload with an optional size and one list of scales."""
     plain = _resize(mode, rank, corners_at=corners_at, **attrs)
 
-    def handler(call: Call, x: Any, size: Any, *options: Any) -> Any:
+    def handler(call: OperatorCall, x: Any, size: Any, *options: Any) -> Any:
         *corners, factors = options
         return plain(call, x, size, *corners, *(factors or ()))
 
@@ -820,7 +830,9 @@ IMAGES: Mapping[str, Handler] = {
 }
 
 
-def _grid_sample(call: Call, x: Any, grid: Any, mode: int, padding: int, corners: bool) -> Any:
+def _grid_sample(
+    call: OperatorCall, x: Any, grid: Any, mode: int, padding: int, corners: bool
+) -> Any:
     return emit(
         "GridSample",
         call.cast(x),
@@ -834,7 +846,7 @@ def _grid_sample(call: Call, x: Any, grid: Any, mode: int, padding: int, corners
 # Losses and bags.
 
 
-def _nll(call: Call, x: Any, target: Any, weight: Any, reduction: int, ignored: int) -> Any:
+def _nll(call: OperatorCall, x: Any, target: Any, weight: Any, reduction: int, ignored: int) -> Any:
     """Return the negative log-likelihood of the targets; ignored targets contribute 0."""
     array = call.cast(x)
     alone = array.ndim == 1
@@ -857,7 +869,7 @@ def _nll(call: Call, x: Any, target: Any, weight: Any, reduction: int, ignored: 
 
 
 def _linear_cross_entropy(
-    call: Call,
+    call: OperatorCall,
     x: Any,
     matrix: Any,
     target: Any,
@@ -879,13 +891,20 @@ def _linear_cross_entropy(
 
 
 def _linear_cross_entropies(
-    call: Call, x: Any, matrix: Any, target: Any, bias: Any, weight: Any, ignored: int, *_: Any
+    call: OperatorCall,
+    x: Any,
+    matrix: Any,
+    target: Any,
+    bias: Any,
+    weight: Any,
+    ignored: int,
+    *_: Any,
 ) -> Any:
     return _linear_cross_entropy(call, x, matrix, target, bias, weight, "none", ignored, 0.0)[0]
 
 
 def _embedding_bag(
-    call: Call,
+    call: OperatorCall,
     weight: Any,
     indices: Any,
     offsets: Any,
@@ -934,7 +953,7 @@ def _embedding_bag(
 
 
 def _segment_reduce(
-    call: Call,
+    call: OperatorCall,
     data: Any,
     reduce: str,
     lengths: Any = None,
@@ -971,18 +990,18 @@ def _segment_lengths(offsets: Any) -> TracedArray:
     return lengths
 
 
-def _dropout(call: Call, x: Any, p: float, training: bool) -> Any:
+def _dropout(call: OperatorCall, x: Any, p: float, training: bool) -> Any:
     if training and p:
         call.refuse("dropout while training is random, which is not supported")
     return traced(x)
 
 
-def _native_dropout(call: Call, x: Any, p: float, training: bool | None) -> Any:
+def _native_dropout(call: OperatorCall, x: Any, p: float, training: bool | None) -> Any:
     array = _dropout(call, x, p, bool(training))
     return [array, converted(np.ones_like(array), "bool")]
 
 
-def _renorm(call: Call, x: Any, p: float, dim: int, most: float) -> Any:
+def _renorm(call: OperatorCall, x: Any, p: float, dim: int, most: float) -> Any:
     array = call.cast(x)
     at = axis_of(dim, array.ndim)
     dims = tuple(d for d in range(array.ndim) if d != at)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.call import OperatorCall
 from explorer.frontends.aten.elementwise import is_inf, is_nan, like
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.control.loops import while_loop
@@ -30,7 +30,7 @@ def _polynomial(
     `first` computes degree 1.
     """
 
-    def handler(call: Call, x: Any, n: Any) -> Any:
+    def handler(call: OperatorCall, x: Any, n: Any) -> Any:
         at, degree = np.broadcast_arrays(call.cast(x), call.cast(n))
         is_finite = np.logical_not(is_nan(degree) | is_inf(degree))
         degree = converted(np.where(is_finite, np.trunc(degree), -1.0), "int64")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.call import OperatorCall
 from explorer.frontends.aten.shaping import slice_dim
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit_several
@@ -52,7 +52,7 @@ def _layer(
 
 def _recurrent(op: str, **attrs: Any) -> Handler:
     def handler(
-        call: Call,
+        call: OperatorCall,
         x: Any,
         hx: Any,
         params: Sequence[Any],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.call import OperatorCall
 from explorer.frontends.aten.elementwise import cast, is_floats, is_inf, is_nan, like
 from explorer.frontends.aten.shaping import axis_of, slice_dim
 from explorer.frontends.tracing.array import TracedArray
@@ -39,19 +39,19 @@ def reduce_dims(op: str, x: TracedArray, dims: Any = None, keep: bool = False) -
     return emit(op, x, axes=axes, keepdims=int(keep), noop_with_empty_axes=0)
 
 
-def _sum(call: Call, x: Any, dims: Any = None, keep: bool = False) -> Any:
+def _sum(call: OperatorCall, x: Any, dims: Any = None, keep: bool = False) -> Any:
     return reduce_dims("ReduceSum", call.cast(x), dims, keep)
 
 
-def _prod(call: Call, x: Any, dims: Any = None, keep: bool = False) -> Any:
+def _prod(call: OperatorCall, x: Any, dims: Any = None, keep: bool = False) -> Any:
     return reduce_dims("ReduceProd", call.cast(x), dims, keep)
 
 
-def _mean(call: Call, x: Any, dims: Any = None, keep: bool = False) -> Any:
+def _mean(call: OperatorCall, x: Any, dims: Any = None, keep: bool = False) -> Any:
     return reduce_dims("ReduceMean", call.cast(x), dims, keep)
 
 
-def _nansum(call: Call, x: Any, dims: Any = None, keep: bool = False) -> Any:
+def _nansum(call: OperatorCall, x: Any, dims: Any = None, keep: bool = False) -> Any:
     array = call.cast(x)
     return reduce_dims("ReduceSum", np.where(is_nan(array), like(0, array), array), dims, keep)
 
@@ -63,14 +63,14 @@ def extreme(op: str, x: TracedArray, dims: Any = None, keep: bool = False) -> Tr
 
 
 def _extreme(op: str) -> Handler:
-    def handler(call: Call, x: Any, dims: Any = None, keep: bool = False) -> Any:
+    def handler(call: OperatorCall, x: Any, dims: Any = None, keep: bool = False) -> Any:
         return extreme(op, traced(x), dims, keep)
 
     return handler
 
 
 def _extreme_dim(op: str, place: str) -> Handler:
-    def handler(call: Call, x: Any, dim: int, keep: bool = False) -> Any:
+    def handler(call: OperatorCall, x: Any, dim: int, keep: bool = False) -> Any:
         array = traced(x)
         values = extreme(op, array, dim, keep)
         places = _arg_extreme(place, array, dim, keep) if 1 in call.read else None
@@ -90,18 +90,18 @@ def _arg_extreme(op: str, x: TracedArray, dim: int | None, keep: bool) -> Traced
 
 
 def _argument(op: str) -> Handler:
-    def handler(call: Call, x: Any, dim: int | None = None, keep: bool = False) -> Any:
+    def handler(call: OperatorCall, x: Any, dim: int | None = None, keep: bool = False) -> Any:
         return _arg_extreme(op, traced(x), dim, keep)
 
     return handler
 
 
-def _aminmax(call: Call, x: Any, dim: int | None = None, keep: bool = False) -> Any:
+def _aminmax(call: OperatorCall, x: Any, dim: int | None = None, keep: bool = False) -> Any:
     array = traced(x)
     return [extreme(op, array, dim, keep) for op in ("ReduceMin", "ReduceMax")]
 
 
-def _any(call: Call, x: Any, dims: Any = None, keep: bool = False) -> Any:
+def _any(call: OperatorCall, x: Any, dims: Any = None, keep: bool = False) -> Any:
     truths = converted(traced(x), "bool")
     count = reduce_dims("ReduceSum", converted(truths, "int64"), dims, keep)
     return (
@@ -111,13 +111,13 @@ def _any(call: Call, x: Any, dims: Any = None, keep: bool = False) -> Any:
     )
 
 
-def _all(call: Call, x: Any, dims: Any = None, keep: bool = False) -> Any:
+def _all(call: OperatorCall, x: Any, dims: Any = None, keep: bool = False) -> Any:
     missing = np.logical_not(converted(traced(x), "bool"))
     count = reduce_dims("ReduceSum", converted(missing, "int64"), dims, keep)
     return cast(np.logical_not(converted(count, "bool")), call.dtype)
 
 
-def _count_nonzero(call: Call, x: Any, dims: Any = None) -> Any:
+def _count_nonzero(call: OperatorCall, x: Any, dims: Any = None) -> Any:
     return reduce_dims("ReduceSum", converted(converted(traced(x), "bool"), "int64"), dims)
 
 
@@ -142,27 +142,31 @@ def _drop_dims(x: TracedArray, dims: Any, keep: bool) -> TracedArray:
     return x if keep or not axes else np.squeeze(x, axes)
 
 
-def _var(call: Call, x: Any, dims: Any = None, correction: Any = 1, keep: bool = False) -> Any:
+def _var(
+    call: OperatorCall, x: Any, dims: Any = None, correction: Any = 1, keep: bool = False
+) -> Any:
     array = call.cast(x)
     by = 1 if correction is None else correction
     return _drop_dims(moments(array, dims, by)[0], dims, keep)
 
 
-def _std(call: Call, x: Any, dims: Any = None, correction: Any = 1, keep: bool = False) -> Any:
+def _std(
+    call: OperatorCall, x: Any, dims: Any = None, correction: Any = 1, keep: bool = False
+) -> Any:
     return np.sqrt(_var(call, x, dims, correction, keep))
 
 
-def _var_mean(call: Call, x: Any, dims: Any = None, by: Any = 1, keep: bool = False) -> Any:
+def _var_mean(call: OperatorCall, x: Any, dims: Any = None, by: Any = 1, keep: bool = False) -> Any:
     results = moments(call.cast(x), dims, 1 if by is None else by)
     return [_drop_dims(v, dims, keep) for v in results]
 
 
-def _std_mean(call: Call, x: Any, dims: Any = None, by: Any = 1, keep: bool = False) -> Any:
+def _std_mean(call: OperatorCall, x: Any, dims: Any = None, by: Any = 1, keep: bool = False) -> Any:
     variance, mean = moments(call.cast(x), dims, 1 if by is None else by)
     return [_drop_dims(v, dims, keep) for v in (np.sqrt(variance), mean)]
 
 
-def _logsumexp(call: Call, x: Any, dims: Any, keep: bool = False) -> Any:
+def _logsumexp(call: OperatorCall, x: Any, dims: Any, keep: bool = False) -> Any:
     return reduce_dims("ReduceLogSumExp", call.cast(x), dims, keep)
 
 
@@ -193,24 +197,26 @@ def _power(x: TracedArray, exponent: float, at_zero: float) -> TracedArray:
     return result
 
 
-def _vector_norm(call: Call, x: Any, order: Any = 2, dims: Any = None, keep: bool = False) -> Any:
+def _vector_norm(
+    call: OperatorCall, x: Any, order: Any = 2, dims: Any = None, keep: bool = False
+) -> Any:
     return norm(call.cast(x), order, dims, keep)
 
 
-def _norm(call: Call, x: Any, order: Any = 2, dims: Any = None, keep: bool = False) -> Any:
+def _norm(call: OperatorCall, x: Any, order: Any = 2, dims: Any = None, keep: bool = False) -> Any:
     return norm(call.cast(x), 2 if order is None else order, dims, keep)
 
 
 # Along a dim.
 
 
-def _cumsum(call: Call, x: Any, dim: int) -> Any:
+def _cumsum(call: OperatorCall, x: Any, dim: int) -> Any:
     array = call.cast(x)
     return emit("CumSum", array, axis=axis_of(dim, array.ndim)) if array.ndim else array
 
 
 def _diff(
-    call: Call, x: Any, n: int = 1, dim: int = -1, before: Any = None, after: Any = None
+    call: OperatorCall, x: Any, n: int = 1, dim: int = -1, before: Any = None, after: Any = None
 ) -> Any:
     array = traced(x)
     at = axis_of(dim, array.ndim)
@@ -223,7 +229,7 @@ Step = Callable[[Sequence[TracedArray], Sequence[TracedArray]], Sequence[TracedA
 
 
 def inclusive_scan(
-    call: Call, values: Sequence[TracedArray], dim: int, first: Sequence[Any], step: Step
+    call: OperatorCall, values: Sequence[TracedArray], dim: int, first: Sequence[Any], step: Step
 ) -> Sequence[TracedArray]:
     """Return an inclusive scan of an associative step, with neutral elements `first`.
 
@@ -268,14 +274,14 @@ def _scan_rows(
     return [np.moveaxis(v, 0, at) for v in stacked]
 
 
-def _cumprod(call: Call, x: Any, dim: int) -> Any:
+def _cumprod(call: OperatorCall, x: Any, dim: int) -> Any:
     def step(a: Any, b: Any) -> Any:
         return [np.multiply(a[0], b[0])]
 
     return inclusive_scan(call, [call.cast(x)], dim, [1], step)[0]
 
 
-def _logcumsumexp(call: Call, x: Any, dim: int) -> Any:
+def _logcumsumexp(call: OperatorCall, x: Any, dim: int) -> Any:
     def step(a: Any, b: Any) -> Any:
         x, y = a[0], b[0]
         same = np.logical_and(np.equal(x, y), is_inf(x))
@@ -286,7 +292,7 @@ def _logcumsumexp(call: Call, x: Any, dim: int) -> Any:
 
 
 def _cumulative_extreme(greatest: bool) -> Handler:
-    def handler(call: Call, x: Any, dim: int) -> Any:
+    def handler(call: OperatorCall, x: Any, dim: int) -> Any:
         array = traced(x)
         wide = converted(array, "int32") if array.dtype.name in NARROW else array
         places = _dim_indices(call, wide, dim)
@@ -315,7 +321,7 @@ def _neutral_extreme(x: TracedArray, least: bool) -> Any:
     return int(limits.min if least else limits.max)
 
 
-def _dim_indices(call: Call, x: TracedArray, dim: int) -> TracedArray:
+def _dim_indices(call: OperatorCall, x: TracedArray, dim: int) -> TracedArray:
     if not x.ndim:
         return traced(np.zeros_like(converted(x, "int64")))
     at = axis_of(dim, x.ndim)
@@ -325,7 +331,7 @@ def _dim_indices(call: Call, x: TracedArray, dim: int) -> TracedArray:
 
 
 def _softmax(op: str) -> Handler:
-    def handler(call: Call, x: Any, dim: int, *_: Any) -> Any:
+    def handler(call: OperatorCall, x: Any, dim: int, *_: Any) -> Any:
         array = call.cast(x)
         if not array.ndim:
             return np.reshape(emit(op, np.reshape(array, (1,)), axis=0), ())
@@ -334,7 +340,7 @@ def _softmax(op: str) -> Handler:
     return handler
 
 
-def _safe_softmax(call: Call, x: Any, dim: int) -> Any:
+def _safe_softmax(call: OperatorCall, x: Any, dim: int) -> Any:
     """Return softmax, with 0 where all elements are -infinity."""
     array = call.cast(x)
     has_finite = np.greater(extreme("ReduceMax", array, dim, keep=True), like(-math.inf, array))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.call import OperatorCall
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.promote import converted, traced
@@ -25,11 +25,11 @@ def axis_of(dim: int, rank: int) -> int:
 # Shapes.
 
 
-def _view(call: Call, x: Any, size: Sequence[Any]) -> Any:
+def _view(call: OperatorCall, x: Any, size: Sequence[Any]) -> Any:
     return np.reshape(x, tuple(size))
 
 
-def _flatten(call: Call, x: Any, start: int = 0, end: int = -1) -> Any:
+def _flatten(call: OperatorCall, x: Any, start: int = 0, end: int = -1) -> Any:
     array = traced(x)
     if not array.ndim:
         return np.reshape(array, (1,))
@@ -37,31 +37,31 @@ def _flatten(call: Call, x: Any, start: int = 0, end: int = -1) -> Any:
     return np.reshape(array, (*array.shape[:a], -1, *array.shape[b + 1 :]))
 
 
-def _unflatten(call: Call, x: Any, dim: int, sizes: Sequence[Any]) -> Any:
+def _unflatten(call: OperatorCall, x: Any, dim: int, sizes: Sequence[Any]) -> Any:
     array = traced(x)
     at = axis_of(dim, array.ndim)
     return np.reshape(array, (*array.shape[:at], *sizes, *array.shape[at + 1 :]))
 
 
-def _permute(call: Call, x: Any, dims: Sequence[int]) -> Any:
+def _permute(call: OperatorCall, x: Any, dims: Sequence[int]) -> Any:
     array = traced(x)
     return np.transpose(array, tuple(axis_of(d, array.ndim) for d in dims)) if array.ndim else array
 
 
-def _transpose(call: Call, x: Any, a: int, b: int) -> Any:
+def _transpose(call: OperatorCall, x: Any, a: int, b: int) -> Any:
     array = traced(x)
     return np.swapaxes(array, a, b) if array.ndim else array
 
 
-def _t(call: Call, x: Any) -> Any:
+def _t(call: OperatorCall, x: Any) -> Any:
     return np.transpose(x)
 
 
-def _unsqueeze(call: Call, x: Any, dim: int) -> Any:
+def _unsqueeze(call: OperatorCall, x: Any, dim: int) -> Any:
     return np.expand_dims(x, dim)
 
 
-def _squeeze(call: Call, x: Any, dims: Any = None) -> Any:
+def _squeeze(call: OperatorCall, x: Any, dims: Any = None) -> Any:
     """Remove dims of 1; PyTorch ignores other dims."""
     array = traced(x)
     named = range(array.ndim) if dims is None else [dims] if isinstance(dims, int) else dims
@@ -70,7 +70,7 @@ def _squeeze(call: Call, x: Any, dims: Any = None) -> Any:
     return np.squeeze(array, ones) if ones else array
 
 
-def _expand(call: Call, x: Any, size: Sequence[Any], implicit: bool = False) -> Any:
+def _expand(call: OperatorCall, x: Any, size: Sequence[Any], implicit: bool = False) -> Any:
     array = traced(x)
     lead = len(size) - array.ndim
     extents = (None,) * lead + array.shape
@@ -80,20 +80,20 @@ def _expand(call: Call, x: Any, size: Sequence[Any], implicit: bool = False) -> 
     return np.broadcast_to(array, target)
 
 
-def _expand_as(call: Call, x: Any, other: Any) -> Any:
+def _expand_as(call: OperatorCall, x: Any, other: Any) -> Any:
     return np.broadcast_to(x, traced(other).shape)
 
 
-def _repeat(call: Call, x: Any, repeats: Sequence[Any]) -> Any:
+def _repeat(call: OperatorCall, x: Any, repeats: Sequence[Any]) -> Any:
     return np.tile(x, tuple(repeats)) if repeats else x
 
 
-def _flip(call: Call, x: Any, dims: Sequence[int]) -> Any:
+def _flip(call: OperatorCall, x: Any, dims: Sequence[int]) -> Any:
     array = traced(x)
     return np.flip(array, tuple(dims)) if array.ndim and dims else array
 
 
-def _roll(call: Call, x: Any, shifts: Any, dims: Any = ()) -> Any:
+def _roll(call: OperatorCall, x: Any, shifts: Any, dims: Any = ()) -> Any:
     array = traced(x)
     by = [shifts] if isinstance(shifts, int) else list(shifts)
     if not dims:
@@ -103,7 +103,7 @@ def _roll(call: Call, x: Any, shifts: Any, dims: Any = ()) -> Any:
     return array
 
 
-def _movedim(call: Call, x: Any, source: Any, target: Any) -> Any:
+def _movedim(call: OperatorCall, x: Any, source: Any, target: Any) -> Any:
     return np.moveaxis(x, source, target)
 
 
@@ -122,24 +122,24 @@ def slice_dim(x: Any, dim: int, start: Any, end: Any, step: int = 1) -> Any:
 
 
 def _slice(
-    call: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    call: OperatorCall, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
     return slice_dim(x, dim, start, end, step)
 
 
-def _select(call: Call, x: Any, dim: int, index: Any) -> Any:
+def _select(call: OperatorCall, x: Any, dim: int, index: Any) -> Any:
     array = traced(x)
     return array[(*(slice(None),) * axis_of(dim, array.ndim), index)]
 
 
-def _narrow(call: Call, x: Any, dim: int, start: Any, length: Any) -> Any:
+def _narrow(call: OperatorCall, x: Any, dim: int, start: Any, length: Any) -> Any:
     array = traced(x)
     if isinstance(start, int) and start < 0:
         start = array.shape[axis_of(dim, array.ndim)] + start
     return slice_dim(array, dim, start, start + length)
 
 
-def _split(call: Call, x: Any, size: Any, dim: int = 0) -> Any:
+def _split(call: OperatorCall, x: Any, size: Any, dim: int = 0) -> Any:
     if isinstance(size, (list, tuple)):
         return _split_with_sizes(call, x, size, dim)
     array = traced(x)
@@ -152,7 +152,7 @@ def _split(call: Call, x: Any, size: Any, dim: int = 0) -> Any:
     ]
 
 
-def _split_with_sizes(call: Call, x: Any, sizes: Sequence[Any], dim: int = 0) -> Any:
+def _split_with_sizes(call: OperatorCall, x: Any, sizes: Sequence[Any], dim: int = 0) -> Any:
     parts, start = [], 0
     for size in sizes:
         parts.append(slice_dim(x, dim, start, start + size))
@@ -160,21 +160,21 @@ def _split_with_sizes(call: Call, x: Any, sizes: Sequence[Any], dim: int = 0) ->
     return parts
 
 
-def _chunk(call: Call, x: Any, chunks: int, dim: int = 0) -> Any:
+def _chunk(call: OperatorCall, x: Any, chunks: int, dim: int = 0) -> Any:
     array = traced(x)
     extent = array.shape[axis_of(dim, array.ndim)]
     return _split(call, array, (extent + chunks - 1) // chunks, dim)
 
 
-def _tensor_split(call: Call, x: Any, places: Any, dim: int = 0) -> Any:
+def _tensor_split(call: OperatorCall, x: Any, places: Any, dim: int = 0) -> Any:
     return np.array_split(x, list(places) if isinstance(places, (list, tuple)) else places, dim)
 
 
-def _unbind(call: Call, x: Any, dim: int = 0) -> Any:
+def _unbind(call: OperatorCall, x: Any, dim: int = 0) -> Any:
     return [_select(call, x, dim, i) for i in range(len(call.results))]
 
 
-def _diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def _diagonal(call: OperatorCall, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     array = traced(x)
     a, b = axis_of(dim1, array.ndim), axis_of(dim2, array.ndim)
     others = [d for d in range(array.ndim) if d not in (a, b)]
@@ -190,7 +190,7 @@ def _diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1)
     return np.take(flat, np.add(step, first[0] * columns + first[1]), -1)
 
 
-def _diag_embed(call: Call, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def _diag_embed(call: OperatorCall, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     array = traced(x)
     size = array.shape[-1] + abs(offset)
     rank = array.ndim + 1
@@ -205,7 +205,7 @@ def _diag_embed(call: Call, x: Any, offset: int = 0, dim1: int = -2, dim2: int =
 
 
 def _triangle(upper: int) -> Handler:
-    def handler(call: Call, x: Any, diagonal: int = 0) -> Any:
+    def handler(call: OperatorCall, x: Any, diagonal: int = 0) -> Any:
         array = traced(x)
         by = traced(numpy.int64(diagonal))
         return emit("Trilu", array, by, upper=upper)
@@ -214,12 +214,14 @@ def _triangle(upper: int) -> Handler:
 
 
 def _as_strided(
-    call: Call, x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+    call: OperatorCall, x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
 ) -> Any:
     return np.take(np.ravel(x), strided_places(call, size, stride, offset))
 
 
-def strided_places(call: Call, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
+def strided_places(
+    call: OperatorCall, size: Sequence[Any], stride: Sequence[Any], offset: Any
+) -> Any:
     """Return the indices of a strided view in the flattened first argument."""
     like = call.arguments[0]
     is_static = all(isinstance(n, int) for n in (*size, *stride, *like.shape))
@@ -234,7 +236,7 @@ def strided_places(call: Call, size: Sequence[Any], stride: Sequence[Any], offse
 # Concatenation and padding.
 
 
-def _cat(call: Call, values: Sequence[Any], dim: int = 0) -> Any:
+def _cat(call: OperatorCall, values: Sequence[Any], dim: int = 0) -> Any:
     arrays = [call.cast(v) for v in values]
     nonempty = [v for v in arrays if v.type.dims != (0,)] or arrays[:1]
     return (
@@ -244,18 +246,20 @@ def _cat(call: Call, values: Sequence[Any], dim: int = 0) -> Any:
     )
 
 
-def _stack(call: Call, values: Sequence[Any], dim: int = 0) -> Any:
+def _stack(call: OperatorCall, values: Sequence[Any], dim: int = 0) -> Any:
     return np.stack([call.cast(v) for v in values], dim)
 
 
-def _pad_by(call: Call, x: Any, pads: Sequence[Any], mode: str = "constant", value: Any = 0) -> Any:
+def _pad_by(
+    call: OperatorCall, x: Any, pads: Sequence[Any], mode: str = "constant", value: Any = 0
+) -> Any:
     if mode == "constant":
         return _pad(call, x, pads, value)
     names = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     return _edges(names[mode])(call, x, pads)
 
 
-def _pad(call: Call, x: Any, pads: Sequence[Any], value: Any = 0) -> Any:
+def _pad(call: OperatorCall, x: Any, pads: Sequence[Any], value: Any = 0) -> Any:
     """Pad the last dims with a number; negative pads crop."""
     pairs = _pairs(pads, traced(x).ndim)
     array, widths = _crop(traced(x), pairs), _positive_pads(pairs)
@@ -286,7 +290,7 @@ def _pairs(pads: Sequence[Any], rank: int) -> list[tuple[Any, Any]]:
 
 
 def _edges(mode: str) -> Handler:
-    def handler(call: Call, x: Any, pads: Sequence[Any]) -> Any:
+    def handler(call: OperatorCall, x: Any, pads: Sequence[Any]) -> Any:
         array = traced(x)
         pairs = _pairs(pads, array.ndim)
         if mode == "wrap":
@@ -306,7 +310,7 @@ def _wrap(x: TracedArray, pairs: Sequence[tuple[Any, Any]]) -> TracedArray:
     return x
 
 
-def _shuffle(call: Call, x: Any, factor: int) -> Any:
+def _shuffle(call: OperatorCall, x: Any, factor: int) -> Any:
     array = traced(x)
     *lead, channels, h, w = array.shape
     split = np.reshape(array, (*lead, channels // factor**2, factor, factor, h, w))
@@ -315,7 +319,7 @@ def _shuffle(call: Call, x: Any, factor: int) -> Any:
     return np.reshape(moved, (*lead, channels // factor**2, h * factor, w * factor))
 
 
-def _unshuffle(call: Call, x: Any, factor: int) -> Any:
+def _unshuffle(call: OperatorCall, x: Any, factor: int) -> Any:
     array = traced(x)
     *lead, channels, h, w = array.shape
     split = np.reshape(array, (*lead, channels, h // factor, factor, w // factor, factor))
@@ -324,14 +328,14 @@ def _unshuffle(call: Call, x: Any, factor: int) -> Any:
     return np.reshape(moved, (*lead, channels * factor**2, h // factor, w // factor))
 
 
-def _channel_shuffle(call: Call, x: Any, groups: int) -> Any:
+def _channel_shuffle(call: OperatorCall, x: Any, groups: int) -> Any:
     array = traced(x)
     n, channels, *spatial = array.shape
     split = np.reshape(array, (n, groups, channels // groups, *spatial))
     return np.reshape(np.swapaxes(split, 1, 2), array.shape)
 
 
-def _unfold(call: Call, x: Any, dim: int, size: int, step: int) -> Any:
+def _unfold(call: OperatorCall, x: Any, dim: int, size: int, step: int) -> Any:
     """Return windows along a dim as rows of a new last dim."""
     array = traced(x)
     if not array.ndim:
@@ -345,48 +349,48 @@ def _unfold(call: Call, x: Any, dim: int, size: int, step: int) -> Any:
 # New arrays.
 
 
-def _full(call: Call, size: Sequence[Any], value: Any) -> Any:
+def _full(call: OperatorCall, size: Sequence[Any], value: Any) -> Any:
     return np.broadcast_to(call.cast(value), tuple(size))
 
 
 def _like(value: float) -> Handler:
-    def handler(call: Call, x: Any, *_: Any) -> Any:
+    def handler(call: OperatorCall, x: Any, *_: Any) -> Any:
         return np.broadcast_to(call.cast(value), traced(x).shape)
 
     return handler
 
 
-def _full_like(call: Call, x: Any, value: Any) -> Any:
+def _full_like(call: OperatorCall, x: Any, value: Any) -> Any:
     return np.broadcast_to(call.cast(value), traced(x).shape)
 
 
 def _filled(value: float) -> Handler:
-    def handler(call: Call, size: Sequence[Any], *_: Any) -> Any:
+    def handler(call: OperatorCall, size: Sequence[Any], *_: Any) -> Any:
         return np.broadcast_to(call.cast(value), tuple(size))
 
     return handler
 
 
 def _new(value: float) -> Handler:
-    def handler(call: Call, x: Any, size: Sequence[Any], *_: Any) -> Any:
+    def handler(call: OperatorCall, x: Any, size: Sequence[Any], *_: Any) -> Any:
         return np.broadcast_to(call.cast(value), tuple(size))
 
     return handler
 
 
-def _new_full(call: Call, x: Any, size: Sequence[Any], value: Any) -> Any:
+def _new_full(call: OperatorCall, x: Any, size: Sequence[Any], value: Any) -> Any:
     return np.broadcast_to(call.cast(value), tuple(size))
 
 
-def _fill(call: Call, x: Any, value: Any) -> Any:
+def _fill(call: OperatorCall, x: Any, value: Any) -> Any:
     return _full_like(call, x, value)
 
 
-def _scalar(call: Call, value: Any) -> Any:
+def _scalar(call: OperatorCall, value: Any) -> Any:
     return call.cast(value)
 
 
-def _arange(call: Call, start: Any, end: Any, step: Any = 1) -> Any:
+def _arange(call: OperatorCall, start: Any, end: Any, step: Any = 1) -> Any:
     if any(isinstance(n, float) for n in (start, end, step)) or call.is_float:
         count = call.results[0].shape[0]
         if isinstance(count, int):
@@ -395,15 +399,15 @@ def _arange(call: Call, start: Any, end: Any, step: Any = 1) -> Any:
     return call.cast(np.arange(start, end, step))
 
 
-def _arange_end(call: Call, end: Any) -> Any:
+def _arange_end(call: OperatorCall, end: Any) -> Any:
     return _arange(call, 0, end)
 
 
-def _eye(call: Call, n: Any, m: Any = None) -> Any:
+def _eye(call: OperatorCall, n: Any, m: Any = None) -> Any:
     return call.cast(np.eye(n, n if m is None else m))
 
 
-def _linspace(call: Call, start: Any, end: Any, steps: Any) -> Any:
+def _linspace(call: OperatorCall, start: Any, end: Any, steps: Any) -> Any:
     if not isinstance(steps, int) or any(isinstance(v, TracedArray) for v in (start, end)):
         call.refuse("bounds known only at run time are not supported")
     dtype = "float64" if call.dtype == "float64" else "float32"
@@ -411,14 +415,14 @@ def _linspace(call: Call, start: Any, end: Any, steps: Any) -> Any:
     return call.cast(row)
 
 
-def _logspace(call: Call, start: Any, end: Any, steps: Any, base: float = 10.0) -> Any:
+def _logspace(call: OperatorCall, start: Any, end: Any, steps: Any, base: float = 10.0) -> Any:
     if not isinstance(steps, int) or any(isinstance(v, TracedArray) for v in (start, end)):
         call.refuse("bounds known only at run time are not supported")
     return call.cast(numpy.power(float(base), numpy.linspace(start, end, steps)))
 
 
 def _indices(lower: bool) -> Handler:
-    def handler(call: Call, rows: int, columns: int, offset: int = 0) -> Any:
+    def handler(call: OperatorCall, rows: int, columns: int, offset: int = 0) -> Any:
         if not (isinstance(rows, int) and isinstance(columns, int)):
             call.refuse("symbolic dims are not supported")
         make = numpy.tril_indices if lower else numpy.triu_indices

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.call import OperatorCall
 from explorer.frontends.aten.elementwise import is_inf, is_nan, like
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.control.loops import while_loop
@@ -29,7 +29,7 @@ def polynomial(x: TracedArray, factors: Sequence[float]) -> TracedArray:
     return value
 
 
-def _erfc(call: Call, x: Any) -> Any:
+def _erfc(call: OperatorCall, x: Any) -> Any:
     """Return erfc by a Chebyshev fit, relative error 1.2e-7 (Numerical Recipes, 6.2)."""
     array = call.cast(x)
     size = np.abs(array)
@@ -82,11 +82,11 @@ def erf_inverse(y: TracedArray) -> TracedArray:
     return result
 
 
-def _erfinv(call: Call, x: Any) -> Any:
+def _erfinv(call: OperatorCall, x: Any) -> Any:
     return erf_inverse(call.cast(x))
 
 
-def _ndtri(call: Call, x: Any) -> Any:
+def _ndtri(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     inner = np.subtract(np.multiply(array, like(2, array)), like(1, array))
     return np.multiply(erf_inverse(inner), like(math.sqrt(2), array))
@@ -129,7 +129,7 @@ def log_gamma(x: TracedArray) -> TracedArray:
     return result
 
 
-def _lgamma(call: Call, x: Any) -> Any:
+def _lgamma(call: OperatorCall, x: Any) -> Any:
     return log_gamma(call.cast(x))
 
 
@@ -155,7 +155,7 @@ def digamma(x: TracedArray) -> TracedArray:
     return result
 
 
-def _digamma(call: Call, x: Any) -> Any:
+def _digamma(call: OperatorCall, x: Any) -> Any:
     return digamma(call.cast(x))
 
 
@@ -183,12 +183,12 @@ def zeta(s: TracedArray, q: TracedArray) -> TracedArray:
     return result
 
 
-def _zeta(call: Call, s: Any, q: Any) -> Any:
+def _zeta(call: OperatorCall, s: Any, q: Any) -> Any:
     a, b = np.broadcast_arrays(call.cast(s), call.cast(q))
     return zeta(a, b)
 
 
-def _polygamma(call: Call, n: int, x: Any) -> Any:
+def _polygamma(call: OperatorCall, n: int, x: Any) -> Any:
     array = call.cast(x)
     if n == 0:
         return digamma(array)
@@ -204,12 +204,12 @@ def _polygamma(call: Call, n: int, x: Any) -> Any:
     return np.multiply(zeta(order, array), like(sign * math.factorial(n), array))
 
 
-def _ndtr(call: Call, x: Any) -> Any:
+def _ndtr(call: OperatorCall, x: Any) -> Any:
     array = np.multiply(call.cast(x), like(-math.sqrt(0.5), call.cast(x)))
     return np.multiply(_erfc(call, array), like(0.5, array))
 
 
-def _log_ndtr(call: Call, x: Any) -> Any:
+def _log_ndtr(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     low = np.less(array, like(-1, array))
     t = np.multiply(np.where(low, array, like(-1, array)), like(-math.sqrt(0.5), array))
@@ -220,7 +220,7 @@ def _log_ndtr(call: Call, x: Any) -> Any:
     return np.where(low, below, above)
 
 
-def _erfcx(call: Call, x: Any) -> Any:
+def _erfcx(call: OperatorCall, x: Any) -> Any:
     """Return exp(x²) erfc x, by the fit of `_erfc`."""
     array = call.cast(x)
     size = np.abs(array)
@@ -237,7 +237,7 @@ def _erfcx(call: Call, x: Any) -> Any:
     return np.where(np.less(array, like(0, array)), below, above)
 
 
-def _entr(call: Call, x: Any) -> Any:
+def _entr(call: OperatorCall, x: Any) -> Any:
     array = call.cast(x)
     zero, below = np.equal(array, like(0, array)), np.less(array, like(0, array))
     plain = np.negative(np.multiply(array, np.log(np.where(zero, like(1, array), array))))
@@ -290,7 +290,7 @@ def incomplete_gamma(a: TracedArray, x: TracedArray) -> tuple[TracedArray, Trace
 def _incomplete_gamma(upper: int) -> Handler:
     """Return a handler that computes in float64; the gradient by x is the integrand."""
 
-    def handler(call: Call, a: Any, x: Any) -> Any:
+    def handler(call: OperatorCall, a: Any, x: Any) -> Any:
         order, at = (converted(call.cast(v), "float64") for v in np.broadcast_arrays(a, x))
         value = call.stop_gradient(incomplete_gamma(order, at)[upper])
         if call.trains:

@@ -12,7 +12,7 @@ import onnx
 from explorer.budget import check_room
 from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.files.tensors import checked_shape, element_type, small_array
-from explorer.frontends.onnx.opsets import Node
+from explorer.frontends.onnx.opsets import OperatorNode
 from explorer.frontends.onnx.scope import Scope
 from explorer.ir.calls import AttrValue
 from explorer.ir.types import dtype_of, numpy_dtype
@@ -47,7 +47,7 @@ def constant_value(proto: onnx.NodeProto, name: str) -> np.ndarray:
     raise UnsupportedOperator(f"Constant at {name!r} holds no number or tensor", where=name)
 
 
-def fold_constant_of_shape(scope: Scope, node: Node) -> bool:
+def fold_constant_of_shape(scope: Scope, node: OperatorNode) -> bool:
     """Bind the result of ConstantOfShape as a constant if its shape is constant."""
     if node.op != "ConstantOfShape" or len(node.inputs) != 1 or len(node.outputs) != 1:
         return False

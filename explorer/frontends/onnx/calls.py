@@ -6,7 +6,7 @@ import onnx
 
 from explorer.errors import BadModelFile
 from explorer.frontends.onnx.functions import body_of, key_of, schema_body
-from explorer.frontends.onnx.scope import Call, Scope
+from explorer.frontends.onnx.scope import InlinedCall, Scope
 
 
 def import_local(scope: Scope, proto: onnx.NodeProto, function: onnx.FunctionProto) -> None:
@@ -14,7 +14,7 @@ def import_local(scope: Scope, proto: onnx.NodeProto, function: onnx.FunctionPro
     if key_of(proto) in scope.called:
         raise BadModelFile(f"calls the function {proto.op_type!r} from itself")
     name = scope.origin or scope.importer.node_name(proto, scope.prefix)
-    call = Call(scope, proto, body_of(function, proto), scope.importer.label(f"{name}.call"))
+    call = InlinedCall(scope, proto, body_of(function, proto), scope.importer.label(f"{name}.call"))
     call.prefix = f"{name}/"
     _inline(scope, call, proto)
     if not scope.origin:
@@ -30,13 +30,13 @@ def inline_schema_body(
     )
     if body is None or body.key in scope.called:
         return False
-    call = Call(scope, proto, body, label)
+    call = InlinedCall(scope, proto, body, label)
     call.origin = name
     _inline(scope, call, proto)
     return True
 
 
-def _inline(scope: Scope, call: Call, proto: onnx.NodeProto) -> None:
+def _inline(scope: Scope, call: InlinedCall, proto: onnx.NodeProto) -> None:
     body = call.content
     scope.importer.inlined(len(body.nodes))
     for node in body.nodes:

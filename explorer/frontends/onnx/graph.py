@@ -14,7 +14,7 @@ from explorer.frontends.onnx.attributes import (
 from explorer.frontends.onnx.calls import import_local, inline_schema_body
 from explorer.frontends.onnx.control_flow import import_if, import_loop, import_scan
 from explorer.frontends.onnx.functions import key_of, plain_domain
-from explorer.frontends.onnx.opsets import Node, to_latest_version
+from explorer.frontends.onnx.opsets import OperatorNode, to_latest_version
 from explorer.frontends.onnx.schema import check_node
 from explorer.frontends.onnx.scope import Scope, add_binding
 from explorer.ir.calls import OpCall
@@ -35,7 +35,7 @@ def import_node(scope: Scope, proto: onnx.NodeProto) -> None:
     else:
         name = label = importer.node_name(proto, scope.prefix)
     if is_user_operator(proto.op_type, key[0]):
-        _bind(scope, Node(*_head(proto, name), attributes(proto, name), 1), proto.domain)
+        _bind(scope, OperatorNode(*_head(proto, name), attributes(proto, name), 1), proto.domain)
         return
     opset = _version(scope, proto, name)
     check_node(proto, name, opset, key[0])
@@ -76,7 +76,7 @@ def _import_operator(scope: Scope, proto: onnx.NodeProto, opset: int, name: str)
     attrs = attributes(proto, name)
     if plain_domain(proto.domain) and proto.op_type not in RECORDS:
         attrs["domain"] = proto.domain
-    node = Node(*_head(proto, name), attrs, opset)
+    node = OperatorNode(*_head(proto, name), attrs, opset)
     if not fold_constant_of_shape(scope, node):
         _bind(scope, to_latest_version(node), proto.domain)
 
@@ -85,7 +85,7 @@ def _head(proto: onnx.NodeProto, name: str) -> tuple[str, str, tuple[str, ...], 
     return proto.op_type, name, tuple(proto.input), tuple(proto.output)
 
 
-def _bind(scope: Scope, node: Node, domain: str = "") -> None:
+def _bind(scope: Scope, node: OperatorNode, domain: str = "") -> None:
     record = RECORDS.get(node.op)
     attrs = dict(node.attrs)
     if record is None:

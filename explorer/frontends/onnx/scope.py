@@ -162,7 +162,7 @@ class Scope:
         return inside
 
 
-class Call(Scope):
+class InlinedCall(Scope):
     """A function's body at one call; its nodes are bound in the caller."""
 
     def __init__(self, caller: Scope, node: onnx.NodeProto, body: Body, name: str) -> None:

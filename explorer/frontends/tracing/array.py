@@ -11,7 +11,7 @@ import numpy as np
 from explorer.errors import DtypeError, ShapeError, TraceError
 from explorer.frontends.tracing.complex_array import is_complex
 from explorer.frontends.tracing.dims import python_dim
-from explorer.frontends.tracing.frames import Frame, current_frame
+from explorer.frontends.tracing.frames import FunctionFrame, current_frame
 from explorer.frontends.tracing.lines import Line, calling_line
 from explorer.frontends.tracing.operators import ArrayOperators
 from explorer.ir.calls import Var
@@ -26,7 +26,7 @@ class Change:
     `statement` is the statement that the array is a result of, if it may alias an earlier array.
     """
 
-    frame: Frame
+    frame: FunctionFrame
     text: str
     statement: object = None
 
@@ -57,7 +57,7 @@ class TracedArray(ArrayOperators):
     `weak` marks a stand-in for a Python number: its dtype yields to an array's.
     """
 
-    def __init__(self, value: Var, home: Frame, *, weak: bool = False) -> None:
+    def __init__(self, value: Var, home: FunctionFrame, *, weak: bool = False) -> None:
         """Create the array of a program value in the function `home`."""
         self._value, self.home, self.weak = value, home, weak
         self.base: TracedArray | None = None  # the array that this is a view of
@@ -66,7 +66,7 @@ class TracedArray(ArrayOperators):
         self.aliases: tuple[PossibleAlias, ...] = ()  # possible aliases
         self.statement: object = None  # its statement, if it may alias an older array
         self.created_in = current_frame()  # the function in which it was created
-        self.readers: set[Frame] = set()  # other functions that have read it
+        self.readers: set[FunctionFrame] = set()  # other functions that have read it
 
     def __repr__(self) -> str:
         """Return the value's name and type."""
@@ -114,7 +114,7 @@ class TracedArray(ArrayOperators):
             if array.home is not change.frame:
                 change.frame.changed.append((array, change.text))
 
-    def is_read_in(self, inner: Frame) -> bool:
+    def is_read_in(self, inner: FunctionFrame) -> bool:
         """Return True if a function reads this array from outside."""
         return not inner.encloses(self.created_in) and any(map(inner.encloses, self.readers))
 

@@ -11,7 +11,7 @@ from explorer.frontends.tracing.annotations import dim_of
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import python_dim
 from explorer.frontends.tracing.emit import emit_match_cast
-from explorer.frontends.tracing.frames import Frame, attributed_to_call, current_frame
+from explorer.frontends.tracing.frames import FunctionFrame, attributed_to_call, current_frame
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import is_traced, traced
 from explorer.ir.lattice import Match, defined_by, match, replace_symbols, symbols_in
@@ -59,7 +59,7 @@ def _cast(x: TracedArray, annotation: Tensor | ShapeType) -> Any:
     return TracedArray(emit_match_cast(frame, frame.own(x.value, x.home), target, "match"), frame)
 
 
-def _dims(frame: Frame, x: TracedArray, target: ShapeType) -> tuple[Any, ...]:
+def _dims(frame: FunctionFrame, x: TracedArray, target: ShapeType) -> tuple[Any, ...]:
     dims = target.dims or ()
     if x.dtype.kind not in "iu" or x.type.elements != len(dims):
         raise ShapeError(
@@ -70,7 +70,7 @@ def _dims(frame: Frame, x: TracedArray, target: ShapeType) -> tuple[Any, ...]:
     return tuple(python_dim(d) for d in dims)
 
 
-def _named(frame: Frame, annotation: Tensor | ShapeType) -> Tensor | ShapeType:
+def _named(frame: FunctionFrame, annotation: Tensor | ShapeType) -> Tensor | ShapeType:
     """Return the annotation in the program's symbols; a bare new name becomes a symbol."""
     symbols: dict[str, Dim] = {}
     bare = defined_by(annotation)

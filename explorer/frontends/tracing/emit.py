@@ -14,7 +14,7 @@ import onnx
 from explorer.errors import BadOperator, IronworksError, ShapeError, fault
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.coarse import KnownDims, coarse_dims
-from explorer.frontends.tracing.frames import Frame, current_frame, current_source
+from explorer.frontends.tracing.frames import FunctionFrame, current_frame, current_source
 from explorer.ir.calls import AttrValue, Expr, MatchCast, OpCall, ShapeOf, Var
 from explorer.ir.lattice import defined_by
 from explorer.ir.shapes.dims import Dim
@@ -70,7 +70,7 @@ def emit_several(
 
 
 def bind(
-    frame: Frame,
+    frame: FunctionFrame,
     expr: Expr,
     types: Sequence[Annotation],
     name: str,
@@ -90,7 +90,7 @@ def bind(
     return values
 
 
-def cast_to_symbols(frame: Frame, var: Var, dims: KnownDims | None, name: str) -> Var:
+def cast_to_symbols(frame: FunctionFrame, var: Var, dims: KnownDims | None, name: str) -> Var:
     """Emit a match_cast that gives a fresh symbol to each unknown dim."""
     extents = dims if dims is not None else (None,) * (var.tensor.rank or 0)
     shape = tuple(
@@ -100,7 +100,7 @@ def cast_to_symbols(frame: Frame, var: Var, dims: KnownDims | None, name: str) -
     return emit_match_cast(frame, var, Tensor(shape, var.tensor.dtype), name)
 
 
-def emit_match_cast(frame: Frame, var: Var, annotation: Annotation, name: str) -> Var:
+def emit_match_cast(frame: FunctionFrame, var: Var, annotation: Annotation, name: str) -> Var:
     """Emit a match_cast; the bare symbols of the annotation are defined from here on."""
     (checked,) = frame.bind([name], [annotation], MatchCast(var))
     frame.defined.update(defined_by(annotation))
@@ -108,7 +108,7 @@ def emit_match_cast(frame: Frame, var: Var, annotation: Annotation, name: str) -
 
 
 def _infer_types(
-    frame: Frame,
+    frame: FunctionFrame,
     record: OperatorRecord,
     args: tuple[Var | None, ...],
     attrs: Mapping[str, AttrValue],
@@ -140,7 +140,7 @@ def _infer_types(
 
 
 def _by_argument(
-    frame: Frame,
+    frame: FunctionFrame,
     record: OperatorRecord,
     args: tuple[Var | None, ...],
     attrs: dict[str, AttrValue],

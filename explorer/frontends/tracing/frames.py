@@ -16,14 +16,14 @@ from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation
 
 
-class Frame:
+class FunctionFrame:
     """A function under construction.
 
     `outer` is the enclosing function of a loop's or branch's body. Values that it captures from
     there become parameters.
     """
 
-    def __init__(self, recorder: Recorder, name: str, outer: Frame | None = None) -> None:
+    def __init__(self, recorder: Recorder, name: str, outer: FunctionFrame | None = None) -> None:
         """Create an empty function."""
         self.recorder, self.name, self.outer = recorder, name, outer
         self.body: list[Binding] = []
@@ -41,7 +41,7 @@ class Frame:
         self.body.append(Binding(tuple(vars_), expr, frozenset((current_source(),))))
         return vars_
 
-    def own(self, var: Var, home: Frame) -> Var:
+    def own(self, var: Var, home: FunctionFrame) -> Var:
         """Return a value as seen by this function: its own, a constant, or a captured one."""
         if home is self or (home.recorder is self.recorder and var.name in self.recorder.constants):
             return var
@@ -52,16 +52,16 @@ class Frame:
             self.captured[var.name] = self.recorder.value(f"{self.name}.{var.name}", var.type)
         return self.captured[var.name]
 
-    def encloses(self, frame: Frame) -> bool:
+    def encloses(self, frame: FunctionFrame) -> bool:
         """Return True if `frame` is this function, or nested in it."""
-        inner: Frame | None = frame
+        inner: FunctionFrame | None = frame
         while inner is not None and inner is not self:
             inner = inner.outer
         return inner is self
 
     def find_symbol(self, name: str) -> Dim | None:
         """Return the symbol that a match_cast gave this name, here or in an enclosing function."""
-        frame: Frame | None = self
+        frame: FunctionFrame | None = self
         while frame is not None:
             if name in frame.symbols:
                 return frame.symbols[name]
@@ -69,7 +69,7 @@ class Frame:
         return None
 
 
-def _refuse(var: Var, home: Frame, frame: Frame) -> NoReturn:
+def _refuse(var: Var, home: FunctionFrame, frame: FunctionFrame) -> NoReturn:
     line = calling_line()
     if home.recorder is frame.recorder and not home.closed:
         what, instead = f"{frame.name!r} sees only its own parameters", "pass it as an argument"
@@ -82,11 +82,11 @@ def _refuse(var: Var, home: Frame, frame: Frame) -> NoReturn:
     )
 
 
-_frame: ContextVar[Frame | None] = ContextVar("frame", default=None)
+_frame: ContextVar[FunctionFrame | None] = ContextVar("frame", default=None)
 _source: ContextVar[str | None] = ContextVar("source", default=None)
 
 
-def current_frame() -> Frame:
+def current_frame() -> FunctionFrame:
     """Return the function being traced; raise TraceError outside of a trace."""
     frame = _frame.get()
     if frame is None:
@@ -104,7 +104,7 @@ def is_tracing() -> bool:
 
 
 @contextmanager
-def tracing_into(frame: Frame) -> Iterator[Frame]:
+def tracing_into(frame: FunctionFrame) -> Iterator[FunctionFrame]:
     """Record operators in this function, with its own sources, inside the context."""
     before, source = _frame.set(frame), _source.set(None)
     try:

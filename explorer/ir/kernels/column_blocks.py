@@ -32,7 +32,7 @@ from explorer.ir.kernels.normal import writers
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Block:
+class ColumnBlock:
     """The columns `first .. first + count - 1` of a tensor."""
 
     first: int
@@ -56,12 +56,12 @@ def split_columns(kernel: Kernel) -> Kernel:
         kernel = split
 
 
-def blocks_read(kernel: Kernel, tensor: str) -> tuple[Block, ...] | None:
+def blocks_read(kernel: Kernel, tensor: str) -> tuple[ColumnBlock, ...] | None:
     """Return the blocks of columns of a tensor that a kernel reads, in order.
 
     Return None if a load is not of a block, or if two of them overlap without being equal.
     """
-    blocks: set[Block] = set()
+    blocks: set[ColumnBlock] = set()
     for c in kernel.computes:
         for read in reads(c.expr):
             if read.tensor == tensor:
@@ -74,7 +74,7 @@ def blocks_read(kernel: Kernel, tensor: str) -> tuple[Block, ...] | None:
     return tuple(order) if apart else None
 
 
-def _block(read: Read, c: Compute) -> Block | None:
+def _block(read: Read, c: Compute) -> ColumnBlock | None:
     """Return the block of a load whose column moves with one axis that moves no other dim."""
     last = read.index[-1] if read.index else None
     if not isinstance(last, Affine) or read.fill is not None or len(last.terms) != 1:
@@ -86,7 +86,7 @@ def _block(read: Read, c: Compute) -> Block | None:
     extent = next((a.extent for a in c.axes if a.name == name), None)
     if not isinstance(extent, int) or not isinstance(last.const, int):
         return None
-    return Block(last.const, extent)
+    return ColumnBlock(last.const, extent)
 
 
 def _splits(kernel: Kernel) -> Iterator[Kernel]:
@@ -99,11 +99,11 @@ def _splits(kernel: Kernel) -> Iterator[Kernel]:
         if axis is None or any(column in i.variables for i in c.target[:-1]):
             continue
         blocks = blocks_read(kernel, c.out)
-        if blocks and blocks != (Block(0, axis.extent),):
+        if blocks and blocks != (ColumnBlock(0, axis.extent),):
             yield _split(kernel, n, axis, blocks)
 
 
-def _split(kernel: Kernel, n: int, axis: Axis, blocks: tuple[Block, ...]) -> Kernel:
+def _split(kernel: Kernel, n: int, axis: Axis, blocks: tuple[ColumnBlock, ...]) -> Kernel:
     """Replace the tensor that compute `n` writes by one tensor a block."""
     c, spec = kernel.computes[n], kernel.spec(kernel.computes[n].out)
     taken = {t.name for t in kernel.tensors}
@@ -130,7 +130,7 @@ def _split(kernel: Kernel, n: int, axis: Axis, blocks: tuple[Block, ...]) -> Ker
     return replace(kernel, tensors=(*others, *specs), computes=computes)
 
 
-def _part(c: Compute, axis: Axis, block: Block, name: str, column: str) -> Compute:
+def _part(c: Compute, axis: Axis, block: ColumnBlock, name: str, column: str) -> Compute:
     """Return the compute of one block, along an axis of its own."""
     there = {axis.name: var(column) + block.first}
     here = {axis.name: var(column)}

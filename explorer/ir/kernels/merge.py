@@ -83,7 +83,7 @@ def share_inputs(kernel: Kernel, args: tuple[str, ...]) -> tuple[Kernel, tuple[s
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MergePart:
     """A kernel to be merged, with the names of its result and of its arguments."""
 
     kernel: Kernel
@@ -91,7 +91,7 @@ class Part:
     args: tuple[str, ...]
 
 
-def merge(name: str, parts: Sequence[Part]) -> tuple[Kernel, tuple[str, ...]]:
+def merge(name: str, parts: Sequence[MergePart]) -> tuple[Kernel, tuple[str, ...]]:
     """Return one kernel that does the work of all parts in order, and the values that it takes.
 
     It has the last part's result. A value that one part computes and a later one reads is internal.

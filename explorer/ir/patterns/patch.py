@@ -28,7 +28,7 @@ from explorer.ir.shapes.dims import Dim
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PatchSlice:
     """`size` elements along an axis, from the index `start` on, an int64."""
 
     axis: Axis
@@ -45,7 +45,7 @@ class Patch:
     """
 
     base: str
-    parts: tuple[Part, ...]
+    parts: tuple[PatchSlice, ...]
     update: Expr
     apart: tuple[Axis, ...]
     rows: tuple[Axis, ...]
@@ -68,7 +68,7 @@ def patched(kernel: Kernel, c: Compute) -> Patch | None:
     if base not in kernel.inputs or index != c.target or not _is_whole(kernel, c, base):
         return None
     free = {a.name: a for a in c.axes}
-    parts: list[Part] = []
+    parts: list[PatchSlice] = []
     guards: list[Expr] = []
     for part in _bounds(condition):
         match = _part(part, free)
@@ -118,11 +118,11 @@ def _bounds(condition: Expr) -> list[tuple[Expr, ...]]:
     return groups
 
 
-def _part(conditions: tuple[Expr, ...], free: dict[str, Axis]) -> Part | None:
+def _part(conditions: tuple[Expr, ...], free: dict[str, Axis]) -> PatchSlice | None:
     match conditions:
         case (Apply("lands", (start, IndexValue(index))),) if index.bare in free:
-            return Part(free[index.bare], start, 1)
+            return PatchSlice(free[index.bare], start, 1)
         case (Apply("ge", (Apply("sub", (IndexValue(index), start)), _)), Apply("lt", (_, size))):
             if index.bare in free and isinstance(size, Const) and not isinstance(size.value, float):
-                return Part(free[index.bare], start, size.value)
+                return PatchSlice(free[index.bare], start, size.value)
     return None

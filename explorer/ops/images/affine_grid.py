@@ -17,7 +17,7 @@ from explorer.ir.types import DType, Tensor
 from explorer.ops.arithmetic.broadcast import agree
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Lowering
-from explorer.ops.record import Number, OperatorRecord, RunTime
+from explorer.ops.record import HostNumber, OperatorRecord, RunTime
 from explorer.ops.run_time.site import Host, length
 from explorer.ops.site import Site
 
@@ -77,11 +77,11 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     return np.moveaxis(np.tensordot(theta, base, (2, base.ndim - 1)), 1, -1)
 
 
-def _names(site: Site) -> tuple[Number, ...]:
+def _names(site: Site) -> tuple[HostNumber, ...]:
     count = length(site, 1)
     if not isinstance(count, int):
         return site.unsupported("a size of unknown rank")
-    return tuple(Number(f"size{d}") for d in range(1, count))
+    return tuple(HostNumber(f"size{d}") for d in range(1, count))
 
 
 def _values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:

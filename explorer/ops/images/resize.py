@@ -32,7 +32,7 @@ from explorer.ops.images.resampling import (
     table,
 )
 from explorer.ops.lowering import Lowering, Nest, at, entry, letters
-from explorer.ops.record import Number, OperatorRecord, RunTime
+from explorer.ops.record import HostNumber, OperatorRecord, RunTime
 from explorer.ops.run_time.site import Host, symbolic
 from explorer.ops.site import Array, Site
 
@@ -245,11 +245,11 @@ def _known_extents(site: Site) -> dict[int, Dim]:
     return dict(zip(_axes(site), sizes, strict=False)) if sizes is not None and stretch else {}
 
 
-def _names(site: Site) -> tuple[Number, ...]:
+def _names(site: Site) -> tuple[HostNumber, ...]:
     _check(site)
     known_extents = _known_extents(site)
-    extents = (Number(f"extent{d}") for d in _run_time_dims(site) if d not in known_extents)
-    return (*extents, *(Number(f"reach{d}") for d in _run_time_dims(site)))
+    extents = (HostNumber(f"extent{d}") for d in _run_time_dims(site) if d not in known_extents)
+    return (*extents, *(HostNumber(f"reach{d}") for d in _run_time_dims(site)))
 
 
 def _stretches(attrs: Attrs, args: Sequence[Any]) -> tuple[Stretch, ...]:

@@ -18,7 +18,7 @@ from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.images.windows import each_positive, pads_of
 from explorer.ops.lowering import Lowering, letters
 from explorer.ops.onnx_reference import onnx_reference
-from explorer.ops.record import Number, OperatorRecord, RunTime
+from explorer.ops.record import HostNumber, OperatorRecord, RunTime
 from explorer.ops.run_time.site import Host, length
 from explorer.ops.site import Site
 
@@ -91,12 +91,12 @@ def _col_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     return onnx_reference("Col2Im", 18)(own_attrs, [args[0], *shapes])
 
 
-def _col_names(site: Site) -> tuple[Number, ...]:
+def _col_names(site: Site) -> tuple[HostNumber, ...]:
     count = length(site, 1)
     if not isinstance(count, int) or len(site.shape()) != 3:
         return site.unsupported("an image of unknown rank")
     kinds = [f"{kind}{d}" for kind in ("image", "block") for d in range(count)]
-    return (*(Number(k) for k in kinds), Number("channels"))
+    return (*(HostNumber(k) for k in kinds), HostNumber("channels"))
 
 
 def _col_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:

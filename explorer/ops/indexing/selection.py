@@ -14,7 +14,7 @@ from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.arithmetic.broadcast import demand_as_many, demand_shape
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Lowering, letters, shape_of
-from explorer.ops.record import Number, OperatorRecord, RunTime
+from explorer.ops.record import HostNumber, OperatorRecord, RunTime
 from explorer.ops.run_time.site import Host, symbolic
 from explorer.ops.site import Site
 
@@ -63,12 +63,12 @@ def _affordable(site: Site, axis: int) -> None:
         site.unsupported(f"{total} comparisons have no kernel rule")
 
 
-def _top_names(site: Site) -> tuple[Number, ...]:
+def _top_names(site: Site) -> tuple[HostNumber, ...]:
     axis = site.axis(len(site.shape()), -1)
     _affordable(site, axis)
     values = site.values[1] if len(site.values) > 1 else None
     count = None if values is None or values.size != 1 else values.reshape(-1)[0]
-    return (Number("k", 0, site.env.at_most(site.shape()[axis]), count),)
+    return (HostNumber("k", 0, site.env.at_most(site.shape()[axis]), count),)
 
 
 def _top_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:

@@ -45,7 +45,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DirectionStep:
     """A step: the suffix of its values' names, and its number, or the value that holds that."""
 
     tag: str
@@ -204,7 +204,7 @@ class Direction:
     def _finite(constant: np.ndarray | None) -> bool:
         return constant is not None and bool(np.isfinite(constant).all())
 
-    def masked(self, nest: Nest, new: Expr, before: Var | None, step: Step) -> Expr:
+    def masked(self, nest: Nest, new: Expr, before: Var | None, step: DirectionStep) -> Expr:
         """Return a state after a step: unchanged if the sequence has ended."""
         if self.layer.lengths is None:
             return new
@@ -219,7 +219,7 @@ class Direction:
         self,
         h: Var,
         add: Var | None,
-        step: Step,
+        step: DirectionStep,
         first: int = 0,
         count: int = 0,
         hint: str = "gates",

@@ -17,7 +17,7 @@ from explorer.ir.kernel import Const, Read
 from explorer.ir.program import Binding
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.elementwise import call
-from explorer.ops.recurrent.direction import Direction, Layer, State, Step
+from explorer.ops.recurrent.direction import Direction, DirectionStep, Layer, State
 from explorer.ops.recurrent.steps import one_step
 
 SCALAR = ()
@@ -55,7 +55,7 @@ def _trip(
     directions = [Direction(replace(layer, low=inner), n) for n in range(len(layer.backwards))]
     before = [_renamed(d, s, "before") for d, s in zip(directions, first, strict=True)]
     after = [
-        one_step(d, _row(d, x, number), state, Step("", number))
+        one_step(d, _row(d, x, number), state, DirectionStep("", number))
         for d, x, state in zip(directions, inputs, before, strict=True)
     ]
     rows = tuple(s.values[0] for s in after if stacked)

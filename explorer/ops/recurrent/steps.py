@@ -9,15 +9,15 @@ from explorer.ir.calls import Var
 from explorer.ir.kernel import Const, Expr, Read
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Nest, shape_of
-from explorer.ops.recurrent.direction import Direction, State, Step
+from explorer.ops.recurrent.direction import Direction, DirectionStep, State
 
 
-def one_step(d: Direction, x: Var, state: State, step: Step) -> State:
+def one_step(d: Direction, x: Var, state: State, step: DirectionStep) -> State:
     """Return the state after a step; `x` is its inputs, multiplied and biased for all gates."""
     return STEPS[d.site.op](d, x, state, step)
 
 
-def _rnn(d: Direction, x: Var, state: State, step: Step) -> State:
+def _rnn(d: Direction, x: Var, state: State, step: DirectionStep) -> State:
     h = state.h
     gates = x if h is None else d.recurrent(h, x, step)
     nest = d.low.nest("rnn_cell")
@@ -25,7 +25,7 @@ def _rnn(d: Direction, x: Var, state: State, step: Step) -> State:
     return State(d.emit(nest, d.state(f"h{step.tag}"), new))
 
 
-def _lstm(d: Direction, x: Var, state: State, step: Step) -> State:
+def _lstm(d: Direction, x: Var, state: State, step: DirectionStep) -> State:
     """Do a step of an LSTM; the gates' order is i, o, f, c."""
     h, c = state.h, state.c
     gates = x if h is None else d.recurrent(h, x, step)
@@ -48,14 +48,14 @@ def _lstm(d: Direction, x: Var, state: State, step: Step) -> State:
     return State(hidden, cell)
 
 
-def _gru(d: Direction, x: Var, state: State, step: Step) -> State:
+def _gru(d: Direction, x: Var, state: State, step: DirectionStep) -> State:
     """Do a step of a GRU; the gates' order is z, r, h."""
     h = state.h or d.zeros("zeros")
     after = d.site.integer("linear_before_reset")
     return State((_gru_after if after else _gru_before)(d, x, h, step))
 
 
-def _gru_after(d: Direction, x: Var, h: Var, step: Step) -> Var:
+def _gru_after(d: Direction, x: Var, h: Var, step: DirectionStep) -> Var:
     """Do a step whose reset gate is applied after the product."""
     gates = d.recurrent(h, None, step)
     nest = d.low.nest("gru_cell")
@@ -68,7 +68,7 @@ def _gru_after(d: Direction, x: Var, h: Var, step: Step) -> Var:
     return _gru_mixed(d, nest, z, new, h, step)
 
 
-def _gru_before(d: Direction, x: Var, h: Var, step: Step) -> Var:
+def _gru_before(d: Direction, x: Var, h: Var, step: DirectionStep) -> Var:
     """Do a step whose reset gate is applied to the state, before the product."""
     gates = d.recurrent(h, None, step, 0, 2)
     nest = d.low.nest("gru_reset")
@@ -86,13 +86,13 @@ def _gru_before(d: Direction, x: Var, h: Var, step: Step) -> Var:
     return _gru_mixed(d, nest, d.element(nest, update, "z"), new, h, step)
 
 
-def _gru_mixed(d: Direction, nest: Nest, z: Expr, new: Expr, h: Var, step: Step) -> Var:
+def _gru_mixed(d: Direction, nest: Nest, z: Expr, new: Expr, h: Var, step: DirectionStep) -> Var:
     old = d.element(nest, h, "h")
     expr = call("add", new, call("mul", z, call("sub", old, new)))
     return d.emit(nest, d.state(f"h{step.tag}"), d.masked(nest, expr, h, step))
 
 
-STEPS: dict[str, Callable[[Direction, Var, State, Step], State]] = {
+STEPS: dict[str, Callable[[Direction, Var, State, DirectionStep], State]] = {
     "RNN": _rnn,
     "GRU": _gru,
     "LSTM": _lstm,

@@ -10,7 +10,7 @@ from explorer.ir.calls import Var
 from explorer.ir.kernel import Const, Read
 from explorer.ir.shapes.dims import product
 from explorer.ops.lowering import shape_of
-from explorer.ops.recurrent.direction import Direction, Layer, State, Step
+from explorer.ops.recurrent.direction import Direction, DirectionStep, Layer, State
 from explorer.ops.recurrent.results import axes_of, place_of, write_rows
 from explorer.ops.recurrent.steps import one_step
 
@@ -38,7 +38,7 @@ def _run(d: Direction, steps: int) -> tuple[State, dict[int, Var]]:
     for t in reversed(range(steps)) if d.from_end else range(steps):
         x = d.temporary(f"x{t}", d.batch, width)
         d.low.view(x, inputs, product((t, d.batch, width)))
-        state = one_step(d, x, state, Step(str(t), t))
+        state = one_step(d, x, state, DirectionStep(str(t), t))
         assert state.h is not None
         hidden[t] = state.h
     return state, hidden

@@ -33,7 +33,7 @@ from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.dim_arithmetic import least
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, shape_of
-from explorer.ops.record import Number, OperatorRecord, RunTime
+from explorer.ops.record import HostNumber, OperatorRecord, RunTime
 from explorer.ops.run_time.site import Host, symbolic
 from explorer.ops.site import Array, Site
 
@@ -304,11 +304,11 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     return np.stack([spectrum.real, spectrum.imag], -1).astype(x.dtype)
 
 
-def _names(site: Site) -> tuple[Number, ...]:
+def _names(site: Site) -> tuple[HostNumber, ...]:
     rank = len(site.shape())
-    steps = (Number(f"step{d}", 0, 1) for d in range(rank - 1))
-    dims = (Number(f"dim{d}") for d in range(rank - 1))
-    return (*steps, *dims, Number("extent"), Number("length"))
+    steps = (HostNumber(f"step{d}", 0, 1) for d in range(rank - 1))
+    dims = (HostNumber(f"dim{d}") for d in range(rank - 1))
+    return (*steps, *dims, HostNumber("extent"), HostNumber("length"))
 
 
 def _values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
@@ -431,8 +431,13 @@ def _stft_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     return _reference({"axis": 2, "onesided": attrs.get("onesided", 1)}, [frames])
 
 
-def _stft_names(site: Site) -> tuple[Number, ...]:
-    return Number("step", 1), Number("length", 1), Number("frames"), Number("rows", 1)
+def _stft_names(site: Site) -> tuple[HostNumber, ...]:
+    return (
+        HostNumber("step", 1),
+        HostNumber("length", 1),
+        HostNumber("frames"),
+        HostNumber("rows", 1),
+    )
 
 
 def _stft_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:

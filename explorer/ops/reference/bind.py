@@ -10,7 +10,7 @@ from explorer.errors import MissingInput, UnknownInput
 from explorer.ir.calls import Var
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
-from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.frame import CallFrame
 from explorer.ops.reference.shape_heap import heap_of
 
 
@@ -34,7 +34,7 @@ def bind_sizes(
     for param in params:
         if param.name not in inputs:
             raise MissingInput(f"the input {param.name!r} is missing", where=param.name)
-    frame = Frame(heap_of(program.main, program.env, preset or (), inputs=True), preset or {})
+    frame = CallFrame(heap_of(program.main, program.env, preset or (), inputs=True), preset or {})
     frame.enter([inputs[p.name] for p in params])
     return frame.sizes
 

@@ -32,7 +32,7 @@ from explorer.ir.shapes.dims import evaluate_dim, evaluate_shape, symbols_of
 from explorer.ir.types import ITEM_BYTES, Tensor, numpy_dtype
 from explorer.ops.kernels.loop_nest import evaluate_kernel, evaluate_outputs
 from explorer.ops.reference.bind import bind_sizes
-from explorer.ops.reference.frame import Frame, negative_extents
+from explorer.ops.reference.frame import CallFrame, negative_extents
 from explorer.ops.reference.gradients import without_gradients
 from explorer.ops.reference.libraries import call_library, operator_results
 from explorer.ops.reference.library_functions import check_result
@@ -121,7 +121,7 @@ class Interpreter:
         if len(self.within) % MANY == 0:
             wanted = FRAMES * (len(self.within) + 2 * MANY)
             sys.setrecursionlimit(max(sys.getrecursionlimit(), wanted))
-        frame = Frame.of(function, self.program.env, caller_sizes)
+        frame = CallFrame.of(function, self.program.env, caller_sizes)
         frame.enter(args)
         values = {p.name: a for p, a in zip(function.params, args, strict=True)}
         if function.name not in self.unread:
@@ -143,7 +143,7 @@ class Interpreter:
         return self.constants[var.name].array
 
     def binding(
-        self, binding: Binding, values: Mapping[str, Array], frame: Frame
+        self, binding: Binding, values: Mapping[str, Array], frame: CallFrame
     ) -> Sequence[Array]:
         """Return the values that a binding binds."""
         sizes = frame.sizes

@@ -29,7 +29,7 @@ Value = Any  # an array, a shape, a tuple of values, or an object that is not lo
 Extents = tuple[int, ...]
 
 
-class Frame:
+class CallFrame:
     """One call of a function: `sizes` are the symbols known so far.
 
     A value that violates its annotation raises ShapeError, DtypeError or BoundError. The error
@@ -47,7 +47,7 @@ class Frame:
             self.slots[slot] = caller_sizes[name]
 
     @classmethod
-    def of(cls, function: Function, env: ShapeEnv, caller_sizes: Sizes | None = None) -> Frame:
+    def of(cls, function: Function, env: ShapeEnv, caller_sizes: Sizes | None = None) -> CallFrame:
         """Return a fresh frame; a branch or a loop body gets the symbols of its caller."""
         return cls(heap_of(function, env, caller_sizes or ()), caller_sizes or {})
 

@@ -13,7 +13,7 @@ from explorer.errors import IronworksError
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.text.text_tokens import print_dim, print_type
 from explorer.ir.types import Annotation, ShapeType, Tensor, TupleType, numpy_dtype
-from explorer.ops.reference.frame import Extents, Frame, extents_of
+from explorer.ops.reference.frame import CallFrame, Extents, extents_of
 from explorer.ops.reference.shape_heap import CheckPoint, Instruction, Op, ShapeHeap, Subject
 
 
@@ -48,7 +48,7 @@ Work = tuple[str, int | None, Callable[[], object]]
 
 
 def _steps(heap: ShapeHeap, values: Mapping[str, Any], caller_sizes: Sizes) -> Iterator[HeapStep]:
-    frame = Frame(heap, caller_sizes)
+    frame = CallFrame(heap, caller_sizes)
     for name, slot_of_symbol in heap.caller_slots:
         yield HeapStep("the caller", f"GIVEN {name}", slot_of_symbol, caller_sizes[name], True)
     for point in heap.points:
@@ -67,7 +67,7 @@ def _steps(heap: ShapeHeap, values: Mapping[str, Any], caller_sizes: Sizes) -> I
                 return
 
 
-def _work(frame: Frame, point: CheckPoint, values: Sequence[Any]) -> Iterator[Work]:
+def _work(frame: CallFrame, point: CheckPoint, values: Sequence[Any]) -> Iterator[Work]:
     """Yield the actions of a point, one at a time."""
     extents: list[Extents] = []
     for subject in point.subjects:

@@ -12,7 +12,7 @@ from typing import Any
 
 from explorer.ir.calls import AttrValue
 from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv
-from explorer.ops.record import Number, RunTime
+from explorer.ops.record import HostNumber, RunTime
 from explorer.ops.run_time.site import Host, length, symbolic
 from explorer.ops.site import Site
 
@@ -71,13 +71,15 @@ def _step(dim: Dim, extent: Dim | None, env: ShapeEnv) -> int | None:
     return 0 if dim == 1 else None
 
 
-def _names(site: Site) -> tuple[Number, ...]:
+def _names(site: Site) -> tuple[HostNumber, ...]:
     extents, expands = _extents(site), site.op == "Expand"  # its target is no argument of a kernel
-    numbers = [Number(f"extent{d}", value=n) for d, n in enumerate(extents) if n is None or expands]
+    numbers = [
+        HostNumber(f"extent{d}", value=n) for d, n in enumerate(extents) if n is None or expands
+    ]
     for i, shape in enumerate(_shapes(site)):
         for d, n in enumerate(shape, len(extents) - len(shape)):
             if _step(n, extents[d], site.env) is None:
-                numbers.append(Number(f"step{i}_{d}", 0, 1))
+                numbers.append(HostNumber(f"step{i}_{d}", 0, 1))
     return tuple(numbers)
 
 

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from explorer.ir.shapes.dims import Dim
-from explorer.ops.record import Number, RunTime
+from explorer.ops.record import HostNumber, RunTime
 from explorer.ops.run_time.site import Host, difference, parts, signed, symbolic
 from explorer.ops.site import Site
 
@@ -57,11 +57,11 @@ def clamp_step(site: Site, d: int, step: int) -> int:
     return max(-most, min(step, most))
 
 
-def _slice_names(site: Site) -> tuple[Number, ...]:
-    numbers: list[Number] = []
+def _slice_names(site: Site) -> tuple[HostNumber, ...]:
+    numbers: list[HostNumber] = []
     for d in _cut_dims(site):
         high = site.env.at_most(site.shape()[d])
-        numbers += [Number(f"begin{d}", 0, high), Number(f"extent{d}", 0, high)]
+        numbers += [HostNumber(f"begin{d}", 0, high), HostNumber(f"extent{d}", 0, high)]
         if _known_steps(site) is None:
             numbers += signed(f"step{d}")
     return tuple(numbers)
@@ -113,12 +113,12 @@ def _sliced(site: Site, symbols: Mapping[str, Dim]) -> Site:
 # Pad: for each dim the padding or crop before it, the remaining elements, and the extent after.
 
 
-def _pad_names(site: Site) -> tuple[Number, ...]:
-    numbers: list[Number] = []
+def _pad_names(site: Site) -> tuple[HostNumber, ...]:
+    numbers: list[HostNumber] = []
     for d in range(len(site.shape())):
         high = site.env.at_most(site.shape()[d])
-        numbers += [Number(f"before{d}"), Number(f"begin{d}", 0, high)]
-        numbers += [Number(f"inner{d}", 0, high), Number(f"extent{d}")]
+        numbers += [HostNumber(f"before{d}"), HostNumber(f"begin{d}", 0, high)]
+        numbers += [HostNumber(f"inner{d}", 0, high), HostNumber(f"extent{d}")]
     return tuple(numbers)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.shapes.dims import Dim
-from explorer.ops.record import Number, RunTime
+from explorer.ops.record import HostNumber, RunTime
 from explorer.ops.run_time.site import Host, symbolic
 from explorer.ops.site import Site
 
@@ -43,5 +43,5 @@ def _one_hot(site: Site, symbols: Mapping[str, Dim]) -> Site:
     return symbolic(site, site.arg(0), None, site.arg(2), depth=(symbols["depth"],))
 
 
-RANGE = RunTime(frozenset({0, 1, 2}), lambda site: (Number("extent"),), _range_values, _range)
-ONE_HOT = RunTime(frozenset({1}), lambda site: (Number("depth"),), _depth, _one_hot)
+RANGE = RunTime(frozenset({0, 1, 2}), lambda site: (HostNumber("extent"),), _range_values, _range)
+ONE_HOT = RunTime(frozenset({1}), lambda site: (HostNumber("depth"),), _depth, _one_hot)

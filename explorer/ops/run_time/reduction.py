@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from explorer.ir.shapes.dims import Dim
-from explorer.ops.record import Number, RunTime
+from explorer.ops.record import HostNumber, RunTime
 from explorer.ops.run_time.shapes import dim_names, dim_symbols, dim_values
 from explorer.ops.run_time.site import Host, highest, length, symbolic
 from explorer.ops.site import Site
@@ -19,12 +19,12 @@ from explorer.ops.site import Site
 Attrs = Mapping[str, Any]
 
 
-def _names(site: Site) -> tuple[Number, ...]:
-    shape, numbers = site.shape(), list[Number]()
+def _names(site: Site) -> tuple[HostNumber, ...]:
+    shape, numbers = site.shape(), list[HostNumber]()
     for d, n in enumerate(shape):
         if n != 1:
-            numbers.append(Number(f"kept{d}", 0, highest(site, (n, 1))))
-            numbers.append(Number(f"over{d}", 0, highest(site, (n, 1))))
+            numbers.append(HostNumber(f"kept{d}", 0, highest(site, (n, 1))))
+            numbers.append(HostNumber(f"over{d}", 0, highest(site, (n, 1))))
     if site.integer("keepdims", 1):
         return tuple(numbers)
     return (*numbers, *dim_names(_rank(site), highest(site, (1, *shape))))
@@ -70,10 +70,10 @@ def reduction_rule(op: str) -> RunTime:
 # CumSum: a step of 0 or 1 along each dim, and the extent of the summed dim.
 
 
-def _cumsum_names(site: Site) -> tuple[Number, ...]:
+def _cumsum_names(site: Site) -> tuple[HostNumber, ...]:
     shape = site.shape()
-    steps = (Number(f"step{d}", 0, 1) for d in range(len(shape)))
-    return (*steps, Number("extent", 0, highest(site, shape)))
+    steps = (HostNumber(f"step{d}", 0, 1) for d in range(len(shape)))
+    return (*steps, HostNumber("extent", 0, highest(site, shape)))
 
 
 def _cumsum_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:

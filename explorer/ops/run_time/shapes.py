@@ -7,16 +7,16 @@ from math import prod
 from typing import Any
 
 from explorer.ir.shapes.dims import Dim
-from explorer.ops.record import Number, RunTime
+from explorer.ops.record import HostNumber, RunTime
 from explorer.ops.run_time.site import Host, highest, length, symbolic
 from explorer.ops.site import Site
 
 Attrs = Mapping[str, Any]
 
 
-def dim_names(count: int, high: int | None = None) -> tuple[Number, ...]:
+def dim_names(count: int, high: int | None = None) -> tuple[HostNumber, ...]:
     """Return a number for each dim of a result."""
-    return tuple(Number(f"dim{d}", 0, high) for d in range(count))
+    return tuple(HostNumber(f"dim{d}", 0, high) for d in range(count))
 
 
 def dim_values(dims: Sequence[int]) -> dict[str, int]:
@@ -66,7 +66,7 @@ def _reshape_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     return dim_values(dims)
 
 
-def _squeeze_names(site: Site) -> tuple[Number, ...]:
+def _squeeze_names(site: Site) -> tuple[HostNumber, ...]:
     shape = site.shape()
     return dim_names(max(0, len(shape) - length(site, 1)), highest(site, shape))
 
@@ -81,7 +81,7 @@ def _squeeze_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     return dim_values([n for d, n in enumerate(shape) if d not in dropped])
 
 
-def _unsqueeze_names(site: Site) -> tuple[Number, ...]:
+def _unsqueeze_names(site: Site) -> tuple[HostNumber, ...]:
     shape = site.shape()
     return dim_names(len(shape) + length(site, 1), highest(site, (1, *shape)))
 
@@ -109,7 +109,7 @@ def _fill_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     return dim_values(host.required(0))
 
 
-def _split_names(site: Site) -> tuple[Number, ...]:
+def _split_names(site: Site) -> tuple[HostNumber, ...]:
     shape = site.shape()
     high = site.env.at_most(shape[site.axis(len(shape), 0)])
     return dim_names(site.results, high)

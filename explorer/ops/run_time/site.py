@@ -11,7 +11,7 @@ import numpy as np
 from explorer.errors import ShapeError
 from explorer.ir.calls import AttrValue, Var
 from explorer.ir.shapes.dims import Dim
-from explorer.ops.record import Number
+from explorer.ops.record import HostNumber
 from explorer.ops.site import Site
 
 MOST_DIMS = 32  # the highest rank with kernels; chosen
@@ -73,9 +73,9 @@ class Host:
         raise ShapeError(f"{self.op} at {where!r}: {problem}", where=where)
 
 
-def signed(name: str) -> tuple[Number, Number]:
+def signed(name: str) -> tuple[HostNumber, HostNumber]:
     """Return the two parts of a number that may be negative: `up` minus `down`."""
-    return Number(f"{name}_up"), Number(f"{name}_down")
+    return HostNumber(f"{name}_up"), HostNumber(f"{name}_down")
 
 
 def parts(name: str, value: int) -> dict[str, int]:

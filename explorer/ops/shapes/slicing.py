@@ -139,7 +139,7 @@ def _fold_slice(site: Site) -> tuple[Values | None, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PaddedDim:
     """A padded dim: `inner` elements from `begin` on, `before` positions before them."""
 
     before: Dim
@@ -160,26 +160,26 @@ class Frame:
         return is_constant and bool(self.before < n and self.extent - self.before - n < n)
 
 
-def _frames(site: Site) -> tuple[Frame, ...]:
+def _frames(site: Site) -> tuple[PaddedDim, ...]:
     names, shape = ("before", "begin", "inner", "extent"), site.shape()
     if "before" in site.attrs:  # computed by the host
-        return tuple(map(Frame, *(site.dims(n) or () for n in names)))
+        return tuple(map(PaddedDim, *(site.dims(n) or () for n in names)))
     axes, pads = site.axes(len(shape)), site.dims("pads") or ()
     axes = tuple(range(len(shape))) if axes is None else axes
     if len(pads) != 2 * len(axes):
         site.fail(f"{len(pads)} pads for {len(axes)} axes")
-    frames = [Frame(0, 0, n, n) for n in shape]
+    frames = [PaddedDim(0, 0, n, n) for n in shape]
     for i, axis in enumerate(axes):
         frames[axis] = _frame(shape[axis], pads[i], pads[len(axes) + i])
     return tuple(frames)
 
 
-def _frame(n: Dim, before: Dim, after: Dim) -> Frame:
+def _frame(n: Dim, before: Dim, after: Dim) -> PaddedDim:
     """Return the frame of a dim; a negative pad crops, a symbolic one is taken to be positive."""
     begin = max(0, -before) if isinstance(before, int) else 0
     end = max(0, -after) if isinstance(after, int) else 0
     first = max(0, before) if isinstance(before, int) else before
-    return Frame(first, begin, simplify(n - begin - end), simplify(n + before + after))
+    return PaddedDim(first, begin, simplify(n - begin - end), simplify(n + before + after))
 
 
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
@@ -195,7 +195,7 @@ def _pad_types(site: Site) -> tuple[Tensor, ...]:
     return (Tensor(tuple(f.extent for f in frames), site.dtype()),)
 
 
-def _check_repeated(site: Site, d: int, frame: Frame) -> None:
+def _check_repeated(site: Site, d: int, frame: PaddedDim) -> None:
     """Raise ShapeError if positions repeat elements of an empty dim.
 
     Raises Unprovable if only a run knows whether the dim is empty.
@@ -225,7 +225,7 @@ def _lower_pad(low: Lowering) -> None:
 
 
 def _filled(
-    low: Lowering, nest: Nest, x: str, axes: tuple[Axis, ...], frames: tuple[Frame, ...]
+    low: Lowering, nest: Nest, x: str, axes: tuple[Axis, ...], frames: tuple[PaddedDim, ...]
 ) -> Expr:
     """Load the element, or the fill; a constant fill is a property of the read."""
     site, places = low.site, [var(a.name) - f.before + f.begin for a, f in zip(axes, frames)]
@@ -245,7 +245,7 @@ def _filled(
     return value_or_fill
 
 
-def _inside(axis: Axis, frame: Frame, mode: str) -> Affine | Expr:
+def _inside(axis: Axis, frame: PaddedDim, mode: str) -> Affine | Expr:
     """Return an index expression for the element that a position repeats."""
     if frame.is_unchanged:
         return var(axis.name)

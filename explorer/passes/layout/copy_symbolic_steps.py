@@ -22,7 +22,7 @@ from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.rewrite_trace import record_match
 from explorer.tile.lowering.contract import depth_order, segments
 from explorer.tile.lowering.lower import tensor_contraction
-from explorer.tile.lowering.places import Places
+from explorer.tile.lowering.places import BufferPlaces
 
 
 @compiler_pass("copy-symbolic-steps")
@@ -71,7 +71,7 @@ def _with_copy(kernel: Kernel, c: Compute) -> Compute:
 
 
 def _has_table(kernel: Kernel, contracted: Contraction) -> bool:
-    places = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
+    places = BufferPlaces(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
     load = places.element(contracted.a, {})
     depth = depth_order(contracted.depth, load)
     steps = tuple(load.offset.factor(x.name) for x in depth)

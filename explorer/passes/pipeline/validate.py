@@ -15,7 +15,7 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.reference.evaluate import Interpreter, bind_sizes, evaluate
-from explorer.ops.reference.frame import NO_NEGATIVE, Frame
+from explorer.ops.reference.frame import NO_NEGATIVE, CallFrame
 from explorer.ops.reference.gradients import without_gradients
 from explorer.ops.reference.verify import verify
 from explorer.passes.pipeline.random_inputs import random_inputs, trials, variations
@@ -194,7 +194,7 @@ class _PerturbedInterpreter(Interpreter):
         super().__init__(program, sizes)
         self.draws = np.random.default_rng(seed)
 
-    def binding(self, binding: Binding, values: Values, frame: Frame) -> Sequence[np.ndarray]:
+    def binding(self, binding: Binding, values: Values, frame: CallFrame) -> Sequence[np.ndarray]:
         """Evaluate a binding and perturb its results."""
         return [self.perturb(a) for a in super().binding(binding, values, frame)]
 

@@ -23,7 +23,7 @@ from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.recurrent.loop_graph import assign_stages, strongly_connected_components
 from explorer.passes.recurrent.row_products import trips_of
 from explorer.passes.recurrent.shared_products import Options
-from explorer.passes.recurrent.split_loops_policy import Part, rank_splitting
+from explorer.passes.recurrent.split_loops_policy import LoopPart, rank_splitting
 from explorer.passes.simplify.substitution import with_reads
 
 
@@ -133,7 +133,7 @@ class _Split:
         moved = sum(
             trips * env.hint(product(t.dims)) * ITEM_BYTES[t.element] for t in unique.values()
         )
-        parts = [Part(*each) for each in zip(state, other, flops, strict=True)]
+        parts = [LoopPart(*each) for each in zip(state, other, flops, strict=True)]
         return rank_splitting(parts, trips, moved, device, split)[0].value
 
     def _bindings(self, stage: int) -> Iterator[Binding]:

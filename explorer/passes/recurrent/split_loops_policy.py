@@ -13,7 +13,7 @@ WHOLE, PARTS = "whole", "parts"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LoopPart:
     """The work of a part in each trip.
 
     Bytes of matrices that multiply its state, bytes of those that multiply values of earlier parts,
@@ -26,7 +26,7 @@ class Part:
 
 
 def rank_splitting(
-    parts: Sequence[Part], trips: int, moved_bytes: int, device: Device, split: str
+    parts: Sequence[LoopPart], trips: int, moved_bytes: int, device: Device, split: str
 ) -> tuple[Candidate[bool], ...]:
     """Return both schedules of a loop with several parts, best first.
 

@@ -35,7 +35,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DispatchChoice:
     """A match that is taken, with its pattern."""
 
     pattern: LibraryPattern
@@ -44,7 +44,7 @@ class Choice:
 
 def choose(
     program: Program, function: Function, patterns: Sequence[LibraryPattern]
-) -> tuple[tuple[Choice, ...], tuple[Moved, ...]]:
+) -> tuple[tuple[DispatchChoice, ...], tuple[Moved, ...]]:
     """Return the matches to take, and all matches; no binding is in two of them.
 
     Intermediates of a match have no other reader. So a call in place of its last binding reads only
@@ -54,7 +54,7 @@ def choose(
     uses = Counter(v.name for b in function.body for v in b.reads)
     makers = {b.var.name: b for b in function.body if len(b.vars) == 1}
     taken: set[str] = set()
-    chosen: list[Choice] = []
+    chosen: list[DispatchChoice] = []
     rows: list[Moved] = []
     for pattern in patterns:
         for binding in reversed(function.body):
@@ -67,7 +67,7 @@ def choose(
                 rows.append(Moved(names[0], words, _name(pattern, words), why))
                 if not why:
                     taken.update(names)
-                    chosen.append(Choice(pattern, match))
+                    chosen.append(DispatchChoice(pattern, match))
                     break
     return tuple(chosen), tuple(rows)
 

@@ -14,7 +14,7 @@ from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor, dtype_of
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.rewrite_trace import record_match
-from explorer.relax.dispatch.policy import Choice, Moved, choose, onnx_call
+from explorer.relax.dispatch.policy import DispatchChoice, Moved, choose, onnx_call
 from explorer.relax.dispatch.registry import LibraryPattern
 
 
@@ -41,7 +41,7 @@ class Dispatch:
 
 
 def _moved(
-    function: Function, chosen: tuple[Choice, ...], constants: dict[str, Constant]
+    function: Function, chosen: tuple[DispatchChoice, ...], constants: dict[str, Constant]
 ) -> Function:
     calls = {c.match.root.vars[0].name: c for c in chosen}
     replaced = {b.vars[0].name for c in chosen for b in c.match.inner}
@@ -60,7 +60,7 @@ def _moved(
     return replace(function, body=tuple(body))
 
 
-def _call(choice: Choice, constants: dict[str, Constant]) -> Binding:
+def _call(choice: DispatchChoice, constants: dict[str, Constant]) -> Binding:
     """Return the library call that replaces the operators."""
     pattern, match = choice.pattern, choice.match
     name = match.root.vars[0].name

@@ -24,7 +24,7 @@ from explorer.ir.calls import (
 from explorer.ir.kernel import Apply, Expr
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.symbols import defined_by, needed_by
-from explorer.relax.fusion.model import Dominator, Edge, FusionGraph, Node
+from explorer.relax.fusion.model import Dominator, Edge, FusionGraph, FusionNode
 from explorer.relax.fusion.views import view_kernel
 from explorer.relax.pattern_kinds import KindFinding, PatternKind, pattern_kind
 
@@ -53,7 +53,7 @@ def graph_of(program: Program, function: Function) -> FusionGraph:
         makers.update((v.name, number) for v in binding.vars)
         symbols.update((s, number) for s in defined_by(binding) if s not in symbols)
     nodes = tuple(
-        Node(
+        FusionNode(
             number,
             binding.vars[0].name if binding.vars else f"binding {number}",
             label,
@@ -158,7 +158,7 @@ def _edge(number: int, binding: Binding, name: str, kind: KindFinding, program: 
     return Edge(number, worst, why)
 
 
-def post_dominators(nodes: Sequence[Node]) -> tuple[Dominator, ...]:
+def post_dominators(nodes: Sequence[FusionNode]) -> tuple[Dominator, ...]:
     """Return the post-dominator tree: least common ancestors of readers, last node first."""
     tree: list[Dominator] = [Dominator(n.number, None, 1, OPAQUE) for n in nodes]
     for node in reversed(nodes):

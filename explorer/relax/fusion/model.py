@@ -23,7 +23,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FusionNode:
     """One binding.
 
     `why` is the evidence of its kind. An extern node is read outside of the function, so it may end
@@ -59,17 +59,17 @@ class FusionGraph:
     """The dataflow of a function, nodes in the order of its bindings, and its post-dominators."""
 
     function: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[FusionNode, ...]
     dominators: tuple[Dominator, ...]
 
-    def parent(self, number: int) -> Node | None:
+    def parent(self, number: int) -> FusionNode | None:
         """Return the immediate post-dominator of a node."""
         number_of_parent = self.dominators[number].parent
         return None if number_of_parent is None else self.nodes[number_of_parent]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PhaseResult:
     """The result of one phase for a node: fused into its post-dominator's group, or why not."""
 
     phase: int
@@ -81,7 +81,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class BindingGroup:
     """Bindings that become one kernel, in order; the last one post-dominates the others.
 
     `anchor` is the OutEWiseFusable one, if there is one.
@@ -118,16 +118,16 @@ class FusionPlan:
     """The groups of a function, and every step that led to them, refusals included."""
 
     graph: FusionGraph
-    groups: tuple[Group, ...]
-    steps: tuple[Step, ...]
+    groups: tuple[BindingGroup, ...]
+    steps: tuple[PhaseResult, ...]
     functions: tuple[GroupFunction, ...] = ()
 
-    def group_of(self, name: str) -> Group:
+    def group_of(self, name: str) -> BindingGroup:
         """Return the group that computes a value."""
         return next(g for g in self.groups if name in g.members)
 
     @property
-    def refusals(self) -> tuple[Step, ...]:
+    def refusals(self) -> tuple[PhaseResult, ...]:
         """The last refusal of each node that was not fused into its post-dominator."""
         taken = {s.node for s in self.steps if s.taken}
         last = {s.node: s for s in self.steps if not s.taken and s.node not in taken}

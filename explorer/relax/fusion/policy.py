@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 from explorer.ir.program import Function, Program
 from explorer.relax.fusion.graph import graph_of
-from explorer.relax.fusion.model import Edge, FusionGraph, FusionPlan, Group, Node, Step
+from explorer.relax.fusion.model import (
+    BindingGroup,
+    Edge,
+    FusionGraph,
+    FusionNode,
+    FusionPlan,
+    PhaseResult,
+)
 from explorer.relax.pattern_kinds import PatternKind
 
 ELEMENTWISE, BROADCAST, INJECTIVE = (
@@ -71,7 +78,7 @@ class _Fuser:
         self.sets = [
             _Set(n.kind, [n.number], n.number if n.kind is ANCHOR else None) for n in graph.nodes
         ]
-        self.steps: list[Step] = []
+        self.steps: list[PhaseResult] = []
 
     def root(self, number: int) -> int:
         """Return the root of a node's set."""
@@ -84,7 +91,7 @@ class _Fuser:
         """Return the set of a node."""
         return self.sets[self.root(number)]
 
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[BindingGroup, ...]:
         """Return the groups, by their roots."""
         nodes = self.graph.nodes
         result = []
@@ -93,10 +100,10 @@ class _Fuser:
                 own = self.sets[number]
                 members = tuple(nodes[m].name for m in sorted(own.members))
                 anchor = "" if own.anchor is None else nodes[own.anchor].name
-                result.append(Group(node.name, members, own.kind, anchor))
+                result.append(BindingGroup(node.name, members, own.kind, anchor))
         return tuple(result)
 
-    def visit(self, phase: int, node: Node) -> None:
+    def visit(self, phase: int, node: FusionNode) -> None:
         """Fuse a node with its post-dominator, or record why not; do nothing in another phase."""
         dominator = self.graph.parent(node.number)
         if dominator is not None and self.root(dominator.number) == self.root(node.number):
@@ -107,16 +114,16 @@ class _Fuser:
         refusal, inner = self._refusal(node, dominator, kind)
         if refusal or dominator is None:
             name = "" if dominator is None else dominator.name
-            self.steps.append(Step(phase, node.name, name, False, refusal))
+            self.steps.append(PhaseResult(phase, node.name, name, False, refusal))
             return
         self._commit(inner, dominator.number)
         merged = tuple(self.graph.nodes[n].name for n in sorted(inner))
         edge = self.graph.dominators[node.number].kind.word
         reason = f"{kind.word} into {dominator.name}, by edges that are {edge} at most"
-        self.steps.append(Step(phase, node.name, dominator.name, True, reason, merged))
+        self.steps.append(PhaseResult(phase, node.name, dominator.name, True, reason, merged))
 
     def _refusal(
-        self, node: Node, dominator: Node | None, kind: PatternKind
+        self, node: FusionNode, dominator: FusionNode | None, kind: PatternKind
     ) -> tuple[str, set[int]]:
         """Return why a node is not fused, or all nodes on its paths to the post-dominator."""
         if kind is OPAQUE:
@@ -135,7 +142,7 @@ class _Fuser:
         why = self._paths(node, dominator, on_path, inner)
         return why or self._size(inner, dominator), inner
 
-    def _edges(self, node: Node, sink: Node, kind: PatternKind) -> str:
+    def _edges(self, node: FusionNode, sink: FusionNode, kind: PatternKind) -> str:
         most = self.graph.dominators[node.number].kind
         worst = self._worst(node, sink, most)
         evidence = f"{self.graph.nodes[worst.target].name}, {worst.evidence}"
@@ -147,7 +154,7 @@ class _Fuser:
             return f"an edge is {most.word}, beyond Injective: {evidence}"
         return ""
 
-    def _worst(self, node: Node, sink: Node, kind: PatternKind) -> Edge:
+    def _worst(self, node: FusionNode, sink: FusionNode, kind: PatternKind) -> Edge:
         """Return the first edge of that kind on the paths to the sink."""
         todo, seen = [node.number], {sink.number}
         while todo:
@@ -160,7 +167,7 @@ class _Fuser:
                     todo.append(edge.target)
         raise AssertionError("the kind of a dominator is that of an edge on the ways to it")
 
-    def _paths(self, node: Node, sink: Node, on_path: OnPath, inner: set[int]) -> str:
+    def _paths(self, node: FusionNode, sink: FusionNode, on_path: OnPath, inner: set[int]) -> str:
         """Return the first refusal on the paths to the sink; `inner` collects their nodes."""
         todo = [node.number]
         while todo:
@@ -179,7 +186,7 @@ class _Fuser:
                 todo.append(edge.target)
         return ""
 
-    def _size(self, inner: set[int], dominator: Node) -> str:
+    def _size(self, inner: set[int], dominator: FusionNode) -> str:
         roots = {self.root(n) for n in (*inner, dominator.number)}
         members = [m for r in roots for m in self.sets[r].members]
         anchors = [r for r in roots if self.sets[r].anchor is not None]

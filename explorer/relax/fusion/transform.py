@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.annotations import defined_by, symbols_in
 from explorer.ir.calls import FunctionCall, KernelCall, ShapeOf, Var, View
-from explorer.ir.kernels.merge import Part, merge
+from explorer.ir.kernels.merge import MergePart, merge
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import symbol
 from explorer.ir.stage import Stage
@@ -18,7 +18,7 @@ from explorer.ir.symbols import symbols_of_kernel
 from explorer.ir.types import ShapeType
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.rewrite_trace import record_match
-from explorer.relax.fusion.model import FusionPlan, Group, GroupFunction
+from explorer.relax.fusion.model import BindingGroup, FusionPlan, GroupFunction
 from explorer.relax.fusion.policy import Limits, plan
 from explorer.relax.fusion.views import view_kernel
 
@@ -118,7 +118,7 @@ def outline(
     return replace(function, body=tuple(body)), private
 
 
-def _is_fused(group: Group, bindings: dict[str, Binding]) -> bool:
+def _is_fused(group: BindingGroup, bindings: dict[str, Binding]) -> bool:
     """Return True if a group has kernels to merge; views alone stay views, which cost nothing."""
     several = len(group.members) > 1
     return several and any(isinstance(bindings[m].expr, KernelCall) for m in group.members)
@@ -137,18 +137,18 @@ def merge_members(program: Program, members: list[Binding]) -> Binding:
     return Binding(members[-1].vars, call, origin)
 
 
-def _part(binding: Binding, program: Program) -> Part:
+def _part(binding: Binding, program: Program) -> MergePart:
     match binding.expr:
         case KernelCall(kernel, args, _):
-            return Part(kernel, binding.var.name, tuple(a.name for a in args))
+            return MergePart(kernel, binding.var.name, tuple(a.name for a in args))
         case View(arg, _):
             copy = view_kernel(binding, program)
             assert copy is not None, "the policy takes in views that are kernels"
-            return Part(copy, binding.var.name, (arg.name,))
+            return MergePart(copy, binding.var.name, (arg.name,))
     raise AssertionError(f"{binding.var.name} is no kernel")
 
 
-def group_function(name: str, group: Group, fused: Binding) -> GroupFunction:
+def group_function(name: str, group: BindingGroup, fused: Binding) -> GroupFunction:
     """Return the group as a function.
 
     A kernel call may use any symbol of its caller. A function sees only those that its parameters

@@ -9,7 +9,7 @@ from explorer.ir.shapes.dims import Dim, ShapeEnv
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.policy_call import PolicyCall, policy_name
 from explorer.passes.pipeline.policy_call import shown as written
-from explorer.relax.memory.storage_pool import NONE_FREE, Choice, Free, at_most, freed, text
+from explorer.relax.memory.storage_pool import NONE_FREE, Free, StorageChoice, at_most, freed, text
 
 Choose: TypeAlias = Callable[[Dim, tuple[Free, ...], ShapeEnv], Free | None]
 
@@ -36,10 +36,10 @@ class PolicyPool:
         """Free a storage."""
         self.free.append(free)
 
-    def take(self, needed: Dim, kind: Tensor) -> Choice:
+    def take(self, needed: Dim, kind: Tensor) -> StorageChoice:
         """Return the storage that the policy chooses, or a fresh one, and the reason."""
         if not self.free:
-            return Choice(None, NONE_FREE)
+            return StorageChoice(None, NONE_FREE)
         name, policy_call = (
             policy_name(self.policy),
             PolicyCall("Memory", self.policy, f"{needed} bytes"),
@@ -47,7 +47,7 @@ class PolicyPool:
         with policy_call.guarding():
             storage = self.policy(needed, tuple(self.free), self.env)
         if storage is None:
-            return Choice(None, f"{text(kind)} bytes: {name} takes a fresh one")
+            return StorageChoice(None, f"{text(kind)} bytes: {name} takes a fresh one")
         if not any(storage is free for free in self.free):
             rule = "returned an object that is not a free buffer"
             raise policy_call.refused(rule, "one of the free buffers, or None", written(storage))
@@ -58,6 +58,6 @@ class PolicyPool:
                 f"{storage.bytes} bytes",
             )
         self.free = [free for free in self.free if free is not storage]
-        return Choice(
+        return StorageChoice(
             storage, f"{freed(storage)}; {name} takes its {storage.bytes} for {text(kind)}"
         )

@@ -26,7 +26,7 @@ class Free:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class StorageChoice:
     """The storage to take, None for a fresh one, and the reason; `grows`: to the needed size."""
 
     free: Free | None
@@ -61,7 +61,7 @@ class Pool:
             row = (self.env.hint(free.bytes), self.returned, free.bytes)
             insort(self.hints, row, key=lambda row: row[:2])
 
-    def take(self, needed: Dim, kind: Tensor) -> Choice:
+    def take(self, needed: Dim, kind: Tensor) -> StorageChoice:
         """Return a storage for so many bytes, or None, with the reason."""
         claim, sign = text(kind), "=" if needed == kind.bytes else "is at most"
         if claim != str(needed):
@@ -70,24 +70,26 @@ class Pool:
             self._number(needed, claim) if isinstance(needed, int) else self._proved(needed, claim)
         )
 
-    def _number(self, needed: int, claim: str) -> Choice:
+    def _number(self, needed: int, claim: str) -> StorageChoice:
         """Take the smallest of `needed` to 16 times that; else the largest of a 16th, grown."""
         at = bisect_left(self.numbers, needed, key=lambda row: row[0])
         if at < len(self.numbers) and self.numbers[at][0] <= REACH_TIMES * needed:
             storage = self.numbers.pop(at)[2]
-            return Choice(storage, f"{freed(storage)}; {claim} bytes fit into its {storage.bytes}")
+            return StorageChoice(
+                storage, f"{freed(storage)}; {claim} bytes fit into its {storage.bytes}"
+            )
         if at and REACH_TIMES * self.numbers[at - 1][0] >= needed:
             count = self.numbers[at - 1][0]  # of the largest ones the first that was freed
             storage = self.numbers.pop(bisect_left(self.numbers, count, key=lambda row: row[0]))[2]
             reason = f"{freed(storage)}; {claim} bytes, to which its {storage.bytes} grow"
-            return Choice(storage, reason, grows=True)
+            return StorageChoice(storage, reason, grows=True)
         if not self.numbers:
-            return Choice(None, NONE_FREE)
+            return StorageChoice(None, NONE_FREE)
         near = self.numbers[min(at, len(self.numbers) - 1)][2]
         reason = f"{claim} bytes; {near.name} has {near.bytes}, more than {REACH_TIMES} times off"
-        return Choice(None, reason)
+        return StorageChoice(None, reason)
 
-    def _proved(self, needed: Dim, claim: str) -> Choice:
+    def _proved(self, needed: Dim, claim: str) -> StorageChoice:
         if needed in self.symbolic:
             return self._equal(needed, claim)
         hint = self.env.hint(needed)
@@ -97,30 +99,32 @@ class Pool:
             if self.env.equal(size, needed) is True:
                 return self._equal(size, claim)
         if not self.hints:
-            return Choice(None, NONE_FREE)
+            return StorageChoice(None, NONE_FREE)
         if self.ordered and (choice := self._ordered(needed, at, claim)):
             return choice
         near = [size for _, _, size in self.hints[max(0, at - 2) : at + 1]]
         others = ", ".join(f"{self.symbolic[d][0].name} of {d}" for d in near)
-        return Choice(None, f"{claim}, not provably equal to {others} bytes")
+        return StorageChoice(None, f"{claim}, not provably equal to {others} bytes")
 
-    def _ordered(self, needed: Dim, at: int, claim: str) -> Choice | None:
+    def _ordered(self, needed: Dim, at: int, claim: str) -> StorageChoice | None:
         """Take the smallest that is provably large enough, else grow the largest, by hints."""
         for _, _, size in self.hints[at : at + NEAR_SIZES]:
             if at_most(needed, size, self.env):
                 storage = self._pop(size)
                 reason = f"{freed(storage)}; {claim}, at most its {storage.bytes} in every binding"
-                return Choice(storage, reason)
+                return StorageChoice(storage, reason)
         for _, _, size in reversed(self.hints[max(0, at - NEAR_SIZES) : at]):
             if at_most(size, needed, self.env):
                 storage = self._pop(size)
                 grows = f"to which its {storage.bytes} grows in any binding"
-                return Choice(storage, f"{freed(storage)}; {claim}, {grows}", grows=True)
+                return StorageChoice(storage, f"{freed(storage)}; {claim}, {grows}", grows=True)
         return None
 
-    def _equal(self, size: Dim, claim: str) -> Choice:
+    def _equal(self, size: Dim, claim: str) -> StorageChoice:
         storage = self._pop(size)
-        return Choice(storage, f"{freed(storage)}; {claim} equals its {size} in every binding")
+        return StorageChoice(
+            storage, f"{freed(storage)}; {claim} equals its {size} in every binding"
+        )
 
     def _pop(self, size: Dim) -> Free:
         """Take the storage of a size that was freed first."""

@@ -37,7 +37,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProgramPosition:
     """A position in program order: the allocations that are used there, written ones included.
 
     `over` are (output, input, refusal). If the refusal is "", the output may take the bytes of the
@@ -144,7 +144,10 @@ def total(sizes: Iterable[Dim]) -> Dim:
 
 
 def plan_storages(
-    allocations: Sequence[Allocation], steps: Sequence[Step], env: ShapeEnv, options: Options
+    allocations: Sequence[Allocation],
+    steps: Sequence[ProgramPosition],
+    env: ShapeEnv,
+    options: Options,
 ) -> StoragePlan:
     """Return the plan of these allocations along these steps."""
     return _Planner(allocations, steps, env, options).plan()
@@ -167,7 +170,7 @@ class _Planner:
     def __init__(
         self,
         allocations: Sequence[Allocation],
-        steps: Sequence[Step],
+        steps: Sequence[ProgramPosition],
         env: ShapeEnv,
         options: Options,
     ) -> None:
@@ -304,7 +307,7 @@ class _Open:
         )
 
 
-def _ends(steps: Sequence[Step]) -> tuple[dict[str, int], dict[str, int]]:
+def _ends(steps: Sequence[ProgramPosition]) -> tuple[dict[str, int], dict[str, int]]:
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for position, step in enumerate(steps):

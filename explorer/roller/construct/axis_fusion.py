@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from explorer.roller.construct.expression import Access, Expression, reads_of
+from explorer.roller.construct.expression import Expression, TensorAccess, reads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _fusible(e: Expression, first: int) -> bool:
     return all(_is_adjacent(a, first, e.extents[first + 1]) for a in reads_of(e))
 
 
-def _is_adjacent(access: Access, first: int, inner: int) -> bool:
+def _is_adjacent(access: TensorAccess, first: int, inner: int) -> bool:
     outer_dims = [d for d, walk in enumerate(access.dims) if any(x == first for x, _ in walk)]
     inner_dims = [d for d, walk in enumerate(access.dims) if any(x == first + 1 for x, _ in walk)]
     if not outer_dims and not inner_dims:
@@ -77,7 +77,7 @@ def _merged(e: Expression, first: int) -> Expression:
     )
 
 
-def _with_fused_axes(access: Access, first: int) -> Access:
+def _with_fused_axes(access: TensorAccess, first: int) -> TensorAccess:
     """Return the access with an axis and the next one fused, and later axes moved down."""
     gone = next((d for d, walk in enumerate(access.dims) if walk == ((first + 1, 1),)), None)
     dims = [tuple((x - (x > first), s) for x, s in walk) for walk in access.dims]

@@ -18,7 +18,7 @@ from explorer.roller.construct.alignment import (
     moved_bytes,
     set_padding,
 )
-from explorer.roller.construct.expression import Access, Expression, reads_of
+from explorer.roller.construct.expression import Expression, TensorAccess, reads_of
 from explorer.roller.construct.levels import Larger, Room, TileLevel
 from explorer.roller.construct.rtile import RTile, whole_tile
 
@@ -159,7 +159,7 @@ class CpuRules:
         pads = map(self._padding, tile.expression.inputs, tile.input_tiles, read)
         return tile.padded(tuple(pads))
 
-    def _padding(self, access: Access, box: tuple[int, ...], read: tuple[int, ...]) -> int:
+    def _padding(self, access: TensorAccess, box: tuple[int, ...], read: tuple[int, ...]) -> int:
         rows = prod(read[:-1])
         if len(box) < 2 or rows == 1:
             return 0
@@ -289,6 +289,6 @@ class CpuRules:
         return tuple(sorted(axes, key=lambda d: -scores[d]))
 
 
-def _moved(access: Access, box: tuple[int, ...], line: int) -> int:
+def _moved(access: TensorAccess, box: tuple[int, ...], line: int) -> int:
     """Return the bytes of a box in whole transactions."""
     return prod(box[:-1]) * moved_bytes(box[-1] if box else 1, access.item_bytes, line)

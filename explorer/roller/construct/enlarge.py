@@ -15,7 +15,7 @@ from explorer.roller.construct.alignment import keeping_shape, tensor_shape
 from explorer.roller.construct.levels import Larger, LevelRules, Room
 from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.score import Score, reuse_scores
-from explorer.roller.construct.steps import Round, Step, Verdict
+from explorer.roller.construct.steps import ConstructionStep, Round, Verdict
 
 MOST_STATES = 500  # of one round; a bound on search time, chosen
 
@@ -62,7 +62,7 @@ class Search:
     unit: RTile
     each: int  # results with one register tile, at most
     records_steps: bool = True
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ConstructionStep] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     regular: bool = False  # True after a result at any eps
     eps: float = 0.0
@@ -252,7 +252,7 @@ class Search:
         number = len(self.steps)
         before = state.last[0].shape if state.axis and state.last else None
         self.steps.append(
-            Step(
+            ConstructionStep(
                 number, state.parent, self.eps, level, before, tile, state.axis, state.score,
                 self.rules.compute_us(tile, level), self.rules.memory_us(tile, level),
                 state.rooms, verdict, reason,

@@ -18,7 +18,7 @@ Walk = tuple[tuple[int, int], ...]  # (position of an axis, elements moved by on
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class TensorAccess:
     """A read or write of a tensor: for each dim the axes that iterate over it.
 
     A dim that depends on data (Gather) has no axes and is needed in full: `needs_full` marks it.
@@ -49,8 +49,8 @@ class Expression:
     axes: tuple[str, ...]
     extents: tuple[int, ...]
     spatial: int
-    inputs: tuple[Access, ...]
-    output: Access
+    inputs: tuple[TensorAccess, ...]
+    output: TensorAccess
     operations: int = 2  # of one point: a multiplication and an addition
 
     @property
@@ -120,12 +120,12 @@ def _access(
     index: tuple[Affine | Expr, ...],
     place: dict[str, int],
     sizes: Sizes,
-) -> Access:
+) -> TensorAccess:
     spec = kernel.spec(tensor)
     shape = tuple(max(1, n) for n in evaluate_shape(spec.shape, sizes))
     dims = tuple(tuple(_walk(i, place, sizes)) for i in index)
     needs_full = tuple(not isinstance(i, (Affine, IndexValue)) for i in index)
-    return Access(tensor, dims, needs_full, shape, ITEM_BYTES[spec.dtype])
+    return TensorAccess(tensor, dims, needs_full, shape, ITEM_BYTES[spec.dtype])
 
 
 def _walk(index: Affine | Expr, place: dict[str, int], sizes: Sizes) -> Iterator[tuple[int, int]]:
@@ -139,7 +139,7 @@ def _walk(index: Affine | Expr, place: dict[str, int], sizes: Sizes) -> Iterator
             return
 
 
-def reads_of(expression: Expression) -> Iterator[Access]:
+def reads_of(expression: Expression) -> Iterator[TensorAccess]:
     """Yield every tensor that the expression touches, the output last."""
     yield from expression.inputs
     yield expression.output

@@ -13,7 +13,7 @@ from explorer.roller.construct.alignment import (
     execution_unit,
     memory_transaction,
 )
-from explorer.roller.construct.expression import Access, reads_of
+from explorer.roller.construct.expression import TensorAccess, reads_of
 from explorer.roller.construct.levels import Larger, Room, TileLevel
 from explorer.roller.construct.rtile import RTile
 
@@ -93,7 +93,7 @@ class GpuRules:
         pads = map(self._padding, tile.expression.inputs, tile.input_tiles, tiles[1].input_tiles)
         return tile.padded(tuple(pads))
 
-    def _padding(self, access: Access, box: tuple[int, ...], read: tuple[int, ...]) -> int:
+    def _padding(self, access: TensorAccess, box: tuple[int, ...], read: tuple[int, ...]) -> int:
         if len(box) < 2 or prod(read[:-1]) == 1:
             return 0
         items = max(1, self.device.bank_bytes // access.item_bytes)

@@ -14,7 +14,7 @@ from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.construct.axis_fusion import Fused
-from explorer.roller.construct.expression import Access, Expression, Walk
+from explorer.roller.construct.expression import Expression, TensorAccess, Walk
 
 
 def as_matmul(kernel: Kernel, c: Compute, match: Contraction, sizes: Sizes) -> Fused:
@@ -60,7 +60,9 @@ def _inner(read: Read, axes: tuple[Axis, ...]) -> bool:
     return isinstance(last, Affine) and any(x.name in last.variables for x in axes)
 
 
-def _matrix(kernel: Kernel, tensor: str, axes: tuple[int, ...], extents: tuple[int, ...]) -> Access:
+def _matrix(
+    kernel: Kernel, tensor: str, axes: tuple[int, ...], extents: tuple[int, ...]
+) -> TensorAccess:
     dims: tuple[Walk, ...] = tuple(((x, 1),) for x in axes)
     shape = tuple(extents[x] for x in axes)
-    return Access(tensor, dims, (False,) * len(axes), shape, ITEM_BYTES[kernel.dtype(tensor)])
+    return TensorAccess(tensor, dims, (False,) * len(axes), shape, ITEM_BYTES[kernel.dtype(tensor)])

@@ -22,7 +22,7 @@ Verdict = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ConstructionStep:
     """One tile of a construction.
 
     `level` counts the construction's levels, 0 the farthest. `before` is the tile that it grew
@@ -68,7 +68,7 @@ class Construction:
     expression: Expression
     fused: tuple[tuple[str, ...], ...]
     levels: tuple[TileLevel, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ConstructionStep, ...]
     rounds: tuple[Round, ...]
     results: tuple[TiledProgram, ...]
 
@@ -82,7 +82,7 @@ class Construction:
         """The number of states visited in all rounds."""
         return sum(r.visited for r in self.rounds)
 
-    def path(self, step: Step) -> tuple[Step, ...]:
+    def path(self, step: ConstructionStep) -> tuple[ConstructionStep, ...]:
         """Return the steps from the unit tile to a step."""
         steps_back = [step]
         while steps_back[-1].parent >= 0:

@@ -9,7 +9,13 @@ import numpy as np
 
 from explorer.codegen.build import KernelCode
 from explorer.runtime.binding.launches.launch_code import LaunchCode
-from explorer.runtime.binding.tables import ARENA, FIRST_INPUT, Blocks, Places, Template
+from explorer.runtime.binding.tables import (
+    ARENA,
+    FIRST_INPUT,
+    ArgumentBlocks,
+    Template,
+    ValuePlaces,
+)
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.planning.plan import Plan
 from explorer.runtime.workers.arena import ALIGNMENT, address_of, aligned_bytes
@@ -37,12 +43,12 @@ class Layout(Protocol):
         ...
 
     @property
-    def places(self) -> Places:
+    def places(self) -> ValuePlaces:
         """The place of every value."""
         ...
 
     @property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> ArgumentBlocks:
         """The argument blocks of kernel calls."""
         ...
 

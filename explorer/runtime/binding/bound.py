@@ -19,7 +19,7 @@ from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, 
 from explorer.runtime.binding.launches.launch_inputs import LaunchInputs
 from explorer.runtime.binding.recording import Recording, RunTrace, capture, replay
 from explorer.runtime.binding.results import Outputs
-from explorer.runtime.binding.tables import Blocks, Places, Template
+from explorer.runtime.binding.tables import ArgumentBlocks, Template, ValuePlaces
 from explorer.runtime.planning.plan import Plan
 from explorer.runtime.workers.teams import Launcher
 
@@ -46,7 +46,7 @@ class BoundProgram:
             units,
             tuple(shape_inputs),
         )
-        self.places = Places(plan, constants)
+        self.places = ValuePlaces(plan, constants)
         program, frames = plan.program, plan.placed.frames
         inputs = (
             program,
@@ -60,7 +60,7 @@ class BoundProgram:
         )
         self.steps = assemble(LaunchInputs(*inputs))
         self.launches = tuple(launches(self.steps))
-        self.blocks = Blocks(self.places, codes)
+        self.blocks = ArgumentBlocks(self.places, codes)
         for launch in self.launches:
             self.blocks.add(launch)
         self.args = Template.of(self.blocks.rows)

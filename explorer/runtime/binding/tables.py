@@ -23,7 +23,7 @@ EVERYTHING = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """An address: `offset` bytes after a base."""
 
     base: int
@@ -38,7 +38,7 @@ class Template:
     offset: np.ndarray
 
     @staticmethod
-    def of(places: Sequence[Place]) -> Template:
+    def of(places: Sequence[Address]) -> Template:
         """Return the columns of these places."""
         base = np.array([p.base for p in places], np.int64)
         offset = np.array([p.offset for p in places], np.int64)
@@ -57,7 +57,7 @@ class Template:
         return np.stack([where, self.base[at], self.offset[at]], axis=1)
 
 
-class Places:
+class ValuePlaces:
     """The place of every value of a binding, and the owners of the bytes that no run changes."""
 
     def __init__(self, plan: Plan, constants: Constants) -> None:
@@ -68,29 +68,29 @@ class Places:
         self.shapes: dict[str, np.ndarray] = {}
         self.alive: list[np.ndarray] = []
 
-    def of(self, name: str) -> Place:
+    def of(self, name: str) -> Address:
         """Return the place of a value's first element."""
         value = self.plan.program.values[name]
         at = self.root(value.root)
-        return Place(at.base, at.offset + self.plan.offset_bytes(name))
+        return Address(at.base, at.offset + self.plan.offset_bytes(name))
 
-    def root(self, name: str) -> Place:
+    def root(self, name: str) -> Address:
         """Return the place of a root."""
         match self.plan.program.values[name].home:
             case "input":
-                return Place(FIRST_INPUT + self.inputs[name], 0)
+                return Address(FIRST_INPUT + self.inputs[name], 0)
             case "constant":
                 return self.absolute(self.constants.plain(name))
             case "shape":
                 return self.absolute(self.shape_value(name))
         if name in self.plan.direct:
-            return Place(FIRST_INPUT + len(self.inputs) + self.plan.direct[name], 0)
-        return Place(ARENA, self.arena[name])
+            return Address(FIRST_INPUT + len(self.inputs) + self.plan.direct[name], 0)
+        return Address(ARENA, self.arena[name])
 
-    def absolute(self, array: np.ndarray) -> Place:
+    def absolute(self, array: np.ndarray) -> Address:
         """Return the place of an array that never moves, and keep it alive."""
         self.alive.append(array)
-        return Place(ABSOLUTE, address_of(array))
+        return Address(ABSOLUTE, address_of(array))
 
     def shape_value(self, name: str) -> np.ndarray:
         """Return the int64 tensor whose elements are dims."""
@@ -101,13 +101,13 @@ class Places:
         return self.shapes[name]
 
 
-class Blocks:
+class ArgumentBlocks:
     """The argument blocks of all kernel calls of the launches, one after the other."""
 
-    def __init__(self, places: Places, codes: Mapping[str, KernelCode]) -> None:
+    def __init__(self, places: ValuePlaces, codes: Mapping[str, KernelCode]) -> None:
         """Create an empty table."""
         self.places, self.codes = places, codes
-        self.rows: list[Place] = []
+        self.rows: list[Address] = []
         self.block_of: dict[str, slice] = {}
         self.scratch_bytes = 0
 
@@ -127,25 +127,25 @@ class Blocks:
         scratch = 0
         for argument in self.codes[operator.binding].arguments:
             if argument.kind == "scratch":
-                self.rows.append(Place(SCRATCH, scratch))
+                self.rows.append(Address(SCRATCH, scratch))
                 scratch += self.scratch(argument)
             else:
                 self.rows.append(self.argument(argument, values))
         self.scratch_bytes = max(self.scratch_bytes, scratch)
 
-    def argument(self, argument: Argument, values: Mapping[str, str]) -> Place:
+    def argument(self, argument: Argument, values: Mapping[str, str]) -> Address:
         """Return the place of an argument of any kind but scratch."""
         places = self.places
         match argument.kind:
             case "tensor":
                 place = places.of(values[argument.name])
-                return Place(place.base, place.offset + argument.begin_bytes(places.plan.sizes))
+                return Address(place.base, place.offset + argument.begin_bytes(places.plan.sizes))
             case "packed":
                 return places.absolute(places.constants.packed(values[argument.name], argument))
             case "table":
                 return places.absolute(places.constants.table(argument.values))
             case "dim":
-                return Place(ABSOLUTE, evaluate_dim(argument.elements, places.plan.sizes))
+                return Address(ABSOLUTE, evaluate_dim(argument.elements, places.plan.sizes))
         raise AssertionError(f"an argument of kind {argument.kind!r} is not known")
 
     def scratch(self, argument: Argument) -> int:

@@ -15,7 +15,7 @@ from explorer.grinder import (
     UTask,
 )
 from explorer.relax.memory.in_place import writes_over
-from explorer.relax.memory.storages import Allocation, Step
+from explorer.relax.memory.storages import Allocation, ProgramPosition
 from explorer.runtime.planning.timeline import Uses
 
 
@@ -40,14 +40,16 @@ def allocations(program: UProgram, uses: Uses, direct: Collection[str]) -> tuple
     return tuple(out)
 
 
-def steps(program: UProgram, uses: Uses, names: Collection[str], in_place: bool) -> list[Step]:
+def steps(
+    program: UProgram, uses: Uses, names: Collection[str], in_place: bool
+) -> list[ProgramPosition]:
     """Return each position with the allocations that it uses."""
     over: dict[int, list[tuple[str, str, str]]] = {}
     if in_place:
         for position, operator in positions(program.parts, uses):
             over[position] = list(_overwrites(program, operator))
     return [
-        Step(tuple(n for n in used if n in names), tuple(over.get(position, ())))
+        ProgramPosition(tuple(n for n in used if n in names), tuple(over.get(position, ())))
         for position, used in enumerate(uses.used)
     ]
 

@@ -32,7 +32,7 @@ class ArenaPlacement:
     frames: Mapping[str, StackFrames] = field(default_factory=dict)
 
 
-class Memory:
+class MemoryPlanner:
     """Memory planner for any binding; `direct` are the roots that lie in the caller's arrays."""
 
     def __init__(

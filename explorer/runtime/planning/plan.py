@@ -24,7 +24,7 @@ from explorer.runtime.planning.allocations import calls_of, loops_of, recursions
 from explorer.runtime.planning.donation import overwritable
 from explorer.runtime.planning.extents import Extents, ExtentsOf
 from explorer.runtime.planning.host_steps import HostSteps, LibraryFacts, no_time
-from explorer.runtime.planning.memory import ArenaPlacement, Memory
+from explorer.runtime.planning.memory import ArenaPlacement, MemoryPlanner
 from explorer.runtime.planning.planned_wall import planned_wall
 from explorer.runtime.planning.runs.run_facts import RunFacts, TaskFacts
 from explorer.runtime.planning.runs.sheet_times import SheetTimes
@@ -169,7 +169,7 @@ class Planner:
         self.uses = uses_of(program)
         copied = memory.by_storages and memory.outputs
         self.direct = {} if copied else _direct(program)
-        self.memory = Memory(program, self.uses, env, self.direct, memory)
+        self.memory = MemoryPlanner(program, self.uses, env, self.direct, memory)
         self.extents = ExtentsOf(program)
 
     def plan(self, sizes: Sizes) -> Plan:

@@ -42,7 +42,7 @@ from explorer.ir.tile_programs.traversal import without_unused
 from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.lower import KINDS, grid_of
 from explorer.tile.lowering.patch import patch_loops
-from explorer.tile.lowering.places import Places
+from explorer.tile.lowering.places import BufferPlaces
 from explorer.tile.lowering.scatter import scatter_loops
 
 REMEMBERED_TILES = 128  # of all kernels: a bound on memory, chosen
@@ -101,7 +101,7 @@ def _lower(kernel: Kernel, tile: Tile) -> TileProgram:
     tiling = Tiling(tile.sizes)
     grid = grid_of(kernel, tiling)
     regions = propagate(kernel, dict(tile.sizes))
-    places = Places(
+    places = BufferPlaces(
         kernel, tile.env, grid, tiling, regions, farthest=tile.farthest, own=tile.nearest
     )
     return without_unused(
@@ -113,7 +113,7 @@ def _lower(kernel: Kernel, tile: Tile) -> TileProgram:
     )
 
 
-def _body(p: Places, lanes: int) -> tuple[Statement, ...]:
+def _body(p: BufferPlaces, lanes: int) -> tuple[Statement, ...]:
     """Return one statement a compute; an epilogue has the axes of its reduction, by name too."""
     after: dict[int, tuple[int, dict[str, Affine]]] = {}
     done: set[int] = set()
@@ -142,7 +142,7 @@ def _body(p: Places, lanes: int) -> tuple[Statement, ...]:
 
 
 def _lower_scatter(
-    p: Places, n: int, c: Compute, lanes: int
+    p: BufferPlaces, n: int, c: Compute, lanes: int
 ) -> tuple[list[Statement], Compute | None] | None:
     """Return the loops of a compute whose data select places, and the next compute if included.
 
@@ -158,13 +158,13 @@ def _lower_scatter(
     return None
 
 
-def _points(p: Places, n: int, axes: Iterable[Axis]) -> int:
+def _points(p: BufferPlaces, n: int, axes: Iterable[Axis]) -> int:
     """Return how many points of some axes a block has."""
     return prod(int(p.regions.axes[n][a.name].size) for a in axes)
 
 
 def _lower_statement(
-    p: Places, n: int, c: Compute, spans: tuple[Span, ...], names: dict[str, Affine]
+    p: BufferPlaces, n: int, c: Compute, spans: tuple[Span, ...], names: dict[str, Affine]
 ) -> Map | Reduce:
     """Return a compute as a map or a reduction over its part of the tile."""
     target = p.place(c.out).at(tuple(i.substitute(names) for i in c.target))
@@ -175,7 +175,7 @@ def _lower_statement(
     return Reduce(target, spans, p.over(c), c.combiner or "sum", expr, dtype)
 
 
-def _lower_scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
+def _lower_scan(p: BufferPlaces, n: int, c: Compute, along: Running) -> Scan:
     """Return a scan in which one thread takes all of the axis, as elements depend on the last."""
     spans = p.spans(n, c)
     over = spans.pop(along.axis.name)
@@ -192,7 +192,7 @@ class _Guards:
     It chooses between the element at the nearest index inside and the value that stands outside.
     """
 
-    def __init__(self, p: Places, extents: dict[str, Dim], names: dict[str, Affine]) -> None:
+    def __init__(self, p: BufferPlaces, extents: dict[str, Dim], names: dict[str, Affine]) -> None:
         """Create the rewrite for a compute's axes."""
         self.p, self.extents, self.names = p, extents, names
 

@@ -25,7 +25,7 @@ REMEMBERED_KERNELS = 256  # a bound on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class BlockedKernel:
     """A kernel with some computes in blocks.
 
     The blocks' axis is the number `_block0` in the computes from `first` up to, not including,
@@ -39,7 +39,7 @@ class Blocks:
     span: Span
 
 
-def block_by_block(kernel: Kernel, regions: Regions) -> Blocks | None:
+def block_by_block(kernel: Kernel, regions: Regions) -> BlockedKernel | None:
     """Return the first run of computes with two contractions that can run in blocks, or None."""
     for run in _runs(kernel):
         length = run.full_length(regions)
@@ -47,7 +47,9 @@ def block_by_block(kernel: Kernel, regions: Regions) -> Blocks | None:
             last = run.first + length
             blocked, inner = _in_blocks(kernel, (run, length))
             span = Span(BLOCK, Affine(), run.extent, run.extent)
-            return Blocks(blocked, _regions(regions, run, length, inner), run.first, last, span)
+            return BlockedKernel(
+                blocked, _regions(regions, run, length, inner), run.first, last, span
+            )
     return None
 
 

@@ -20,7 +20,7 @@ from explorer.ir.tile_programs.statements import Contract, For, Map, Pack, Panel
 from explorer.ir.tile_programs.traversal import with_loads
 from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.groups import in_groups, padded_extents
-from explorer.tile.lowering.places import Place, Places, row_major
+from explorer.tile.lowering.places import BufferPlaces, TensorPlace, row_major
 from explorer.tile.lowering.transposed_tile import transposed_tile
 
 MOST_STEPS = 4096  # of a table: a bound on memory, chosen
@@ -88,12 +88,12 @@ def rows_of(spans: Mapping[str, Span], contraction: Contraction) -> tuple[Span, 
 
 
 def contract(
-    p: Places,
+    p: BufferPlaces,
     n: int,
     c: Compute,
     form: Contraction,
     epilogue: Compute | None,
-    halo: Mapping[Read, Place],
+    halo: Mapping[Read, TensorPlace],
 ) -> list[Statement] | None:
     """Return the statements of one contraction within the tile, or None.
 
@@ -148,7 +148,7 @@ def contract(
 
 
 def left_operand(
-    p: Places, n: int, c: Compute, contraction: Contraction, halo: Mapping[Read, Place]
+    p: BufferPlaces, n: int, c: Compute, contraction: Contraction, halo: Mapping[Read, TensorPlace]
 ) -> tuple[Fetch, tuple[Axis, ...], list[Statement], int] | None:
     """Return the left operand, the summed axes in its order, the copies before, and the group size.
 
@@ -167,7 +167,9 @@ def left_operand(
     return plain, depth_order(contraction.depth, plain), [], 1
 
 
-def epilogue_map(p: Places, c: Compute, epilogue: Compute | None, sums: Fetch, column: Span) -> Map:
+def epilogue_map(
+    p: BufferPlaces, c: Compute, epilogue: Compute | None, sums: Fetch, column: Span
+) -> Map:
     """Return the map on a register tile: a store, or an element-wise epilogue."""
     if epilogue is None:
         return Map(p.place(c.out).at(c.target), (column,), sums)
@@ -177,7 +179,7 @@ def epilogue_map(p: Places, c: Compute, epilogue: Compute | None, sums: Fetch, c
     return Map(target, (column,), expr)
 
 
-def _with_sum(p: Places, expr: Expr, tensor: str, sums: Fetch) -> TileExpr:
+def _with_sum(p: BufferPlaces, expr: Expr, tensor: str, sums: Fetch) -> TileExpr:
     match expr:
         case Read(name, _, _) if name == tensor:
             return sums
@@ -226,7 +228,7 @@ def part_count(part: Axis, contraction: Contraction) -> int:
 
 
 def _pack_in_parts(
-    p: Places,
+    p: BufferPlaces,
     contraction: Contraction,
     c: Compute,
     part: Axis,
@@ -264,7 +266,7 @@ def depth_parts(block: int, starts: tuple[int, ...], depth: Dim) -> int:
     return max(1, -(-depth // block))
 
 
-def _split_depth(p: Places, panels: Panels, c: Compute, sums: Fetch) -> list[Statement]:
+def _split_depth(p: BufferPlaces, panels: Panels, c: Compute, sums: Fetch) -> list[Statement]:
     """Split the depth into blocks, so that a panel of both operands stays in cache."""
     block, k = p.tiling.depth_block, panels.contract
     count = depth_parts(block, k.segment_values, k.depth)
@@ -300,7 +302,9 @@ def _sum_parts(
     return [*out, *part(Affine((), count - 1), last_depth, last)]
 
 
-def summed_in_parts(p: Places, c: Compute, epilogue: Map, sums: Fetch) -> tuple[Map, Map, Map]:
+def summed_in_parts(
+    p: BufferPlaces, c: Compute, epilogue: Map, sums: Fetch
+) -> tuple[Map, Map, Map]:
     """Return the maps on the sums of the first part of a depth, of one between, and of the last.
 
     Partial sums lie in scratch. `sums` is a register tile's sum in the epilogue.
@@ -316,7 +320,7 @@ def summed_in_parts(p: Places, c: Compute, epilogue: Map, sums: Fetch) -> tuple[
 
 
 def _right_panels(
-    p: Places,
+    p: BufferPlaces,
     contraction: Contraction,
     depth: tuple[Axis, ...],
     column: Span,
@@ -385,7 +389,7 @@ def _first_packed(base: Affine, lanes: int) -> Dim:
 
 
 def _pack_ahead(
-    p: Places,
+    p: BufferPlaces,
     contraction: Contraction,
     depth: tuple[Axis, ...],
     source: Fetch,

@@ -12,7 +12,7 @@ from explorer.ir.patterns.regions import box
 from explorer.ir.shapes.dims import Dim, ceil_div, product
 from explorer.ir.tile_programs.elements import Fetch
 from explorer.ir.tile_programs.statements import Load, Statement
-from explorer.tile.lowering.places import Place, Places, row_major
+from explorer.tile.lowering.places import BufferPlaces, TensorPlace, row_major
 
 
 def whole_groups(extent: Dim, group: int) -> Dim:
@@ -32,7 +32,7 @@ def can_group(contraction: Contraction) -> bool:
 
 
 def in_groups(
-    p: Places, n: int, contraction: Contraction, halo: Mapping[Read, Place], group: int
+    p: BufferPlaces, n: int, contraction: Contraction, halo: Mapping[Read, TensorPlace], group: int
 ) -> tuple[Fetch, Axis, list[Statement]] | None:
     """Return the left operand, the summed axis of its groups, and the copies that make them dense.
 
@@ -64,7 +64,12 @@ def _is_alone(read: Read, name: str) -> bool:
 
 
 def _copy_groups(
-    p: Places, n: int, contraction: Contraction, halo: Mapping[Read, Place], last: Axis, group: int
+    p: BufferPlaces,
+    n: int,
+    contraction: Contraction,
+    halo: Mapping[Read, TensorPlace],
+    last: Axis,
+    group: int,
 ) -> tuple[Fetch, Axis, list[Statement]]:
     """Return the left operand in a copy with `last` dense, that axis, and the copy."""
     read, tensor = contraction.a, contraction.a.tensor
@@ -77,7 +82,7 @@ def _copy_groups(
     name, dtype = f"{tensor}_groups{len(p.buffers)}", p.kernel.dtype(tensor)
     buffer = p.buffer(name, "scratch", product(sizes), dtype, "L2")
     strides = tuple(steps[d] for d in range(len(region)))
-    target = Place(buffer, tuple(r.lo for r in region), strides, shape)
+    target = TensorPlace(buffer, tuple(r.lo for r in region), strides, shape)
     names = tuple(f"_g{d}" for d in range(len(region)))
     spans = [p.span(x, r, e) for x, r, e in zip(names, region, shape, strict=True)]
     if read in halo:  # the halo includes the fill outside of the tensor

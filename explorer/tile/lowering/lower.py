@@ -32,7 +32,7 @@ from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import contract
 from explorer.tile.lowering.groups import can_group
 from explorer.tile.lowering.patch import patch_loops
-from explorer.tile.lowering.places import Place, Places
+from explorer.tile.lowering.places import BufferPlaces, TensorPlace
 from explorer.tile.lowering.scatter import scatter_loops
 from explorer.tile.lowering.tile_epilogue import tile_epilogue
 
@@ -95,7 +95,7 @@ def lower(
     blocks = block_by_block(kernel, regions)
     if blocks is not None:
         kernel, regions = blocks.kernel, blocks.regions
-    places = Places(kernel, env, grid, tiling, regions, device, reduced=reduced_alone(kernel))
+    places = BufferPlaces(kernel, env, grid, tiling, regions, device, reduced=reduced_alone(kernel))
     places.fills = {t: v for t, v in _fill_values(kernel).items() if t not in places.reduced}
     _check_fills(kernel, places.fills)
     body: list[Statement] = []
@@ -137,7 +137,7 @@ def untiled_loops(kernel: Kernel) -> Callable[[int], Statement]:
     The kernel is in normal form. No tile cuts the loops, and an index past a border is an address
     like another.
     """
-    places = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
+    places = BufferPlaces(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
 
     def of(n: int) -> Statement:
         c = kernel.computes[n]
@@ -153,7 +153,7 @@ def untiled_loops(kernel: Kernel) -> Callable[[int], Statement]:
     return of
 
 
-def _lower_compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
+def _lower_compute(p: BufferPlaces, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
     """Lower one compute, with its epilogue if it is a contraction that has one."""
     along = running(p.kernel, c)
     if along is not None:
@@ -185,7 +185,7 @@ def _lower_compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Comp
     return [*_fill_statements(p, n, c.out), *body, _lower_loop(p, n, c, halo)], None
 
 
-def _check_columns(p: Places, c: Compute, column: Interval, micro: Micro) -> None:
+def _check_columns(p: BufferPlaces, c: Compute, column: Interval, micro: Micro) -> None:
     """Check that every tile begins a whole number of panels after the first one."""
     lanes = micro.columns
     tiles = {g.variable: g.tile for g in p.grid}
@@ -212,7 +212,7 @@ def _check_fills(kernel: Kernel, fills: Mapping[str, set[float]]) -> None:
             )
 
 
-def _fill_statements(p: Places, n: int, tensor: str) -> list[Statement]:
+def _fill_statements(p: BufferPlaces, n: int, tensor: str) -> list[Statement]:
     """Return the fill of an intermediate that is read past its border, before its first write."""
     if tensor in p.kernel.inputs or tensor in p.kernel.outputs:
         return []
@@ -221,7 +221,9 @@ def _fill_statements(p: Places, n: int, tensor: str) -> list[Statement]:
     return [Fill(p.place(tensor).buffer, f) for f in p.fills.get(tensor, ())]
 
 
-def _lower_loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Map | Reduce:
+def _lower_loop(
+    p: BufferPlaces, n: int, c: Compute, halo: Mapping[Read, TensorPlace]
+) -> Map | Reduce:
     target = p.place(c.out).at(c.target)
     spans = tuple(p.spans(n, c).values())
     expr = p.resolve(c.expr, halo)
@@ -231,7 +233,7 @@ def _lower_loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Ma
     return Map(target, spans, expr)
 
 
-def _lower_scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
+def _lower_scan(p: BufferPlaces, n: int, c: Compute, along: Running) -> Scan:
     """Return a scan over its part of the tile."""
     spans = p.spans(n, c)
     over = spans.pop(along.axis.name)
@@ -248,7 +250,7 @@ def _lower_scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
 
 
 def _loop_group(
-    kernel: Kernel, start: int, p: Places, borders: tuple[int, ...]
+    kernel: Kernel, start: int, p: BufferPlaces, borders: tuple[int, ...]
 ) -> tuple[list[Compute], int]:
     """Return the computes from here on that iterate over the same leading axes, and their number.
 
@@ -302,7 +304,7 @@ def _is_across(c: Compute) -> bool:
     return bool(c.axes) and not any(inner) and any(i.factor(c.axes[-1].name) == 1 for i in dense)
 
 
-def _axis_ranges(p: Places, n: int, count: int) -> list[object]:
+def _axis_ranges(p: BufferPlaces, n: int, count: int) -> list[object]:
     c = p.kernel.computes[n]
     return [(p.regions.axes[n][a.name], a.extent) for a in c.axes[:count]]
 
@@ -335,7 +337,7 @@ def reduced_alone(kernel: Kernel) -> frozenset[str]:
     return frozenset((past & intermediates) - other)
 
 
-def _lower_rows(p: Places, start: int, run: list[Compute], shared: int) -> list[Statement]:
+def _lower_rows(p: BufferPlaces, start: int, run: list[Compute], shared: int) -> list[Statement]:
     """Lower several computes to one loop over their common leading axes.
 
     Intermediates that only they use are one row, in L1.

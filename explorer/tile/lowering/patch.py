@@ -14,11 +14,11 @@ from explorer.ir.kernel import Compute, Expr, IndexValue
 from explorer.ir.patterns.patch import Patch
 from explorer.ir.tile_programs.elements import Do, TileExpr
 from explorer.ir.tile_programs.statements import At, For, Map, Span, Statement
-from explorer.tile.lowering.places import Places
+from explorer.tile.lowering.places import BufferPlaces
 
 
 def patch_loops(
-    p: Places, n: int, c: Compute, match: Patch, value: Callable[[Expr], TileExpr]
+    p: BufferPlaces, n: int, c: Compute, match: Patch, value: Callable[[Expr], TileExpr]
 ) -> Statement:
     """Return the statement of the compute with number `n`; `value` resolves expressions."""
     spans = p.spans(n, c)

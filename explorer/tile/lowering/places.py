@@ -22,7 +22,7 @@ from explorer.tile.lowering.streams import is_streamed
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorPlace:
     """The location of a tensor, or of the region of it that the tile needs."""
 
     buffer: Buffer
@@ -54,7 +54,7 @@ def row_major(sizes: Shape) -> Shape:
 
 
 @dataclass(slots=True)
-class Places:
+class BufferPlaces:
     """The buffers of a tile program while it is built."""
 
     kernel: Kernel
@@ -63,7 +63,7 @@ class Places:
     tiling: Tiling
     regions: Regions
     device: Device | None = None  # None: no tensor is too large for its caches
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, TensorPlace] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     packings: list[Packing] = field(default_factory=list)
     tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Places:
         """Return the buffer of that name, created if it is missing."""
         return self.buffers.setdefault(name, Buffer(name, kind, size, dtype, level, streamed))
 
-    def place(self, tensor: str) -> Place:
+    def place(self, tensor: str) -> TensorPlace:
         """Return the place of a tensor."""
         if tensor not in self.places:
             kernel = self.kernel
@@ -114,17 +114,17 @@ class Places:
                 near = over or is_scattered or kind == "constant"
                 streamed = not near and is_streamed(size, dtype, self.env, self.device)
                 buffer = self.buffer(tensor, kind, size, dtype, self.farthest, streamed)
-                self.places[tensor] = Place(
+                self.places[tensor] = TensorPlace(
                     buffer, (Affine(),) * len(shape), row_major(shape), shape
                 )
         return self.places[tensor]
 
-    def scratch(self, name: str, region: Region, dtype: DType = "float32") -> Place:
+    def scratch(self, name: str, region: Region, dtype: DType = "float32") -> TensorPlace:
         """Allocate scratch for a region, one a worker."""
         sizes = tuple(r.size for r in region)
         buffer = self.buffer(name, "scratch", product(sizes), dtype, self.own)
         shape = self.kernel.shape(name) if name in {t.name for t in self.kernel.tensors} else sizes
-        return Place(buffer, tuple(r.lo for r in region), row_major(sizes), shape)
+        return TensorPlace(buffer, tuple(r.lo for r in region), row_major(sizes), shape)
 
     def fits(self, gap: Dim) -> bool:
         """Return True if a dim is provably not negative."""
@@ -175,14 +175,14 @@ class Places:
         """Return the loops over the reduced axes: always all of them."""
         return tuple(Span(a.name, Affine(), a.extent, a.extent) for a in c.reduce)
 
-    def element(self, read: Read, halo: Mapping[Read, Place]) -> Fetch:
+    def element(self, read: Read, halo: Mapping[Read, TensorPlace]) -> Fetch:
         """Return a load as an element of its flat buffer."""
         place = halo.get(read) or self.place(read.tensor)
         return place.at(
             tuple(i if isinstance(i, Affine) else self.resolve(i, halo) for i in read.index)
         )
 
-    def resolve(self, expr: Expr, halo: Mapping[Read, Place]) -> TileExpr:
+    def resolve(self, expr: Expr, halo: Mapping[Read, TensorPlace]) -> TileExpr:
         """Return the expression on flat buffers."""
         match expr:
             case Apply(op, args):
@@ -196,19 +196,19 @@ class Places:
         """Return True if a load past a border goes to a padded copy."""
         return read.fill is not None and read.tensor in (*self.kernel.inputs, *self.reduced)
 
-    def halo(self, n: int, read: Read) -> tuple[Region, Place]:
+    def halo(self, n: int, read: Read) -> tuple[Region, TensorPlace]:
         """Return the part of a tensor that a load needs, and scratch for its padded copy."""
         name, spec = f"{read.tensor}_halo{len(self.buffers)}", self.kernel.spec(read.tensor)
         region = box(read.index, self.regions.axes[n], spec.shape)
         return region, replace(self.scratch(name, region, spec.dtype), shape=spec.shape)
 
-    def halos(self, n: int, c: Compute) -> tuple[dict[Read, Place], list[Statement]]:
+    def halos(self, n: int, c: Compute) -> tuple[dict[Read, TensorPlace], list[Statement]]:
         """Return padded copies for reads past an input's border, and the statements that fill them.
 
         Addresses stay affine with them. Reductions of intermediates get them too; code that reduces
         windows in place later drops the copy.
         """
-        places: dict[Read, Place] = {}
+        places: dict[Read, TensorPlace] = {}
         body: list[Statement] = []
         for read in dict.fromkeys(reads(c.expr)):
             if not self.is_copied(read):

@@ -21,11 +21,11 @@ from explorer.ir.patterns.scatter import Scatter
 from explorer.ir.tile_programs.elements import Do, TileExpr
 from explorer.ir.tile_programs.statements import At, For, Map, Statement
 from explorer.ops.kernels.scalar import start_value
-from explorer.tile.lowering.places import Places
+from explorer.tile.lowering.places import BufferPlaces
 
 
 def scatter_loops(
-    p: Places, n: int, c: Compute, match: Scatter, value: Callable[[Expr], TileExpr]
+    p: BufferPlaces, n: int, c: Compute, match: Scatter, value: Callable[[Expr], TileExpr]
 ) -> tuple[list[Statement], Compute | None]:
     """Return the statements of compute number `n`, and the next compute if they include it.
 

@@ -8,13 +8,13 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.shapes.dims import product
 from explorer.ir.tile_programs.elements import Fetch
 from explorer.ir.tile_programs.statements import Map, Span, Statement
-from explorer.tile.lowering.places import Places, row_major
+from explorer.tile.lowering.places import BufferPlaces, row_major
 
 LEAST_SIDE_ELEMENTS = 16  # for a block in registers to pay; chosen, no measurement kept
 
 
 def transposed_tile(
-    p: Places, name: str, rows: tuple[Span, ...], column: Span, epilogue: Map
+    p: BufferPlaces, name: str, rows: tuple[Span, ...], column: Span, epilogue: Map
 ) -> tuple[Map, list[Statement]]:
     """Return the epilogue of a register tile, and the copies after all tiles.
 

@@ -15,7 +15,7 @@ from explorer.training.optimizers.schedules import Schedule
 from explorer.training.runs.fitted import Fitted
 from explorer.training.runs.programs import Setting
 from explorer.training.runs.replicas.ranks import Ranks
-from explorer.training.runs.run import Plan, Run
+from explorer.training.runs.run import RunPlan, TrainingRun
 from explorer.training.runs.validation import Data, Validation
 from explorer.training.step import Optimizer, Recipe
 
@@ -84,10 +84,10 @@ def fit(
     scalars = {} if validate is None else {"loss": loss, **(metrics or {})}
     validation = None if validate is None else Validation(scalars, validate, options)
     path = None if checkpoint is None else Path(checkpoint)
-    plan = Plan(
+    plan = RunPlan(
         epochs, ahead, patience, path, every, progress or _ignore_progress, cancelled or _never
     )
-    run = Run(Setting(recipe, chosen, options), params, seed, schedule, sync_free, ranks)
+    run = TrainingRun(Setting(recipe, chosen, options), params, seed, schedule, sync_free, ranks)
     try:
         if path is not None and resume and path.exists():
             run.restore(path, tuple(scalars))

@@ -63,7 +63,7 @@ def declared(tree: Any) -> Any:
     return each(lambda a: Tensor(np.shape(a), dtype_of(np.asarray(a))), tree)
 
 
-class Step(Protocol):
+class TrainingStep(Protocol):
     """A step for one kind of batch: updates parameters and state in place, returns the loss.
 
     `program` is the whole step; if the update is separate, the program of the gradients, or the
@@ -159,12 +159,12 @@ class Programs:
     """The steps of each kind of batch, compiled ahead by a background thread."""
 
     def __init__(
-        self, make: Callable[[Batch, Callable[[], bool]], Step], timeline: Timeline
+        self, make: Callable[[Batch, Callable[[], bool]], TrainingStep], timeline: Timeline
     ) -> None:
         """Create an empty cache of steps built by `make`."""
         self._make, self._timeline = make, timeline
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="training-compile")
-        self._steps: dict[Signature, Future[Step]] = {}
+        self._steps: dict[Signature, Future[TrainingStep]] = {}
         self._lock, self._stopped = Lock(), False
 
     def prepare(self, batch: Batch) -> None:
@@ -175,7 +175,7 @@ class Programs:
                 number = len(self._steps)
                 self._steps[kind] = self._pool.submit(self._compile, batch, number)
 
-    def of(self, batch: Batch) -> Step:
+    def of(self, batch: Batch) -> TrainingStep:
         """Wait for the step for such batches and return it; raise the error of its compilation."""
         self.prepare(batch)
         return self._steps[signature(batch)].result()
@@ -185,6 +185,6 @@ class Programs:
         self._stopped = True
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _compile(self, batch: Batch, number: int) -> Step:
+    def _compile(self, batch: Batch, number: int) -> TrainingStep:
         with self._timeline.span("compiler", "compile", number):
             return self._make(batch, lambda: self._stopped)

@@ -22,9 +22,9 @@ from explorer.training.runs.programs import (
     Ordinary,
     Programs,
     Setting,
-    Step,
     StepInputs,
     SyncFree,
+    TrainingStep,
 )
 from explorer.training.runs.replicas.all_reduce import AllReduce
 from explorer.training.runs.replicas.ranks import Ranks
@@ -36,7 +36,7 @@ from explorer.training.tree import each, leaves
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """The limits, outputs and callbacks of a run."""
 
     epochs: int
@@ -48,7 +48,7 @@ class Plan:
     cancelled: Callable[[], bool]
 
 
-class Run:
+class TrainingRun:
     """The arrays of a run and the programs that update them."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Run:
         if self.sums is not None:
             self.sums.close()
 
-    def _make(self, batch: Batch, cancelled: Callable[[], bool]) -> Step:
+    def _make(self, batch: Batch, cancelled: Callable[[], bool]) -> TrainingStep:
         at = self.fitted
         begin = StepInputs(self.setting, at.params, at.state, self.numbers(), batch, cancelled)
         if self.sums is not None:
@@ -98,7 +98,7 @@ class Run:
             values["key"] = np.array([self.seed, self.fitted.step], np.int64)
         return values
 
-    def passes(self, data: Data, plan: Plan, validation: Validation | None) -> None:
+    def passes(self, data: Data, plan: RunPlan, validation: Validation | None) -> None:
         """Run the remaining passes over the data."""
         at, first = self.fitted, len(self.fitted.losses) - self.fitted.batch
         while at.epoch < plan.epochs and not at.stopped:
@@ -119,7 +119,7 @@ class Run:
         if plan.path is not None:
             self.save(plan.path)
 
-    def _pass(self, data: Data, plan: Plan) -> None:
+    def _pass(self, data: Data, plan: RunPlan) -> None:
         at = self.fitted
 
         def remaining_batches() -> Iterable[Batch]:

@@ -28,7 +28,7 @@ from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.clock import cycles_per_us
 from explorer.sandbox.helper import Ended, Limits, in_helper, is_helper
 from explorer.tuning.answers import agree
-from explorer.tuning.inside.parts import Part, Parts
+from explorer.tuning.inside.parts import Parts, SourcePart
 
 LIMITS = Limits(seconds=60.0, mib=2048)
 MOST_TASKS = 16  # of a kernel, evenly spaced; chosen, as the next four
@@ -53,7 +53,7 @@ class TracedKernel:
     """
 
     kernel: str
-    parts: tuple[Part, ...]
+    parts: tuple[SourcePart, ...]
     tasks: tuple[int, ...]
     of: int
     us: tuple[tuple[float, ...], ...]
@@ -93,7 +93,7 @@ def kernel_parts(c: Compilation, name: str, sizes: Sizes | None = None) -> Trace
     except Ended as end:
         raise BadOption(f"the instrumented copy of {name} {end.why}", where=name) from None
     result = json.loads(message)
-    parts = tuple(Part(*row) for row in result["parts"])
+    parts = tuple(SourcePart(*row) for row in result["parts"])
     us = tuple(tuple(row) for row in result["us"])
     return TracedKernel(
         binding.name, parts, tuple(result["tasks"]), result["of"], us, *result["slower"]

@@ -16,7 +16,7 @@ WORDS = {  # action of a function, by the name of its maker
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SourcePart:
     """Statements from a source line on: their function, and whether they run only at an edge."""
 
     what: str
@@ -74,7 +74,7 @@ class Parts:
         """Return True if a statement contains parts."""
         return any(self._is_substantial(x) for body in _bodies(s) for x in body)
 
-    def describe_parts(self) -> tuple[Part, ...]:
+    def describe_parts(self) -> tuple[SourcePart, ...]:
         """Describe each instrumented statement."""
         edges = {
             id(x)
@@ -83,7 +83,9 @@ class Parts:
             for inner in s.orelse
             for x in ast.walk(inner)
         }
-        return tuple(Part(self._describe(s), s.lineno, id(s) in edges) for s in self.statements)
+        return tuple(
+            SourcePart(self._describe(s), s.lineno, id(s) in edges) for s in self.statements
+        )
 
     def _describe(self, s: ast.stmt) -> str:
         called = {

@@ -16,7 +16,7 @@ SEED = re.compile(rb"seed (\d+)\Z")  # end of a zoo model's head
 LAYERED = "LSTM operators"
 
 
-class Form(Protocol):
+class ModelForm(Protocol):
     """A model that is ready to run in one form."""
 
     @property
@@ -24,7 +24,7 @@ class Form(Protocol):
         """The function that runs it."""
 
 
-F = TypeVar("F", bound=Form)
+F = TypeVar("F", bound=ModelForm)
 
 
 def forms(model: Model) -> Iterator[tuple[str, Model]]:

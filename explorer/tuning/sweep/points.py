@@ -24,7 +24,7 @@ FORMAT = "sweep-1"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SweepPoint:
     """One combination: `varied` are the names and texts that its row shows."""
 
     target: str
@@ -42,7 +42,7 @@ class Point:
 
 def points(
     model: Model, vary: Mapping[str, Sequence[Any]], target: str, sizes: Mapping[str, int]
-) -> tuple[Point, ...]:
+) -> tuple[SweepPoint, ...]:
     """Return every combination.
 
     Axes that change least of a compilation vary fastest: sizes, then the options of late systems.
@@ -69,7 +69,7 @@ def points(
     return tuple(_point(axes, texts, target, sizes) for texts in product(*(a.texts for a in axes)))
 
 
-def axes_of(grid: Sequence[Point]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def axes_of(grid: Sequence[SweepPoint]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the varied names, slowest first, each with its values."""
     axes: dict[str, dict[str, None]] = {}
     for point in grid:
@@ -134,9 +134,9 @@ def _check_bounds(model: Model, name: str, texts: Sequence[str]) -> None:
 
 def _point(
     axes: Sequence[_Axis], texts: Sequence[str], target: str, sizes: Mapping[str, int]
-) -> Point:
+) -> SweepPoint:
     varied = tuple((axis.name, text) for axis, text in zip(axes, texts, strict=True))
     bound = {n.removeprefix(BIND): int(text) for n, text in varied if n.startswith(BIND)}
     chosen = dict(varied).get(TARGET, target)
     settings = (f"{n}={t}" for n, t in varied if n != TARGET and not n.startswith(BIND))
-    return Point(chosen, tuple(settings), tuple({**sizes, **bound}.items()), varied)
+    return SweepPoint(chosen, tuple(settings), tuple({**sizes, **bound}.items()), varied)

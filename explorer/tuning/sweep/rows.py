@@ -15,7 +15,7 @@ KINDS = (MEASURED, SIMULATED, FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SweepRow:
     """The result of one point.
 
     `kind`: "measured" (`median_us` with its 99 % interval), "simulated" (`predicted_us` of a data
@@ -66,9 +66,9 @@ class Row:
         return {**asdict(self), "varied": [list(pair) for pair in self.varied]}
 
 
-def row_of(data: object) -> Row:
+def row_of(data: object) -> SweepRow:
     """Return the row that `to_json` serialised; ValueError for other data."""
-    if not isinstance(data, Mapping) or data.keys() != {f.name for f in fields(Row)}:
+    if not isinstance(data, Mapping) or data.keys() != {f.name for f in fields(SweepRow)}:
         raise ValueError("a row has other fields")
     varied = data["varied"]
     pairs = isinstance(varied, list) and all(
@@ -77,12 +77,12 @@ def row_of(data: object) -> Row:
     texts = all(isinstance(data[n], str) for n in ("key", "model", "machine", "card", "reason"))
     numbers = all(
         data[f.name] is None or (isinstance(data[f.name], int | float))
-        for f in fields(Row)
+        for f in fields(SweepRow)
         if f.name.endswith(("_us", "_bytes", "_seconds")) or f.name in ("runs", "kernels")
     )
     if not (pairs and texts and numbers and data["kind"] in KINDS):
         raise ValueError("a row has other values")
-    return Row(**{**data, "varied": tuple((a, b) for a, b in varied)})
+    return SweepRow(**{**data, "varied": tuple((a, b) for a, b in varied)})
 
 
 def here() -> tuple[str, str]:

@@ -17,7 +17,7 @@ from explorer.passes.pipeline import user_passes
 from explorer.plain_text import counted, duration, size, table
 from explorer.printed import Printed
 from explorer.tuning.sweep.points import points
-from explorer.tuning.sweep.rows import FAILED, MEASURED, Row, here
+from explorer.tuning.sweep.rows import FAILED, MEASURED, SweepRow, here
 from explorer.tuning.sweep.store import Store
 from explorer.tuning.sweep.work import Job, runs_here, work
 from explorer.tuning.sweep.workers import Processes, UserExecutor, Workers
@@ -37,7 +37,7 @@ class Sweep(Printed):
 
     model: str
     vary: tuple[tuple[str, tuple[str, ...]], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SweepRow, ...]
 
     def __str__(self) -> str:
         """Return the rows as tables."""
@@ -63,13 +63,13 @@ class Sweep(Printed):
             yield f"{words}: {row.reason}"
 
     @property
-    def comparable(self) -> Mapping[str, tuple[Row, ...]]:
+    def comparable(self) -> Mapping[str, tuple[SweepRow, ...]]:
         """The comparable rows, fastest first.
 
         Rows are comparable if they have the same sizes and were measured on the same machine, by
         its card, or if all are predicted from data sheets.
         """
-        groups: dict[str, list[Row]] = {}
+        groups: dict[str, list[SweepRow]] = {}
         for row in self.rows:
             if row.kind != FAILED:
                 on = row.card if row.kind == MEASURED else "data sheets, predicted"
@@ -77,17 +77,17 @@ class Sweep(Printed):
         return {of: tuple(sorted(rows, key=lambda r: r.us or 0.0)) for of, rows in groups.items()}
 
     @property
-    def front(self) -> Mapping[str, tuple[Row, ...]]:
+    def front(self) -> Mapping[str, tuple[SweepRow, ...]]:
         """The Pareto front of the comparable rows: none is faster with as little memory."""
         return {of: tuple(_pareto_front(rows)) for of, rows in self.comparable.items()}
 
     @property
-    def failures(self) -> tuple[Row, ...]:
+    def failures(self) -> tuple[SweepRow, ...]:
         """The failed rows."""
         return tuple(row for row in self.rows if row.kind == FAILED)
 
 
-def _cells(row: Row, on_front: bool) -> tuple[str, ...]:
+def _cells(row: SweepRow, on_front: bool) -> tuple[str, ...]:
     times = [duration(t) if t is not None else "" for t in (row.median_us, row.low_us, row.high_us)]
     predicted = duration(row.predicted_us) if row.predicted_us is not None else ""
     mark = "none is faster with less memory" if on_front else ""
@@ -142,11 +142,11 @@ def sweep(
         name: tuple(dict.fromkeys(dict(p.varied)[name] for p in grid)) for name, _ in grid[0].varied
     }
 
-    def until_now(rows: Mapping[str, Row]) -> Sweep:
+    def until_now(rows: Mapping[str, SweepRow]) -> Sweep:
         arrived_rows = tuple(rows[job.key] for job in jobs if job.key in rows)
         return Sweep(loaded.name, tuple(axes.items()), arrived_rows)
 
-    def came(rows: Mapping[str, Row]) -> None:
+    def came(rows: Mapping[str, SweepRow]) -> None:
         if arrived is not None:
             arrived(until_now(rows))
 
@@ -181,13 +181,13 @@ class _Run:
         store: Store,
         jobs: Sequence[Job],
         progress: Progress | None,
-        came: Callable[[Mapping[str, Row]], None],
+        came: Callable[[Mapping[str, SweepRow]], None],
         cancelled: Callable[[], bool],
     ) -> None:
         """Prepare the jobs of a sweep."""
         self.store, self.jobs, self.progress, self.cancelled = store, jobs, progress, cancelled
         self.came = came
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, SweepRow] = {}
 
     def all(self, workers: Callable[[], Workers], machine: str | None) -> None:
         """Run jobs until each has a row; rows of machines other than `machine` are not done."""
@@ -222,7 +222,7 @@ class _Run:
             elif self.progress is not None:
                 self.progress(f"compiled {n + 1} of {len(ahead)}", len(self.rows), len(self.jobs))
 
-    def _arrive(self, rows: Iterable[tuple[Job, Row]]) -> None:
+    def _arrive(self, rows: Iterable[tuple[Job, SweepRow]]) -> None:
         for job, row in rows:
             self.store.add(row)
             self.rows[job.key] = row
@@ -234,14 +234,14 @@ class _Run:
 
 def _run_jobs(
     pool: Workers, jobs: Sequence[Job], width: int, cancelled: Callable[[], bool]
-) -> Iterator[tuple[Job, Row]]:
+) -> Iterator[tuple[Job, SweepRow]]:
     """Yield each job with its row, as they arrive.
 
     Jobs whose worker was lost are repeated one at a time, which identifies the one that kills
     workers.
     """
     waiting, suspects = deque(jobs), deque[tuple[Job, int]]()
-    flying: dict[Future[Row], tuple[Job, int]] = {}
+    flying: dict[Future[SweepRow], tuple[Job, int]] = {}
     while waiting or suspects or flying:
         if cancelled():
             left = len(waiting) + len(suspects) + len(flying)
@@ -277,7 +277,7 @@ def _run_jobs(
                 yield job, _failed_row(job, problem)
 
 
-def _submit(pool: Workers, job: Job, last: bool) -> Future[Row] | None:
+def _submit(pool: Workers, job: Job, last: bool) -> Future[SweepRow] | None:
     """Submit a job and return its future.
 
     Returns None if no worker accepts it but other jobs are running (`last` is False), which will
@@ -296,16 +296,16 @@ def _submit(pool: Workers, job: Job, last: bool) -> Future[Row] | None:
         ) from problem
 
 
-def _failed_row(job: Job, problem: BaseException | None) -> Row:
+def _failed_row(job: Job, problem: BaseException | None) -> SweepRow:
     named, card = here()
     why = "" if problem is None else f" ({type(problem).__name__})"
-    return Row(
+    return SweepRow(
         job.key, job.model, job.point.varied, FAILED, named, card,
         reason=f"its worker died, the last time without other jobs{why}",
     )  # fmt: skip
 
 
-def _pareto_front(rows: Iterable[Row]) -> Iterator[Row]:
+def _pareto_front(rows: Iterable[SweepRow]) -> Iterator[SweepRow]:
     least = None
     for row in rows:
         if least is None or row.arena_bytes < least:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from explorer.errors import BadOption
-from explorer.tuning.sweep.rows import FAILED, Row, row_of
+from explorer.tuning.sweep.rows import FAILED, SweepRow, row_of
 
 TABLE = "ironworks_rows"
 MAKE = (
@@ -45,7 +45,7 @@ class Store:
         """Close the file."""
         self._file.close()
 
-    def add(self, row: Row) -> None:
+    def add(self, row: SweepRow) -> None:
         """Store a row; it replaces a failed one, but no other."""
         old = self.of(row.key, row.machine)
         if old is not None and old.kind != FAILED:
@@ -56,13 +56,13 @@ class Store:
                 (row.key, row.machine, json.dumps(row.to_json())),
             )
 
-    def of(self, key: str, machine: str | None) -> Row | None:
+    def of(self, key: str, machine: str | None) -> SweepRow | None:
         """Return the row of a point on a machine; `machine` None: on any."""
         where = "key = ?" if machine is None else "key = ? AND machine = ?"
         values = (key,) if machine is None else (key, machine)
         return next(self._rows(f"WHERE {where} ORDER BY machine", values), None)
 
-    def _rows(self, clause: str, values: tuple[str, ...]) -> Iterator[Row]:
+    def _rows(self, clause: str, values: tuple[str, ...]) -> Iterator[SweepRow]:
         with self._problems():
             with closing(self._file.execute(f"SELECT row FROM {TABLE} {clause}", values)) as cursor:
                 texts = [text for (text,) in cursor]

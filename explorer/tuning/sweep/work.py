@@ -19,8 +19,8 @@ from explorer.errors import BadModelFile, fault
 from explorer.frontends.load import load
 from explorer.options import Options
 from explorer.tuning.settings import apply
-from explorer.tuning.sweep.points import Point
-from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, Row, here
+from explorer.tuning.sweep.points import SweepPoint
+from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, SweepRow, here
 
 CLOCK = "sweep-clock.lock"
 
@@ -35,14 +35,14 @@ class Job:
     key: str
     model: str
     digest: str
-    point: Point
+    point: SweepPoint
     seconds: float
 
 
-def work(job: Job) -> Row:
+def work(job: Job) -> SweepRow:
     """Return the row of a job; an error becomes a failed row."""
     named, card = here()
-    row = Row(job.key, job.model, job.point.varied, SIMULATED, named, card)
+    row = SweepRow(job.key, job.model, job.point.varied, SIMULATED, named, card)
     try:
         return _run_job(job, row)
     except Exception as problem:  # every error becomes a row, and none ends the worker
@@ -50,12 +50,12 @@ def work(job: Job) -> Row:
         return replace(row, kind=FAILED, reason=sentence)
 
 
-def runs_here(point: Point) -> bool:
+def runs_here(point: SweepPoint) -> bool:
     """Return True if a point is measured, False if it is simulated."""
     return point.target in (*HERE, *CPUS)
 
 
-def _run_job(job: Job, row: Row) -> Row:
+def _run_job(job: Job, row: SweepRow) -> SweepRow:
     point, sizes = job.point, dict(job.point.sizes)
     start = perf_counter()
     c = _compile(job.model, job.digest, point.target, point.settings)

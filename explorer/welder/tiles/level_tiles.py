@@ -16,7 +16,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import ITEM_BYTES
-from explorer.welder.tiles.levels import REGISTER, Memory, memories
+from explorer.welder.tiles.levels import REGISTER, LevelMemory, memories
 from explorer.welder.tiles.plan import plan_group
 from explorer.welder.tiles.tile_costs import best_tile
 from explorer.welder.tiles.tile_graph import links
@@ -27,7 +27,7 @@ Wanted = Mapping[str, str]  # tensors of a kernel, and the memory through which 
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TilingChoice:
     """A tiling and its modelled time; `why` is the refusal if every tiling lacks room."""
 
     tiling: Tiling
@@ -41,7 +41,7 @@ def tile_at(
     env: ShapeEnv,
     wanted: Wanted,
     start_tilings: Sequence[Tiling] = (),
-) -> Choice:
+) -> TilingChoice:
     """Return the fastest tiling under which each wanted tensor fits its memory.
 
     `start_tilings` are tilings to begin at. A tensor that is not in the kernel, or is used at its
@@ -52,7 +52,7 @@ def tile_at(
     internal = {t: level for t, level in wanted.items() if t in near}
     for tensor, level in internal.items():
         if level == REGISTER and near[tensor] > 0:
-            return Choice(Tiling(), float("inf"), _not_at_its_point(device))
+            return TilingChoice(Tiling(), float("inf"), _not_at_its_point(device))
     rooms = {t: _room(device, level) for t, level in internal.items() if near[t] > 0}
     starts = [_with_axes_of(bound, t) for t in start_tilings] or [_best(bound, device)]
     choice = _descend(bound, device, rooms, starts)
@@ -62,7 +62,7 @@ def tile_at(
     if _too_large(bound, least, rooms) is None:
         return _choice(bound, device, least)
     tensor, found_bytes = _too_large(bound, least, rooms) or ("", 0)
-    return Choice(
+    return TilingChoice(
         least, float("inf"), _no_room(found_bytes, internal[tensor], rooms[tensor], device)
     )
 
@@ -85,11 +85,11 @@ def reuse_bytes(kernel: Kernel, tiling: Tiling, tensor: str) -> int:
 
 def _descend(
     kernel: Kernel, device: Device, rooms: Mapping[str, int], starts: Sequence[Tiling]
-) -> Choice | None:
+) -> TilingChoice | None:
     """Return the best of the starting points and of their neighbours, while one is better."""
-    seen: dict[tuple[tuple[str, int], ...], Choice] = {}
+    seen: dict[tuple[tuple[str, int], ...], TilingChoice] = {}
     todo = [s for start in starts for s in _shrunk(kernel, start, rooms)]
-    best: Choice | None = None
+    best: TilingChoice | None = None
     while todo and len(seen) < MOST_TILES:
         tiling = todo.pop(0)
         if tiling.tile in seen or _too_large(kernel, tiling, rooms) is not None:
@@ -101,10 +101,10 @@ def _descend(
     return best
 
 
-def _choice(kernel: Kernel, device: Device, tiling: Tiling) -> Choice:
+def _choice(kernel: Kernel, device: Device, tiling: Tiling) -> TilingChoice:
     if device.kind == "gpu":
-        return Choice(tiling, plan_group(kernel, device, tile=tiling).predicted_us)
-    return Choice(tiling, sum(us for _, us in kernel_terms(kernel, tiling, device, {})))
+        return TilingChoice(tiling, plan_group(kernel, device, tile=tiling).predicted_us)
+    return TilingChoice(tiling, sum(us for _, us in kernel_terms(kernel, tiling, device, {})))
 
 
 def _shrunk(kernel: Kernel, tiling: Tiling, rooms: Mapping[str, int]) -> Iterator[Tiling]:
@@ -153,7 +153,7 @@ def _too_large(kernel: Kernel, tiling: Tiling, rooms: Mapping[str, int]) -> tupl
     return None
 
 
-def _memory(device: Device, level: str) -> Memory:
+def _memory(device: Device, level: str) -> LevelMemory:
     return next(m for m in memories(device) if m.name == level)
 
 

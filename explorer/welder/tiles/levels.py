@@ -13,7 +13,7 @@ GPU_BLOCKS = 4  # resident blocks of a unit at most (Welder artifact)
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class LevelMemory:
     """One memory level as a tile sees it.
 
     `capacity`: bytes that a task has (None: all). `read_bytes`, `write_bytes`: the size of one
@@ -30,7 +30,7 @@ class Memory:
     cache: bool = False
 
 
-def memories(device: Device) -> tuple[Memory, ...]:
+def memories(device: Device) -> tuple[LevelMemory, ...]:
     """Return registers, caches or shared memory, and DRAM, nearest first.
 
     On a GPU the cache between shared memory and DRAM is left out: no tile is placed in it (Welder,
@@ -39,25 +39,25 @@ def memories(device: Device) -> tuple[Memory, ...]:
     return _gpu(device) if device.kind == "gpu" else _cpu(device)
 
 
-def _cpu(device: Device) -> tuple[Memory, ...]:
+def _cpu(device: Device) -> tuple[LevelMemory, ...]:
     levels = device.levels
     room = device.registers * device.lanes * REGISTER_BYTES
-    levels_so_far = [Memory(REGISTER, room, 1, 1, device.all_gb_per_s(levels[0]))]
+    levels_so_far = [LevelMemory(REGISTER, room, 1, 1, device.all_gb_per_s(levels[0]))]
     for near, far in pairwise(levels):
         line, capacity, speed = near.line_bytes, near.capacity_bytes, device.all_gb_per_s(far)
-        levels_so_far.append(Memory(near.name, capacity, line, line, speed, near.shared, True))
-    return (*levels_so_far, Memory(levels[-1].name, None, 1, 1, 0.0, True))
+        levels_so_far.append(LevelMemory(near.name, capacity, line, line, speed, near.shared, True))
+    return (*levels_so_far, LevelMemory(levels[-1].name, None, 1, 1, 0.0, True))
 
 
-def _gpu(device: Device) -> tuple[Memory, ...]:
+def _gpu(device: Device) -> tuple[LevelMemory, ...]:
     near, far = device.levels[0], device.levels[-1]
     room = device.thread_registers * REGISTER_BYTES  # of a thread, whose tile registers hold
     write = device.transaction_bytes or far.line_bytes
     speed = device.all_gb_per_s(near), device.all_gb_per_s(far)
     return (
-        Memory(REGISTER, room, 1, 1, speed[0]),
-        Memory(SHARED, near.capacity_bytes, far.line_bytes, write, speed[1]),
-        Memory(far.name, None, 1, 1, 0.0, True),
+        LevelMemory(REGISTER, room, 1, 1, speed[0]),
+        LevelMemory(SHARED, near.capacity_bytes, far.line_bytes, write, speed[1]),
+        LevelMemory(far.name, None, 1, 1, 0.0, True),
     )
 
 

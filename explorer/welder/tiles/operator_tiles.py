@@ -21,7 +21,7 @@ from explorer.ir.kernel import Axis, Compute, Kernel, reads
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import Interval, Regions, propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
-from explorer.welder.tiles.levels import REGISTER_BYTES, Memory
+from explorer.welder.tiles.levels import REGISTER_BYTES, LevelMemory
 from explorer.welder.tiles.tile_graph import Link, VirtualNode, links, sub_kernel, virtual_nodes
 
 THREADS = 128  # of a block (Welder artifact: as close to it as the tile's sizes allow)
@@ -48,7 +48,7 @@ class NodeTile:
 
 
 def connect_levels(
-    kernel: Kernel, regions: Regions, memories: Sequence[Memory], home: int
+    kernel: Kernel, regions: Regions, memories: Sequence[LevelMemory], home: int
 ) -> dict[str, int]:
     """Return the number of the memory through which each intermediate passes.
 
@@ -68,7 +68,7 @@ def connect_levels(
 
 
 def _untie_outputs(
-    kernel: Kernel, level_of: dict[str, int], memories: Sequence[Memory], at: int
+    kernel: Kernel, level_of: dict[str, int], memories: Sequence[LevelMemory], at: int
 ) -> None:
     """Move inputs of nodes with untied outputs one memory farther.
 
@@ -102,7 +102,7 @@ def is_tied(part: Kernel, also: Sequence[str]) -> bool:
     return used == {tile_variable(a) for a in axes}
 
 
-def _has_room(kernel: Kernel, regions: Regions, link: Link, memory: Memory) -> bool:
+def _has_room(kernel: Kernel, regions: Regions, link: Link, memory: LevelMemory) -> bool:
     """Return True if a row of an intermediate takes at most half of a memory."""
     box = inner_box(kernel, regions, link.tensor)
     row = prod(box[link.shared :]) * ITEM_BYTES[kernel.dtype(link.tensor)]
@@ -110,7 +110,7 @@ def _has_room(kernel: Kernel, regions: Regions, link: Link, memory: Memory) -> b
 
 
 def nodes_at(
-    kernel: Kernel, levels: Mapping[str, int], memories: Sequence[Memory], at: int
+    kernel: Kernel, levels: Mapping[str, int], memories: Sequence[LevelMemory], at: int
 ) -> tuple[VirtualNode, ...]:
     """Return the virtual nodes of a memory."""
     return virtual_nodes(kernel, levels, [m.name for m in memories[: at + 1]])

@@ -30,7 +30,7 @@ from explorer.ir.kernel import Apply, Expr, Kernel, reads
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import ITEM_BYTES
-from explorer.welder.tiles.levels import Memory, memories, resident, waves
+from explorer.welder.tiles.levels import LevelMemory, memories, resident, waves
 from explorer.welder.tiles.operator_tiles import (
     NodeTile,
     connect_levels,
@@ -75,7 +75,7 @@ class _Planner:
     tiling: Tiling
     tile: Tile
     regions: Regions
-    memories: tuple[Memory, ...]
+    memories: tuple[LevelMemory, ...]
     home: int  # the memory that holds a task's tile
     levels: Mapping[str, int]  # of each intermediate
     grid: int

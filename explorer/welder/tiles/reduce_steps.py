@@ -13,12 +13,12 @@ from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
-from explorer.welder.tiles.levels import Memory
+from explorer.welder.tiles.levels import LevelMemory
 from explorer.welder.tiles.sized_tile import SizedTile, in_steps
 from explorer.welder.tiles.tile_costs import sizes_along
 
 
-def first_steps(kernel: Kernel, memory: Memory, tile: Mapping[str, int]) -> dict[str, int]:
+def first_steps(kernel: Kernel, memory: LevelMemory, tile: Mapping[str, int]) -> dict[str, int]:
     """Return the first step of each reduced axis, raised while loads near transactions."""
     regions = propagate(kernel, tile)
     steps: dict[str, int] = {}
@@ -35,7 +35,7 @@ def _raised(
     c: Compute,
     regions: Regions,
     tile: Mapping[str, int],
-    memory: Memory,
+    memory: LevelMemory,
     steps: dict[str, int],
     sizes: Mapping[str, tuple[int, ...]],
 ) -> dict[str, int]:
@@ -58,7 +58,7 @@ def _likeness(
     c: Compute,
     regions: Regions,
     tile: Mapping[str, int],
-    memory: Memory,
+    memory: LevelMemory,
     steps: Mapping[str, int],
 ) -> float:
     """Return how close the dense runs of loads are to a transaction: 1 for each that is."""

@@ -18,7 +18,7 @@ from explorer.devices.model import Device
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ops.reference.cancellation import raise_if_cancelled
-from explorer.welder.tiles.levels import Memory, has_registers, resident, waves
+from explorer.welder.tiles.levels import LevelMemory, has_registers, resident, waves
 
 MOST_THREADS, WANTED_THREADS = 1024, 128  # of a block (Welder artifact)
 Sizes = tuple[tuple[str, int], ...]
@@ -68,7 +68,7 @@ class SizedTile:
 def size_tile(
     kernel: Kernel,
     device: Device,
-    memory: Memory,
+    memory: LevelMemory,
     tile: Mapping[str, int],
     steps: Mapping[str, int] | None = None,
 ) -> SizedTile:

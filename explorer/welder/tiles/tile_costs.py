@@ -17,7 +17,7 @@ from explorer.devices.model import Device
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.welder.tiles.levels import Memory, has_registers, memories, resident, waves
+from explorer.welder.tiles.levels import LevelMemory, has_registers, memories, resident, waves
 
 SMALL = (2, 4, 8, 16, 32)
 SHARED_WORK_RATIO = 0.75  # of work per output, an axis against its half; chosen
@@ -49,7 +49,7 @@ class TileCost:
         return min(1.0, self.grid / (self.waves * device.units))
 
 
-def holder(device: Device) -> Memory:
+def holder(device: Device) -> LevelMemory:
     """Return the memory that a task's tile should fit: shared memory, or the last private cache."""
     levels_of_device = memories(device)
     if device.kind == "gpu":
@@ -222,6 +222,6 @@ def _grown(kernel: Kernel, device: Device) -> Iterator[Tile]:
         yield tile
 
 
-def _moved_about(kernel: Kernel, memory: Memory, tile: Tile) -> int:
+def _moved_about(kernel: Kernel, memory: LevelMemory, tile: Tile) -> int:
     regions = propagate(kernel, tile)
     return approximate_bytes(kernel, tile, regions, memory.read_bytes, memory.write_bytes)

@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from explorer.errors import BadOption
 from explorer.tuning.sweep import Sweep
-from explorer.tuning.sweep.rows import MEASURED, Row
+from explorer.tuning.sweep.rows import MEASURED, SweepRow
 from widgets.draw.plots import colours, styled
 
 HEIGHT, KIB = 800, 1024
@@ -49,7 +49,7 @@ def chart(sweep: Sweep, theme: str = "either") -> go.Figure:
     )
 
 
-def _lines(sweep: Sweep, rows: Sequence[Row], theme: str, visible: bool) -> go.Parcoords:
+def _lines(sweep: Sweep, rows: Sequence[SweepRow], theme: str, visible: bool) -> go.Parcoords:
     c = colours(theme)
     times = [row.us for row in rows]
     dimensions: list[dict[str, Any]] = []
@@ -79,7 +79,7 @@ def _lines(sweep: Sweep, rows: Sequence[Row], theme: str, visible: bool) -> go.P
 
 
 def _points(
-    name: str, rows: Sequence[Row], front: Sequence[Row], number: int, theme: str
+    name: str, rows: Sequence[SweepRow], front: Sequence[SweepRow], number: int, theme: str
 ) -> tuple[go.Scatter, go.Scatter]:
     c = colours(theme)
     same = {"legendgroup": name, "marker": {"symbol": MARKS[number % len(MARKS)], "size": 8}}
@@ -107,7 +107,7 @@ def _points(
     return every, best
 
 
-def _menu(groups: Sequence[tuple[str, Sequence[Row]]], traces: int) -> dict[str, Any]:
+def _menu(groups: Sequence[tuple[str, Sequence[SweepRow]]], traces: int) -> dict[str, Any]:
     """Return the menu of the group whose lines are shown; the points below stay."""
     count = len(groups)
     return {

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from explorer.errors import BadOption
 from explorer.tuning.sweep import Sweep
-from explorer.tuning.sweep.rows import FAILED, MEASURED, Row
+from explorer.tuning.sweep.rows import FAILED, MEASURED, SweepRow
 from widgets.charts.sweeps.lines import short_group_name
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import time_text
@@ -30,14 +30,14 @@ def chart(sweep: Sweep, over: tuple[str, str], theme: str = "either") -> go.Figu
                 where="over",
                 expected=varied_names,
             )
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[SweepRow]] = {}
     for row in sweep.rows:
         if row.kind != FAILED:
             groups.setdefault(_on(row, over), []).append(row)
     if not groups:
         raise BadOption(f"every point of the sweep of {sweep.model} failed", where=sweep.model)
     group, rows = max(groups.items(), key=lambda pair: len(pair[1]))
-    least: dict[tuple[str, str], Row] = {}
+    least: dict[tuple[str, str], SweepRow] = {}
     for row in sorted(rows, key=lambda row: row.us or 0.0):
         varied = dict(row.varied)
         least.setdefault((varied[over[0]], varied[over[1]]), row)
@@ -66,7 +66,7 @@ def chart(sweep: Sweep, over: tuple[str, str], theme: str = "either") -> go.Figu
     return styled(figure, theme, title, HEIGHT).update_layout(margin={"t": 56})
 
 
-def _on(row: Row, over: tuple[str, str]) -> str:
+def _on(row: SweepRow, over: tuple[str, str]) -> str:
     """Return what the points of one surface share: the machine, and sizes that are on no axis."""
     sizes = [f"{n}={t} " for n, t in row.varied if n.startswith("bind.") and n not in over]
     card = (
@@ -77,5 +77,5 @@ def _on(row: Row, over: tuple[str, str]) -> str:
     return "".join(sizes) + card
 
 
-def _words(row: Row) -> str:
+def _words(row: SweepRow) -> str:
     return " ".join(f"{n}={t}" for n, t in row.varied) + f"<br>{row.words}"

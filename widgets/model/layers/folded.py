@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from widgets.draw.layered import Layers, layered
-from widgets.model.dataflow_graph import Graph, Node
+from widgets.model.dataflow_graph import Graph, GraphNode
 from widgets.model.layers.repeats import Part, Repeat, positions, repeats
 
 EVERYTHING = "*"  # opens all
@@ -18,7 +18,7 @@ CLOSED, OPEN = "group", "open"  # kinds of nodes
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LayerGroup:
     """`count` layers that are alike, or one such layer (`count` 1).
 
     `key` names it; `children` are its parts, numbers for nodes of the graph.
@@ -27,7 +27,7 @@ class Group:
     key: str
     label: str
     count: int
-    children: tuple[int | Group, ...]
+    children: tuple[int | LayerGroup, ...]
     nodes: tuple[int, ...]
 
 
@@ -36,7 +36,7 @@ class Tree:
     """A graph's nodes, grouped by the layers that hold them."""
 
     graph: Graph
-    parts: tuple[int | Group, ...]
+    parts: tuple[int | LayerGroup, ...]
 
     @property
     def groups(self) -> int:
@@ -44,7 +44,7 @@ class Tree:
         return sum(_count(p) for p in self.parts)
 
 
-def _count(part: int | Group) -> int:
+def _count(part: int | LayerGroup) -> int:
     if isinstance(part, int):
         return 0
     return (part.count > 1) + sum(map(_count, part.children))
@@ -69,8 +69,8 @@ def tree(graph: Graph, does: Mapping[str, Hashable]) -> Tree:
 
 def _groups(
     parts: Sequence[Part], own: Sequence[int], graph: Graph, where: str
-) -> tuple[int | Group, ...]:
-    groups: list[int | Group] = []
+) -> tuple[int | LayerGroup, ...]:
+    groups: list[int | LayerGroup] = []
     for n, part in enumerate(parts):
         if isinstance(part, int):
             groups.append(own[part])
@@ -79,15 +79,15 @@ def _groups(
         nodes = tuple(own[i] for i in positions(part))
         copies = tuple(_layer(part, i, own, graph, key) for i in range(len(part.copies)))
         names = [c.label for c in copies]
-        groups.append(Group(key, _common_label(names), len(copies), copies, nodes))
+        groups.append(LayerGroup(key, _common_label(names), len(copies), copies, nodes))
     return tuple(groups)
 
 
-def _layer(part: Repeat, number: int, own: Sequence[int], graph: Graph, where: str) -> Group:
+def _layer(part: Repeat, number: int, own: Sequence[int], graph: Graph, where: str) -> LayerGroup:
     copy, key = part.copies[number], f"{where}.{number}"
     nodes = tuple(own[i] for p in copy for i in positions(p))
     label = _path([graph.nodes[n].name for n in nodes]) or f"layer {number + 1}"
-    return Group(key, label, 1, _groups(copy, own, graph, f"{key}."), nodes)
+    return LayerGroup(key, label, 1, _groups(copy, own, graph, f"{key}."), nodes)
 
 
 def _path(names: Sequence[str]) -> str:
@@ -124,7 +124,7 @@ def visible_graph(of: Tree, opened: Collection[str]) -> Graph:
 class _VisibleGraph:
     def __init__(self, of: Tree, opened: Collection[str]) -> None:
         self.of, self.opened = of, opened
-        self.nodes: list[Node] = []
+        self.nodes: list[GraphNode] = []
         self.shown: dict[int, int] = {}  # a node of the graph -> the visible node for it
         self.rows: list[list[int]] = []
 
@@ -137,13 +137,15 @@ class _VisibleGraph:
         layers = Layers(len(self.nodes), tuple(map(tuple, self.rows)), {})
         return Graph(tuple(self.nodes), edges, full_graph.operators, full_graph.folded, layers)
 
-    def _is_open(self, group: Group) -> bool:
+    def _is_open(self, group: LayerGroup) -> bool:
         return EVERYTHING in self.opened or group.key in self.opened
 
-    def _level(self, parts: Sequence[int | Group]) -> list[list[int]]:
+    def _level(self, parts: Sequence[int | LayerGroup]) -> list[list[int]]:
         """Return the rows of one level; an opened group's rows follow below its header."""
         home = {
-            n: i for i, p in enumerate(parts) for n in (p.nodes if isinstance(p, Group) else (p,))
+            n: i
+            for i, p in enumerate(parts)
+            for n in (p.nodes if isinstance(p, LayerGroup) else (p,))
         }
         edges = dict.fromkeys(
             (home[a], home[b]) for a, b in self.of.graph.edges if a in home and b in home
@@ -155,11 +157,11 @@ class _VisibleGraph:
             rows.append([self._add(parts[i]) for i in mine])
             for i in mine:
                 part = parts[i]
-                if isinstance(part, Group) and self._is_open(part):
+                if isinstance(part, LayerGroup) and self._is_open(part):
                     rows += self._level(part.children)
         return rows
 
-    def _add(self, part: int | Group) -> int:
+    def _add(self, part: int | LayerGroup) -> int:
         at = len(self.nodes)
         if isinstance(part, int):
             self.nodes.append(self.of.graph.nodes[part])
@@ -168,7 +170,7 @@ class _VisibleGraph:
         ops = tuple(o for n in part.nodes for o in self.of.graph.nodes[n].ops)
         note = f"×{part.count}" if part.count > 1 else ""
         kind = OPEN if self._is_open(part) else CLOSED
-        self.nodes.append(Node(part.key, part.label, kind, "", ops, note))
+        self.nodes.append(GraphNode(part.key, part.label, kind, "", ops, note))
         if kind == CLOSED:
             self.shown |= dict.fromkeys(part.nodes, at)
         return at

@@ -13,7 +13,7 @@ from explorer.compilation.operators import Operator, call_family, head, is_call
 from explorer.differences.changes import difference
 from explorer.ir.calls import OpCall
 from explorer.ir.program import Program
-from widgets.model.dataflow_graph import Graph, Node, every_operator, graph_of
+from widgets.model.dataflow_graph import Graph, GraphNode, every_operator, graph_of
 
 SIGNS = {"added": "+", "changed": "~", "moved": "↷"}
 Place = tuple[int, int, int]  # row, place in the row, number of places
@@ -27,14 +27,14 @@ class StepGraph:
     the place, and the number of parts.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[tuple[int, int], ...]
     places: tuple[tuple[int, int, int, int, int], ...]
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class GraphPlaces:
     """The place of each source operator, input and output, the same for every step."""
 
     of_operator: Mapping[str, Place]
@@ -42,7 +42,7 @@ class Places:
     rows: int
 
 
-def places(source: Program, source_operators: tuple[Operator, ...]) -> Places:
+def places(source: Program, source_operators: tuple[Operator, ...]) -> GraphPlaces:
     """Return the places in the graph of all operators of the model."""
     graph = every_operator(source, source_operators)
     of_operator: dict[str, Place] = {}
@@ -53,11 +53,11 @@ def places(source: Program, source_operators: tuple[Operator, ...]) -> Places:
             node = graph.nodes[n]
             home = of_operator if node.kind == "operator" else ends
             home[node.name] = (r, at, len(own))
-    return Places(of_operator, ends, len(graph.rows))
+    return GraphPlaces(of_operator, ends, len(graph.rows))
 
 
 def data(
-    before: Program, after: Program, source_operators: tuple[Operator, ...], at: Places
+    before: Program, after: Program, source_operators: tuple[Operator, ...], at: GraphPlaces
 ) -> StepGraph:
     """Return the graph of the program after a step; nodes that the step changed carry a sign."""
     graph = _graph(after, source_operators, _signs(before, after))
@@ -98,11 +98,11 @@ def _graph(
         label = first.label if first else b.name
         family = call_family(b, ops)
         names = tuple(o.name for o in sorted(ops, key=lambda o: o is not first))
-        nodes[b.name] = Node(b.name, label, kind, family, names, signs.get(b.name, ""))
+        nodes[b.name] = GraphNode(b.name, label, kind, family, names, signs.get(b.name, ""))
     return graph_of(program, nodes, len(source_operators))
 
 
-def _home(node: Node, at: Places) -> Place | None:
+def _home(node: GraphNode, at: GraphPlaces) -> Place | None:
     """Return a node's place: that of the operator that names it, else of any that it computes."""
     if node.kind in ("input", "output"):
         return at.of_end.get(node.name)

@@ -18,7 +18,7 @@ from widgets.session.mutable_session import MutableSession
 from widgets.session.questions import item
 from widgets.session.timing.clocks import clock_of
 from widgets.session.timing.profiling import profilable
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 
 
 def begin_profile(s: MutableSession) -> Any:
@@ -36,7 +36,7 @@ def profile(s: MutableSession) -> Any:
     if setting is None:
         s.with_code()
         setting = replace(s.now, compiled=profilable(s.now).profiled(s.inputs))
-    return s.show_next(Step(setting, "task times measured"))
+    return s.show_next(HistoryEntry(setting, "task times measured"))
 
 
 def begin_fit(s: MutableSession) -> Any:

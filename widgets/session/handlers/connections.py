@@ -8,7 +8,7 @@ from typing import Any
 
 from widgets.rooms import fusion_actions
 from widgets.session.mutable_session import MutableSession
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 
 
 def hand(s: MutableSession, device: str = "") -> Any:
@@ -42,13 +42,13 @@ def take_hand(s: MutableSession, device: str = "") -> Any:
     """Compile the manual moves and continue with them."""
     what = ", ".join(f"{value} → {level}" for value, level in s.manual_moves.moves)
     changed = s.move_editor.compiled(s.now)
-    return s.show_next(Step(replace(s.now, compiled=changed), what))
+    return s.show_next(HistoryEntry(replace(s.now, compiled=changed), what))
 
 
 def force(s: MutableSession, value: str) -> Any:
     """Fuse a value that Welder's policy left apart; return the reason if that is not legal."""
     changed = replace(s.now, compiled=fusion_actions.force_fusion(s.now, value))
-    return s.show_next(Step(changed, f"{value} joined by hand"))
+    return s.show_next(HistoryEntry(changed, f"{value} joined by hand"))
 
 
 ANSWERS: Mapping[str, Callable[..., Any]] = {

@@ -9,7 +9,7 @@ from widgets.model.knobs import with_tile
 from widgets.model.outline import tiling_text
 from widgets.session.mutable_session import MutableSession
 from widgets.session.timing.tuning import tiling_of
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 
 
 def tuning(s: MutableSession, op: int) -> Any:
@@ -32,7 +32,7 @@ def take(s: MutableSession, op: int, fields: Mapping[str, Any]) -> Any:
     subject = s.bench.subject(s.now, s.house, op)
     tiling = tiling_of(fields, subject)
     what = f"tile of {subject.label} → {tiling_text(tiling)}"
-    return s.show_next(Step(with_tile(s.now, subject.binding, tiling), what))
+    return s.show_next(HistoryEntry(with_tile(s.now, subject.binding, tiling), what))
 
 
 ANSWERS: Mapping[str, Callable[..., Any]] = {

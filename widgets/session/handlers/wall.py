@@ -10,7 +10,7 @@ from widgets.draw.table import time_text
 from widgets.rammer import drop_tasks
 from widgets.session.mutable_session import MutableSession
 from widgets.session.questions import check_question
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 from widgets.session.wall_views import Binary
 
 
@@ -29,7 +29,7 @@ def move_brick(s: MutableSession, **drop: Any) -> Any:
         return dropped
     setting, move = dropped
     before = s.shown.planned_us
-    reply = s.show_next(Step(setting, move.text), measured=False)
+    reply = s.show_next(HistoryEntry(setting, move.text), measured=False)
     us = s.shown.planned_us
     change = f", {us / before - 1:+.1%}" if before else ""
     description = f"{move.text}: predicted {time_text(us)}{change}"

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from widgets.draw.table import count_text
 from widgets.model.controls import settings
 from widgets.model.knobs import Setting, with_settings
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 
 
-def settings_of(now: Setting, knobs: Mapping[str, str]) -> Step | None:
+def settings_of(now: Setting, knobs: Mapping[str, str]) -> HistoryEntry | None:
     """Return the step to the settings in a state's knobs; None if they are already in place.
 
     Raises BadOption if one cannot have its value.
@@ -27,4 +27,4 @@ def settings_of(now: Setting, knobs: Mapping[str, str]) -> Step | None:
     knobs_of = [settings.knob(now.compiled, name, text) for name, text in new.items()]
     words = ", ".join(f"{k.label} {k.labels[0]} → {k.labels[1]}" for k in knobs_of[:2])
     more = f" and {count_text(len(new) - 2, 'setting')} more" if len(new) > 2 else ""
-    return Step(with_settings(now, new), f"{words}{more}")
+    return HistoryEntry(with_settings(now, new), f"{words}{more}")

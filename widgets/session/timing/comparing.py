@@ -15,7 +15,7 @@ from widgets.model.knobs import Setting, with_code
 from widgets.session.history import History
 from widgets.session.timing.jobs import Job, Jobs
 from widgets.session.timing.watched import Rounds, Watched, rounds_in
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 
 TIMING_SECONDS = 0.3
 
@@ -26,7 +26,7 @@ class Comparing:
     def __init__(self, compare: Callable[..., Comparison]) -> None:
         """Create a record without a pending comparison."""
         self.compare = compare
-        self._ahead: tuple[Step, Step] | None = None  # as planned, as compared
+        self._ahead: tuple[HistoryEntry, HistoryEntry] | None = None  # as planned, as compared
 
     def start(
         self,
@@ -64,7 +64,7 @@ class Comparing:
 
     def measured(
         self, steps: History, inputs: Callable[[], Arrays], remeasure: bool = False
-    ) -> Step:
+    ) -> HistoryEntry:
         """Return the step on show with its time, from the background job or measured now."""
         step, base = steps.now, steps.pinned
         ahead, self._ahead = self._ahead, None
@@ -78,8 +78,8 @@ class Comparing:
         return timed_step(step, inputs())
 
     def _compared(
-        self, step: Step, base: Step, inputs: Arrays, rounds: Rounds | None = None
-    ) -> Step:
+        self, step: HistoryEntry, base: HistoryEntry, inputs: Arrays, rounds: Rounds | None = None
+    ) -> HistoryEntry:
         both: tuple[Any, Any] = (step.setting.compiled, with_code(base.setting).compiled)
         if rounds is not None:
             both = (Watched(both[0], rounds, 0), Watched(both[1], rounds, 1))
@@ -87,7 +87,7 @@ class Comparing:
         return replace(step, time=comparison.first, versus=comparison)
 
 
-def timed_step(step: Step, inputs: Arrays) -> Step:
+def timed_step(step: HistoryEntry, inputs: Arrays) -> HistoryEntry:
     """Return a step with the time of its own runs."""
     return replace(step, time=step.setting.compiled.time(inputs, seconds=TIMING_SECONDS))
 
@@ -97,6 +97,6 @@ def has_code(now: Setting) -> bool:
     return now.compiled.program.stage is not Stage.PLANNED
 
 
-def _comparable(step: Step, base: Step) -> bool:
+def _comparable(step: HistoryEntry, base: HistoryEntry) -> bool:
     now, other = step.setting, base.setting
     return now != other and now.sizes == other.sizes and other.is_here

@@ -15,7 +15,7 @@ from explorer.measure.quiet import Disturbance
 from explorer.measure.this_machine.in_background import measured_undisturbed
 from widgets.model.knobs import Setting
 from widgets.session.timing.jobs import Job, Jobs
-from widgets.session.verdict import Step
+from widgets.session.verdict import HistoryEntry
 
 Measured = Callable[[], tuple[Device, Disturbance]]
 
@@ -43,7 +43,7 @@ class Fitting:
 
         return {"job": jobs.start(1, work)}
 
-    def take(self, now: Setting) -> Step:
+    def take(self, now: Setting) -> HistoryEntry:
         """Return the step to the result.
 
         Raises BadOption if there is none, or if another setting is on show by now.
@@ -53,7 +53,7 @@ class Fitting:
             raise BadOption(
                 "this machine was not measured for the current plan", try_="measure it again"
             )
-        return Step(result[1], result[2])
+        return HistoryEntry(result[1], result[2])
 
 
 def describe_fit(device: Device, bore: Disturbance) -> str:

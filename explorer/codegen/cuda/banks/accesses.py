@@ -23,7 +23,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class SharedAccess:
     """A place in the source where threads read or write an array in shared memory.
 
     `phase` counts the syncs of all threads before it, `lane_bytes` is what each thread moves.
@@ -64,7 +64,7 @@ class BlockAccesses:
     """
 
     threads: int
-    accesses: tuple[Access, ...]
+    accesses: tuple[SharedAccess, ...]
     owners: Mapping[str, tuple[Words, Words]]
     exact: bool
     unknown: tuple[int, ...]
@@ -130,9 +130,9 @@ class _Run:
             self.threads, ordered, owners, not self.cut, tuple(sorted(self.unknown))
         )
 
-    def _access(self, site: Site, seen: _SiteCycles) -> Access:
+    def _access(self, site: Site, seen: _SiteCycles) -> SharedAccess:
         """Return the access of a site with the figures of its slowest trip."""
-        return Access(
+        return SharedAccess(
             site.phase,
             site.line,
             site.array,

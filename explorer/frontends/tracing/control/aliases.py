@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from explorer.errors import TraceError
 from explorer.frontends.tracing.array import Change, PossibleAlias, TracedArray
-from explorer.frontends.tracing.frames import Frame, current_frame
+from explorer.frontends.tracing.frames import FunctionFrame, current_frame
 from explorer.frontends.tracing.lines import calling_line
 
 Arrays = Sequence[TracedArray]
@@ -24,14 +24,14 @@ def alias_parameters(values: Arrays, arguments: Arrays) -> None:
         value.aliases = tuple(PossibleAlias(a, len(a.changes)) for a in (*_roots(before), *others))
 
 
-def propagate_changes(inner: Frame) -> None:
+def propagate_changes(inner: FunctionFrame) -> None:
     """Propagate the changes of a traced body to the aliases of the arrays that it changed."""
     frame = current_frame()
     for array, text in {id(array): (array, text) for array, text in inner.changed}.values():
         array.record_change(Change(frame, text))
 
 
-def check_trips(inner: Frame) -> None:
+def check_trips(inner: FunctionFrame) -> None:
     """Raise TraceError if a loop reads an outer array and changes it under another name.
 
     The next trip would not see the change.

@@ -9,7 +9,7 @@ from typing import Any
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.control.aliases import alias_parameters
 from explorer.frontends.tracing.frames import (
-    Frame,
+    FunctionFrame,
     attributed_to,
     current_frame,
     current_source,
@@ -28,7 +28,7 @@ Convert = Callable[[int, TracedArray], TracedArray]
 class Body:
     """A traced body: its frame, parameters, their initial arrays, results, and their nesting."""
 
-    frame: Frame
+    frame: FunctionFrame
     params: tuple[Var, ...]
     values: list[TracedArray]
     results: list[TracedArray]
@@ -43,7 +43,7 @@ def run_body(
 ) -> Body:
     """Trace a function on parameters like `params`, preceded by a loop's own parameters `lead`."""
     recorder, outer = current_frame().recorder, current_frame()
-    frame = Frame(recorder, recorder.fresh(name), outer)
+    frame = FunctionFrame(recorder, recorder.fresh(name), outer)
     signature = [(n, t, False) for n, t in lead] + [(p.value.name, p.type, p.weak) for p in params]
     own = tuple(recorder.value(f"{frame.name}.{n}", t) for n, t, _ in signature)
     values = [
@@ -86,7 +86,7 @@ def captures_of(bodies: Iterable[Body]) -> dict[str, Var]:
     return captures
 
 
-def own_results(frame: Frame, results: Sequence[TracedArray]) -> tuple[Var, ...]:
+def own_results(frame: FunctionFrame, results: Sequence[TracedArray]) -> tuple[Var, ...]:
     """Return the result variables, each bound by the function itself and all distinct."""
     bound = {v.name for b in frame.body for v in b.vars}
     outputs: list[Var] = []

@@ -47,14 +47,14 @@ def is_started(threads: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class JaxModel:
     """A model that JAX runs: `run` waits for its outputs and returns them."""
 
     name: str
     run: Callable[[], tuple[np.ndarray, ...]]
 
 
-def fastest(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
+def fastest(model: Model, inputs: Mapping[str, np.ndarray]) -> JaxModel:
     """Return the fastest form of a model here; in a form with layer operators, steps are scanned.
 
     Raises:
@@ -74,9 +74,9 @@ def fastest(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
     if any(map(_has_doubles, programs.values())):
         jax.config.update("jax_enable_x64", True)  # else JAX takes them as float32
     arguments = [inputs[n] for n in model.inputs]
-    return fastest_first([Form(name, jitted(program, arguments)) for name, program in few.items()])[
-        0
-    ]
+    return fastest_first(
+        [JaxModel(name, jitted(program, arguments)) for name, program in few.items()]
+    )[0]
 
 
 def _has_doubles(program: Program) -> bool:

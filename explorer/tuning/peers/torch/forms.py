@@ -22,7 +22,13 @@ from explorer.ir.program import Program
 from explorer.ops.reference.bind import bind_sizes
 from explorer.tuning.peers.model_forms import fastest_first, forms
 from explorer.tuning.peers.torch.fusion import fuse, specialise
-from explorer.tuning.peers.torch.peer import Frozen, Plan, convolution_weights, torch, torch_plan
+from explorer.tuning.peers.torch.peer import (
+    Frozen,
+    PeerFunction,
+    convolution_weights,
+    torch,
+    torch_plan,
+)
 
 MOST_CALLS = 1000  # more take the compiler minutes
 
@@ -30,16 +36,16 @@ Outputs = Callable[[], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TorchModel:
     """A model that PyTorch runs: `run` returns its outputs for inputs that it holds."""
 
     name: str
-    plan: Plan
+    plan: PeerFunction
     inputs: tuple[Any, ...]
     run: Outputs
 
 
-def eager(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
+def eager(model: Model, inputs: Mapping[str, np.ndarray]) -> TorchModel:
     """Return the fastest form with one call an operator.
 
     Raises:
@@ -48,7 +54,7 @@ def eager(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
     return fastest_first(_eager_forms(model, inputs))[0]
 
 
-def compiled(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
+def compiled(model: Model, inputs: Mapping[str, np.ndarray]) -> TorchModel:
     """Return the fastest form by PyTorch's compiler.
 
     Raises:
@@ -65,13 +71,13 @@ def compiled(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
     return fastest_first(compiled_forms(fastest_first(few)))[0]
 
 
-def _eager_forms(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[Form]:
+def _eager_forms(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[TorchModel]:
     for name, form in forms(model):
         for variant in eager_forms(form, inputs):
             yield replace(variant, name=f"{name}, {variant.name}") if name else variant
 
 
-def eager_forms(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[Form]:
+def eager_forms(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[TorchModel]:
     """Yield every form with one call an operator, named by its properties."""
     tensors = tuple(torch.from_numpy(inputs[n]) for n in model.inputs)
     first = _as_exported(model.program, inputs)
@@ -101,15 +107,15 @@ def _channels_last(tensor: Any) -> Any:
     return tensor.to(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
 
 
-def _eager(name: str, plan: Plan, inputs: tuple[Any, ...]) -> Form:
+def _eager(name: str, plan: PeerFunction, inputs: tuple[Any, ...]) -> TorchModel:
     def run() -> tuple[Any, ...]:
         with torch.inference_mode():
             return plan(*inputs)
 
-    return Form(name, plan, inputs, run)
+    return TorchModel(name, plan, inputs, run)
 
 
-def compiled_forms(ordered: Sequence[Form]) -> Iterator[Form]:
+def compiled_forms(ordered: Sequence[TorchModel]) -> Iterator[TorchModel]:
     """Yield compiled forms, without dynamic shapes.
 
     These are the fastest eager form, and the fastest with the other operators.
@@ -121,11 +127,11 @@ def compiled_forms(ordered: Sequence[Form]) -> Iterator[Form]:
         yield _compiled(form, "frozen", {"freezing": True})
 
 
-def _words(form: Form) -> str:
+def _words(form: TorchModel) -> str:
     return form.name.split(",")[0]
 
 
-def _compiled(base: Form, name: str, options: dict[str, bool] | None) -> Form:
+def _compiled(base: TorchModel, name: str, options: dict[str, bool] | None) -> TorchModel:
     """Compile a form; PyTorch freezes weights under no_grad, but not in inference mode."""
     module = torch.compile(Frozen(base.plan), dynamic=False, options=options)
     mode = torch.no_grad if options else torch.inference_mode

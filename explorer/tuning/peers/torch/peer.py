@@ -22,7 +22,7 @@ Tensors = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PeerCall:
     """One call.
 
     The slots that it reads (None: an omitted argument), those that it writes, and those without
@@ -36,10 +36,10 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PeerFunction:
     """A function's steps over numbered slots, of which the first are its parameters."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PeerCall, ...]
     frame: tuple[Any, ...]  # every slot before the run: constants, else None
     parameters: int
     outputs: tuple[int, ...]
@@ -51,7 +51,7 @@ class Plan:
 
 
 def run_steps(
-    steps: tuple[Step, ...], slots: list[Any], outputs: tuple[int, ...]
+    steps: tuple[PeerCall, ...], slots: list[Any], outputs: tuple[int, ...]
 ) -> tuple[Any, ...]:
     """Run steps over slots and return the outputs; slots without later readers are cleared."""
     for step in steps:
@@ -67,7 +67,7 @@ def run_steps(
 class Frozen(torch.nn.Module):  # type: ignore[misc]
     """A plan as a module with its weights, whose values PyTorch's compiler may use."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PeerFunction) -> None:
         """Register the plan's weights as buffers."""
         super().__init__()
         self.steps, self.outputs, self.names = plan.steps, plan.outputs, []
@@ -84,7 +84,7 @@ class Frozen(torch.nn.Module):  # type: ignore[misc]
         return run_steps(self.steps, [*arguments, *weights], self.outputs)
 
 
-def torch_plan(program: Program, channels_last: bool = False) -> Plan:
+def torch_plan(program: Program, channels_last: bool = False) -> PeerFunction:
     """Return the model of an imported program as PyTorch calls.
 
     Its weights are shared and not copied, except weights of convolutions that are put channels
@@ -113,7 +113,7 @@ def convolution_weights(program: Program) -> set[str]:
     }
 
 
-def _plan(program: Program, function: Function, weights: Mapping[str, Any]) -> Plan:
+def _plan(program: Program, function: Function, weights: Mapping[str, Any]) -> PeerFunction:
     slots = {p.name: n for n, p in enumerate(function.params)}
     last: dict[str, int] = {}
     for n, binding in enumerate(function.body):
@@ -133,10 +133,10 @@ def _plan(program: Program, function: Function, weights: Mapping[str, Any]) -> P
         dead = tuple(slots[v] for v in names if last[v] == n and v not in never_cleared)
         run, reads = _call(program, binding, weights)
         places = tuple(None if v is None else slots[v.name] for v in reads)
-        steps.append(Step(run, places, tuple(slots[v.name] for v in binding.vars), dead))
+        steps.append(PeerCall(run, places, tuple(slots[v.name] for v in binding.vars), dead))
     frame = tuple(weights.get(name) for name in slots)
     outputs = tuple(slots[v.name] for v in function.outputs)
-    return Plan(tuple(steps), frame, len(function.params), outputs)
+    return PeerFunction(tuple(steps), frame, len(function.params), outputs)
 
 
 def _call(
@@ -162,7 +162,7 @@ def _call(
     _refuse(binding, type(binding.expr).__name__)
 
 
-def _loop(body: Plan, states: int) -> Callable[..., Any]:
+def _loop(body: PeerFunction, states: int) -> Callable[..., Any]:
     def run(trip: Any, cond: Any, *values: Any) -> tuple[Any, ...]:
         state, captured = list(values[:states]), values[states:]
         limit = np.inf if trip is None else int(trip)
