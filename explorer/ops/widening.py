@@ -21,7 +21,7 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.dtypes import NARROW_FLOATS, dtype_of, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Expr, Kernel, Read, reads, rewrite
 from explorer.ir.patterns.contraction import product_of
-from explorer.ir.patterns.forms import FORMS, ContractionDtypes
+from explorer.ir.patterns.forms import FORMS, Form
 from explorer.ir.program import Binding, Constant
 from explorer.ir.types import Tensor
 from explorer.ops.dtypes import result_dtypes
@@ -194,7 +194,7 @@ def _with_narrow_weights(call: KernelCall, narrow_by_wide: Mapping[str, Var]) ->
         if t in args and args[t].name in narrow_by_wide and loaded.count(t) == factors.count(t)
     }
     dtypes = {t: v.type.element for t, v in chosen.items() if isinstance(v.type, Tensor)}
-    if any(ContractionDtypes("float32", t, "float32") not in FORMS for t in dtypes.values()):
+    if any(Form("float32", t, "float32") not in FORMS for t in dtypes.values()):
         return call
 
     def load(read: Read) -> Expr:

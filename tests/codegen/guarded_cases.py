@@ -18,7 +18,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.forms import ContractionDtypes
+from explorer.ir.patterns.forms import Form
 from explorer.ir.shapes.dims import ShapeEnv, evaluate_shape
 from tests.codegen import cases, test_forms, test_packed_runs
 from tests.codegen.guard_pages import run_between_guards
@@ -84,10 +84,10 @@ def products() -> Iterator[Guarded]:
 def convolutions() -> Iterator[Guarded]:
     """Convolutions of small integers and of float64, with and without whole groups."""
     forms = (
-        ContractionDtypes("uint8", "int8", "int32"),
-        ContractionDtypes("int16", "int16", "int32"),
+        Form("uint8", "int8", "int32"),
+        Form("int16", "int16", "int32"),
     )
-    for form in (*forms, ContractionDtypes("float64", "float64", "float64")):
+    for form in (*forms, Form("float64", "float64", "float64")):
         for c, o, size, step, pad in ((3, 9, 3, 2, 1), (4, 17, 1, 1, 0), (5, 8, 2, 1, 0)):
             kernel = test_forms.convolution(form, 7, c, o, size, step, pad)
             tiling = Tiling((("p", 3),), test_forms.micro(form, 16))

@@ -10,7 +10,7 @@ from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec
-from explorer.ir.patterns.forms import FORMS, ContractionDtypes
+from explorer.ir.patterns.forms import FORMS, Form
 from explorer.ir.tile_programs.statements import Panels
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
@@ -23,11 +23,11 @@ WIDTHS = {16: (14, 2), 8: (6, 2), 4: (5, 2)}
 DOTS = ("groups", "pairs", "plain")  # a processor that has one has those after it
 
 
-def wide(read: Read, dtype: str, form: ContractionDtypes) -> Expr:
+def wide(read: Read, dtype: str, form: Form) -> Expr:
     return read if dtype == form.total else Apply(f"cast_{form.total}", (read,))
 
 
-def product(form: ContractionDtypes, m: int, k: int, n: int, constant: bool) -> Kernel:
+def product(form: Form, m: int, k: int, n: int, constant: bool) -> Kernel:
     i, j, r = Axis("i", m), Axis("j", n), Axis("k", k)
     a, b = Read("a", (var("i"), var("k"))), Read("b", (var("k"), var("j")))
     expr = Apply("mul", (wide(a, form.left, form), wide(b, form.right, form)))
@@ -41,9 +41,7 @@ def product(form: ContractionDtypes, m: int, k: int, n: int, constant: bool) -> 
     return Kernel("product", specs, computes, ("a", "b"), ("y",), known)
 
 
-def convolution(
-    form: ContractionDtypes, h: int, c: int, o: int, size: int, step: int, pad: int
-) -> Kernel:
+def convolution(form: Form, h: int, c: int, o: int, size: int, step: int, pad: int) -> Kernel:
     """Channels last, padded with 3."""
     places = (h + 2 * pad - size) // step + 1
     axes = (Axis("p", places), Axis("q", places), Axis("o", o))
@@ -97,7 +95,7 @@ def agree(kernel: Kernel, tiling: Tiling, values: dict[str, np.ndarray]) -> None
     np.testing.assert_allclose(shown, want, rtol=0, atol=most)
 
 
-def micro(form: ContractionDtypes, lanes: int) -> Micro:
+def micro(form: Form, lanes: int) -> Micro:
     rows, vectors = WIDTHS[lanes]
     return Micro(rows, vectors, form.lanes(lanes))
 
@@ -105,9 +103,7 @@ def micro(form: ContractionDtypes, lanes: int) -> Micro:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("form", BY_NAME, ids=lambda f: f"{f.left} {f.right}")
-def test_products_of_every_form_and_width_equal_the_reference(
-    form: ContractionDtypes, lanes: int
-) -> None:
+def test_products_of_every_form_and_width_equal_the_reference(form: Form, lanes: int) -> None:
     for m, k, n, constant in ((17, 13, 37, True), (5, 8, 33, False), (1, 1, 9, True)):
         kernel = product(form, m, k, n, constant)
         agree(kernel, Tiling((("i", 7),), micro(form, lanes)), arrays(kernel))
@@ -125,8 +121,8 @@ def test_groups_of_small_integers_are_exact_with_any_instruction(
         pytest.skip("this processor has no such instruction")
     monkeypatch.setattr(Target, "dot_product", lambda target, lanes: dot)
     for form in (
-        ContractionDtypes("uint8", "int8", "int32"),
-        ContractionDtypes("int16", "int16", "int32"),
+        Form("uint8", "int8", "int32"),
+        Form("int16", "int16", "int32"),
     ):
         kernel = product(form, 7, 70, 19, constant=True)
         tiling = Tiling((("i", 7),), micro(form, lanes))
@@ -142,7 +138,7 @@ def test_groups_of_small_integers_are_exact_with_any_instruction(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("form", BY_NAME, ids=lambda f: f"{f.left} {f.right}")
-def test_convolutions_of_every_form_equal_the_reference(form: ContractionDtypes) -> None:
+def test_convolutions_of_every_form_equal_the_reference(form: Form) -> None:
     for h, c, o, size, step, pad in ((9, 3, 11, 3, 2, 1), (7, 8, 32, 3, 1, 1), (6, 5, 9, 2, 1, 0)):
         kernel = convolution(form, h, c, o, size, step, pad)
         agree(kernel, Tiling((("p", 2),), micro(form, 16)), arrays(kernel))
@@ -151,9 +147,7 @@ def test_convolutions_of_every_form_equal_the_reference(form: ContractionDtypes)
 @pytest.mark.few(4)
 @pytest.mark.parametrize("constant", [True, False], ids=["weights", "two inputs"])
 @pytest.mark.parametrize("form", [f for f in BY_NAME if is_float(f.total)], ids=lambda f: f.right)
-def test_nan_and_infinity_stay_in_their_rows_and_columns(
-    form: ContractionDtypes, constant: bool
-) -> None:
+def test_nan_and_infinity_stay_in_their_rows_and_columns(form: Form, constant: bool) -> None:
     kernel = product(form, 9, 11, 35, constant)
     values = arrays(kernel)
     values["a"][2, 3], values["a"][5, 1] = np.nan, np.inf

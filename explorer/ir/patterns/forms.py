@@ -10,7 +10,7 @@ from explorer.ir.patterns.contraction import Contraction
 
 
 @dataclass(frozen=True, slots=True)
-class ContractionDtypes:
+class Form:
     """The left operand's dtype, the right one's, and that of the sums."""
 
     left: DType
@@ -29,14 +29,14 @@ class ContractionDtypes:
 
 FORMS = frozenset(
     {
-        ContractionDtypes("float32", "float32", "float32"),
-        ContractionDtypes("float32", "float16", "float32"),
-        ContractionDtypes("float32", "bfloat16", "float32"),
-        ContractionDtypes("float32", "int8", "float32"),
-        ContractionDtypes("float64", "float64", "float64"),
-        ContractionDtypes("int32", "int32", "int32"),
-        ContractionDtypes("int16", "int16", "int32"),
-        ContractionDtypes("uint8", "int8", "int32"),
+        Form("float32", "float32", "float32"),
+        Form("float32", "float16", "float32"),
+        Form("float32", "bfloat16", "float32"),
+        Form("float32", "int8", "float32"),
+        Form("float64", "float64", "float64"),
+        Form("int32", "int32", "int32"),
+        Form("int16", "int16", "int32"),
+        Form("uint8", "int8", "int32"),
     }
 )
 """What the micro-kernels can do. Products of whole numbers are summed modulo 2 ** 32: no step on
@@ -52,9 +52,7 @@ def group_of(dtype: DType) -> int:
     return max(1, ITEM_BYTES["float32"] // ITEM_BYTES[dtype]) if is_integer(dtype) else 1
 
 
-def form_of(kernel: Kernel, c: Compute, match: Contraction) -> ContractionDtypes | None:
+def form_of(kernel: Kernel, c: Compute, match: Contraction) -> Form | None:
     """Return the form of a contraction, None if the micro-kernels do not have it."""
-    form = ContractionDtypes(
-        kernel.dtype(match.a.tensor), kernel.dtype(match.b.tensor), kernel.dtype(c.out)
-    )
+    form = Form(kernel.dtype(match.a.tensor), kernel.dtype(match.b.tensor), kernel.dtype(c.out))
     return form if form in FORMS else None

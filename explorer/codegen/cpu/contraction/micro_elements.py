@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from explorer.ir.patterns.forms import ContractionDtypes
+from explorer.ir.patterns.forms import Form
 
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 I8, I16, I32 = ir.IntType(8), ir.IntType(16), ir.IntType(32)
@@ -19,7 +19,7 @@ CELLS = {
     "float32": F32, "float64": F64, "float16": HALF, "bfloat16": I16,
     "int32": I32, "int16": I16, "int8": I8, "uint8": I8,
 }  # fmt: skip
-PLAIN = ContractionDtypes("float32", "float32", "float32")
+PLAIN = Form("float32", "float32", "float32")
 PAIRS_OF = {
     4: "llvm.x86.sse2.pmadd.wd",
     8: "llvm.x86.avx2.pmadd.wd",
@@ -30,7 +30,7 @@ PAIRS_OF = {
 class Elements:
     """Vectors of `lanes` sums of one form, emitted at a builder."""
 
-    def __init__(self, b: Any, form: ContractionDtypes, lanes: int, dot: str = "plain") -> None:
+    def __init__(self, b: Any, form: Form, lanes: int, dot: str = "plain") -> None:
         """Create the vector types of a form; `dot` is the kind of dot-product instruction."""
         self.b, self.form, self.lanes, self.dot = b, form, lanes, dot
         self.left, self.right, self.total = (CELLS[t] for t in (form.left, form.right, form.total))

@@ -18,7 +18,7 @@ from explorer.codegen.cpu.contraction.micro_elements import PLAIN, Elements
 from explorer.codegen.cpu.loop_marks import mark_loop
 from explorer.devices.model import LINE_BYTES, PAGE_BYTES
 from explorer.ir.dtypes import ITEM_BYTES
-from explorer.ir.patterns.forms import ContractionDtypes
+from explorer.ir.patterns.forms import Form
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
@@ -44,7 +44,7 @@ def micro_kernel(
     tree: Tree = "acc",
     steps: tuple[tuple[int | str | None, int], ...] = (),
     prefetch: bool = False,
-    form: ContractionDtypes = PLAIN,
+    form: Form = PLAIN,
     dot: str = "plain",
     single: bool = False,
 ) -> Any:

@@ -12,7 +12,7 @@ from explorer.codegen.cpu.expressions import affine_text, dim_text
 from explorer.ir.affine import affine, var
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
-from explorer.ir.patterns.forms import ContractionDtypes
+from explorer.ir.patterns.forms import Form
 from explorer.ir.shapes.dims import Dim, product
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
 from explorer.ir.tile_programs.statements import Panels, Run
@@ -306,7 +306,7 @@ def _item_bytes(f: Fetch) -> int:
 def _form(e: Emitter, s: Panels) -> str:
     """Return the micro-kernel's arguments for elements that are not all float32."""
     c = s.contract
-    form = ContractionDtypes(c.a.buffer.dtype, c.b.buffer.dtype, c.acc.dtype)
+    form = Form(c.a.buffer.dtype, c.b.buffer.dtype, c.acc.dtype)
     if form == PLAIN:
         return ""
     e.header.append("from explorer.ir.patterns.forms import Form")
