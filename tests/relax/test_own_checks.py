@@ -16,13 +16,13 @@ from explorer.relax.dispatch.registry import LibraryPattern
 from tests.relax.test_dispatch import node, typed
 
 BAD: dict[str, tuple[Callable[..., Any], str]] = {
-    "None": (lambda m: None, "gave None, and must say why"),
-    "True": (lambda m: True, "gave a bool"),
-    "False": (lambda m: False, "gave a bool"),
-    "a number": (lambda m: 3, "gave an int"),
-    "bytes": (lambda m: b"no", "gave a bytes"),
-    "a list": (lambda m: ["no"], "gave a list"),
-    "the match": (lambda m: m, "gave a Match"),
+    "None": (lambda m: None, "returned None, not the reason"),
+    "True": (lambda m: True, "returned a bool"),
+    "False": (lambda m: False, "returned a bool"),
+    "a number": (lambda m: 3, "returned an int"),
+    "bytes": (lambda m: b"no", "returned a bytes"),
+    "a list": (lambda m: ["no"], "returned a list"),
+    "the match": (lambda m: m, "returned a Match"),
     "an error": (lambda m: m.args[99], "failed: IndexError"),
     "an assertion": (
         lambda m: (_ for _ in ()).throw(AssertionError("x")),
