@@ -41,6 +41,7 @@ def enter(found: Page) -> None:
 
 def last_line(found: Page) -> None:
     """The last line of the source is selected: the call that does the work."""
+    settle(found)  # a listing that arrives after the click would draw the lines anew
     lines = found.locator(".linked .column").first.locator(".ln")
     lines.last.click(position={"x": 20, "y": 8})
     found.wait_for_selector(".linked .column .ln.at")
