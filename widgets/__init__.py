@@ -48,7 +48,7 @@ def explore(
     options: Options | None = None,
     recorded: str | Path | None = None,
 ) -> House:
-    """Open the house: every stage, picture and knob of a compilation, linked by one selection.
+    """Open the explorer: every stage, picture and knob of a compilation, linked by one selection.
 
     `compiled_or_model` is a compilation of any stage and for any data sheet, or a model, as
     `explorer.load` takes it. A model is compiled here for `target` with `options`: it opens with

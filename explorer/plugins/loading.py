@@ -1,7 +1,7 @@
 """Loader of passes, policies, operators and data sheets that other distributions or files offer.
 
 A plug-in registers itself when its module is imported, so this module only loads it, when its name
-is used: a broken plug-in affects nobody who does not use it. Code in a notebook's cell needs no
+is used: a broken plug-in affects only those who use it. Code in a notebook's cell needs no
 loading: it is registered, or passed in, where it is written.
 """
 

@@ -16,7 +16,7 @@ _ROW = re.compile(r"^\| (?!word )([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILIN
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and its self-contained sentence; `seen` is where the house shows it."""
+    """A word and its self-contained sentence; `seen` is where the explorer shows it."""
 
     name: str
     means: str

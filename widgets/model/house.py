@@ -1,4 +1,4 @@
-"""Parts of the house as plain values: what the front end draws and a saved page holds."""
+"""Parts of the explorer as plain values: what the front end draws and a saved page holds."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class House:
 
 
 def read(c: Compiled) -> House:
-    """Read a compilation into a house."""
+    """Read a compilation into an explorer."""
     source_operators = operators(c.model.program, c.program)
     by_name = {o.name: o for o in source_operators}
     families = {

@@ -97,7 +97,7 @@ class OnShow(Protocol):
 
     @property
     def house(self) -> House:
-        """The parts of the house."""
+        """The parts of the explorer."""
 
     @property
     def walls(self) -> Walls:

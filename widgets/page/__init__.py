@@ -1,1 +1,1 @@
-"""The house as a page: in Jupyter, as one file, from the shell."""
+"""The explorer as a page: in Jupyter, as one file, from the shell."""

@@ -1,4 +1,4 @@
-"""Compilation of a model for the house: planned first, so its picture comes before its code.
+"""Compilation of a model for the explorer: planned first, so its picture comes before its code.
 
 A model that cannot be compiled is compiled up to the error.
 """

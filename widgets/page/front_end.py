@@ -1,4 +1,4 @@
-"""Scripts and styles of the house as two texts, joined from `canvas/` without a build step."""
+"""Scripts and styles of the explorer as two texts, joined from `canvas/` without a build step."""
 
 from __future__ import annotations
 

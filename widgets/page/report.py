@@ -1,4 +1,4 @@
-"""One offline file of a compilation: the house with all its answers, and each picture drawn."""
+"""One offline file of a compilation: the explorer with all its answers, and each picture drawn."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def question_key(kind: str, args: Mapping[str, Any]) -> str:
 
 
 def document(session: Session, *, code: bool = True) -> dict[str, Any]:
-    """Return the house as one JSON value: parts, binary parts in base64, all answers."""
+    """Return the explorer as one JSON value: parts, binary parts in base64, all answers."""
     answers: dict[str, Any] = {}
 
     def ask(kind: str, **args: Any) -> None:

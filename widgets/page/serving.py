@@ -1,4 +1,4 @@
-"""`ironworks serve MODEL`: the house of a model as a web page, by Voila.
+"""`ironworks serve MODEL`: the explorer of a model as a web page, by Voila.
 
 A page has no code cells. Each visitor has a kernel, which ends when it is idle.
 """
@@ -66,7 +66,7 @@ def parser() -> Parser:
 
 
 def serve(arguments: Sequence[str]) -> int:
-    """Serve the house of a model on this machine alone, until it is stopped."""
+    """Serve the explorer of a model on this machine alone, until it is stopped."""
     at = list(arguments).index("--") if "--" in arguments else len(arguments)
     own, more = list(arguments)[:at], list(arguments)[at + 1 :]
     flags = parse_flags(parser(), own)
@@ -145,7 +145,7 @@ def command(page: Path, flags: Namespace, more: Sequence[str] = ()) -> list[str]
 
 
 def notebook() -> dict[str, Any]:
-    """Return a notebook of one cell, which shows the house."""
+    """Return a notebook of one cell, which shows the explorer."""
     cell: dict[str, Any] = {
         "cell_type": "code", "execution_count": None, "id": "house", "metadata": {}, "outputs": [],
         "source": CELL,
@@ -156,7 +156,7 @@ def notebook() -> dict[str, Any]:
 
 
 def house() -> Any:
-    """Return the house that this kernel serves: planned at once, its code generated afterwards.
+    """Return the explorer that this kernel serves: planned at once, its code generated afterwards.
 
     Edits of kernels are stored and never run.
     """

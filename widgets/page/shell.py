@@ -1,4 +1,4 @@
-"""The house and its rooms as Jupyter widgets; no other file imports Jupyter."""
+"""The explorer and its rooms as Jupyter widgets; no other file imports Jupyter."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def explore(
     recorded: str | Path | None = None,
     line: ProgressLine = SILENT,
 ) -> House:
-    """Open the house of a compilation or a model.
+    """Open the explorer of a compilation or a model.
 
     `saved` is a saved state (the text of a snapshot file). `line` shows the progress.
     """

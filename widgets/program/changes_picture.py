@@ -56,7 +56,7 @@ class ChangeRows:
 
 
 def data(both: Between, house: House) -> ChangeRows:
-    """Return the differences, under the labels of the house."""
+    """Return the differences, under the labels of the explorer."""
     differences = difference(
         both.before, both.after, label=lambda b: house.heaviest(b.origin) or b.name
     )

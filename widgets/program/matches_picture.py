@@ -29,7 +29,7 @@ MOST, LINES = 30, 12  # matches that are drawn, and lines of each
 class MatchRow:
     """One match: the number of its rule among the step's, its title, and its subject.
 
-    The subject is named by the labels of the house.
+    The subject is named by the labels of the explorer.
     """
 
     rule: int

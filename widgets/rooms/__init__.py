@@ -1,1 +1,1 @@
-"""The rooms of the house: the list of pictures, and their content."""
+"""The rooms of the explorer: the list of pictures, and their content."""

@@ -194,7 +194,7 @@ def pictures_of_stage(stage: Stage | None) -> tuple[Picture, ...]:
 
 
 def choices() -> tuple[str, ...]:
-    """Return the names of the pictures that the house shows under its stages."""
+    """Return the names of the pictures that the explorer shows under its stages."""
     return tuple(p.name for p in PICTURES if p.stage is not None or p.every)
 
 

@@ -222,7 +222,7 @@ class PictureContext:
 
     @property
     def house(self) -> House:
-        """The parts of the house."""
+        """The parts of the explorer."""
         return self.on_show.house
 
     @property

@@ -167,7 +167,7 @@ class Session:
 
     @property
     def house(self) -> House:
-        """The parts of the house."""
+        """The parts of the explorer."""
         return self.shown.house
 
     @property
@@ -250,7 +250,7 @@ class Session:
     # Parts
 
     def parts(self) -> dict[str, Any]:
-        """Return every JSON part of the house."""
+        """Return every JSON part of the explorer."""
         with rare_collections():
             house_parts = self.house.parts
         base, _ = self._base_wall()
@@ -547,7 +547,7 @@ class Session:
     # Saved state
 
     def state(self) -> state.State:
-        """Return the state of the house.
+        """Return the state of the explorer.
 
         Holds the knobs by their labels, and the time of a run: measured here, else as it was
         loaded.

@@ -1,4 +1,4 @@
-"""The view of one setting in a session: the house, its walls, its memory plan."""
+"""The view of one setting in a session: the explorer, its walls, its memory plan."""
 
 from __future__ import annotations
 

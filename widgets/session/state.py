@@ -1,4 +1,4 @@
-"""The saved state of the house as versioned JSON: selection, stage, knobs, manual moves and views.
+"""The saved state of the explorer as versioned JSON: selection, stage, knobs, moves and views.
 
 It is read as untrusted input.
 """
@@ -38,7 +38,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The saved state of the house.
+    """The saved state of the explorer.
 
     `digest` names the model, `op` the selected operator; `knobs` holds values by their labels.
     `connect` are values placed at memory levels. `moves` are bricks placed elsewhere on the wall:

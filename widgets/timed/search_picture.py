@@ -85,7 +85,7 @@ def see(rows: SearchRows) -> tuple[Sentence, ...]:
 
 
 def _ranked(rows: SearchRows) -> tuple[Sentence, ...]:
-    """Return the model's ranking of the tiles, of which none is timed."""
+    """Return the model's ranking of tiles that are not timed."""
     if not rows.trials:
         return ()
     tiles = Mark(count_text(len(rows.trials), "tile"), "predicted")

@@ -1,4 +1,4 @@
-"""Exercise: an operator of one's own, lowered to loops."""
+"""Exercise: a user's operator, lowered to loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercise: a picture of one's own, of the kernels that compute each operator of the model."""
+"""Exercise: a user's picture of the kernels that compute each operator of the model."""
 
 from __future__ import annotations
 

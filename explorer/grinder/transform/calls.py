@@ -21,7 +21,7 @@ class Calls:
     """Calls of a program; `refused` are the recursive functions that the host must run."""
 
     def __init__(self, bodies: Bodies, host: Host) -> None:
-        """Prepare the calls of a program, of which none is open yet."""
+        """Prepare the calls of a program; no call is open yet."""
         self.bodies, self.host = bodies, host
         self.recursive = find_recursive(bodies.program)
         # name of the task, invariant parameters

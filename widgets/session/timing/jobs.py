@@ -84,7 +84,7 @@ class Jobs:
     def start(self, of: int, work: Callable[[Job], Any], *, aside: bool = False) -> int:
         """Begin a job and return its number; raises BadOption while a requested one is in progress.
 
-        `aside`: nobody waits for it, and it gives way to whatever is begun in any session.
+        `aside`: it yields to any other job of any session.
         """
         stop_unrequested_jobs()
         if self.busy:
