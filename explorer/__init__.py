@@ -9,85 +9,84 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import explorer.forking  # noqa: F401  from the first import on, a fork waits for the others
-from explorer.counters import counters
-from explorer.garbage import rare_collections
+import explorer.process.forking  # noqa: F401  from the first import on, a fork waits for the others
+from explorer.process.counters import counters
+from explorer.process.garbage import rare_collections
 
 if TYPE_CHECKING:
-    from explorer.compilation import Compilation
-    from explorer.compiler import compile
-    from explorer.compiler import device_of as device
+    from explorer.compiler.compilation import Compilation
+    from explorer.compiler.options import Options
+    from explorer.compiler.pipeline import compile
+    from explorer.compiler.pipeline import device_of as device
     from explorer.devices.catalogue import device_names
-    from explorer.differences.changes import difference
-    from explorer.frontends.functions import function
+    from explorer.extend import load as plugin
+    from explorer.extend.policies import forget_policy, policy
     from explorer.frontends.load import load
     from explorer.frontends.model import Model
-    from explorer.frontends.trace import trace
-    from explorer.frontends.tracing.annotations import tensor
-    from explorer.frontends.tracing.casts import match_cast, shape
-    from explorer.frontends.tracing.control.branches import cond
-    from explorer.frontends.tracing.control.loops import while_loop
-    from explorer.frontends.tracing.control.scans import scan
-    from explorer.frontends.tracing.own_operator import operator
+    from explorer.frontends.python.functions import function
+    from explorer.frontends.python.trace import trace
+    from explorer.frontends.python.tracing.annotations import match_cast, shape, tensor
+    from explorer.frontends.python.tracing.control_flow import cond, scan, while_loop
+    from explorer.frontends.python.tracing.operation import operator
     from explorer.gradients import evaluate, grad, value_and_grad, vjp
     from explorer.ir.stage import Stage
-    from explorer.options import Options
-    from explorer.passes.pipeline.registry import compiler_pass, forget_pass
-    from explorer.passes.simplify.bind_symbols import bind_symbols
-    from explorer.passes.simplify.rewrite_rule import rewrite
-    from explorer.plugins import load as plugin
-    from explorer.plugins.own_policies import forget_policy, policy
+    from explorer.ir.text.parser import parse_program as parse
+    from explorer.passes.registry import compiler_pass, forget_pass
     from explorer.relax.dispatch import library
-    from explorer.training.runs.fit import fit
+    from explorer.training.training_loop import fit
+    from explorer.transforms.rewrite import rewrite
+    from explorer.transforms.simplify.substitution import bind_symbols
     from explorer.tuning.compare import compare
     from explorer.tuning.edited_kernel import try_kernel
     from explorer.tuning.forecast import check
-    from explorer.tuning.inside.kernel_parts import kernel_parts
+    from explorer.tuning.kernel_parts import kernel_parts
     from explorer.tuning.race import race
     from explorer.tuning.sweep import sweep
+    from explorer.views.differences import difference
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Compilation": ("explorer.compilation", "Compilation"),
+    "Compilation": ("explorer.compiler.compilation", "Compilation"),
     "Model": ("explorer.frontends.model", "Model"),
-    "Options": ("explorer.options", "Options"),
+    "Options": ("explorer.compiler.options", "Options"),
     "Stage": ("explorer.ir.stage", "Stage"),
-    "bind_symbols": ("explorer.passes.simplify.bind_symbols", "bind_symbols"),
+    "bind_symbols": ("explorer.transforms.simplify.substitution", "bind_symbols"),
     "check": ("explorer.tuning.forecast", "check"),
     "compare": ("explorer.tuning.compare", "compare"),
-    "compile": ("explorer.compiler", "compile"),
-    "compiler_pass": ("explorer.passes.pipeline.registry", "compiler_pass"),
-    "device": ("explorer.compiler", "device_of"),
+    "compile": ("explorer.compiler.pipeline", "compile"),
+    "compiler_pass": ("explorer.passes.registry", "compiler_pass"),
+    "device": ("explorer.compiler.pipeline", "device_of"),
     "device_names": ("explorer.devices.catalogue", "device_names"),
-    "difference": ("explorer.differences.changes", "difference"),
+    "difference": ("explorer.views.differences", "difference"),
     "evaluate": ("explorer.gradients", "evaluate"),
-    "fit": ("explorer.training.runs.fit", "fit"),
-    "forget_pass": ("explorer.passes.pipeline.registry", "forget_pass"),
-    "forget_policy": ("explorer.plugins.own_policies", "forget_policy"),
+    "fit": ("explorer.training.training_loop", "fit"),
+    "forget_pass": ("explorer.passes.registry", "forget_pass"),
+    "forget_policy": ("explorer.extend.policies", "forget_policy"),
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
-    "plugin": ("explorer.plugins", "load"),
-    "policy": ("explorer.plugins.own_policies", "policy"),
-    "rewrite": ("explorer.passes.simplify.rewrite_rule", "rewrite"),
+    "parse": ("explorer.ir.text.parser", "parse_program"),
+    "plugin": ("explorer.extend", "load"),
+    "policy": ("explorer.extend.policies", "policy"),
+    "rewrite": ("explorer.transforms.rewrite", "rewrite"),
     "race": ("explorer.tuning.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
-    "kernel_parts": ("explorer.tuning.inside.kernel_parts", "kernel_parts"),
+    "kernel_parts": ("explorer.tuning.kernel_parts", "kernel_parts"),
     "try_kernel": ("explorer.tuning.edited_kernel", "try_kernel"),
     # models written in Python
-    "cond": ("explorer.frontends.tracing.control.branches", "cond"),
-    "function": ("explorer.frontends.functions", "function"),
+    "cond": ("explorer.frontends.python.tracing.control_flow", "cond"),
+    "function": ("explorer.frontends.python.functions", "function"),
     "grad": ("explorer.gradients", "grad"),
-    "match_cast": ("explorer.frontends.tracing.casts", "match_cast"),
+    "match_cast": ("explorer.frontends.python.tracing.annotations", "match_cast"),
     "np": ("explorer.np", ""),
-    "operator": ("explorer.frontends.tracing.own_operator", "operator"),
-    "scan": ("explorer.frontends.tracing.control.scans", "scan"),
-    "shape": ("explorer.frontends.tracing.casts", "shape"),
-    "tensor": ("explorer.frontends.tracing.annotations", "tensor"),
-    "trace": ("explorer.frontends.trace", "trace"),
+    "operator": ("explorer.frontends.python.tracing.operation", "operator"),
+    "scan": ("explorer.frontends.python.tracing.control_flow", "scan"),
+    "shape": ("explorer.frontends.python.tracing.annotations", "shape"),
+    "tensor": ("explorer.frontends.python.tracing.annotations", "tensor"),
+    "trace": ("explorer.frontends.python.trace", "trace"),
     "value_and_grad": ("explorer.gradients", "value_and_grad"),
     "vjp": ("explorer.gradients", "vjp"),
-    "while_loop": ("explorer.frontends.tracing.control.loops", "while_loop"),
+    "while_loop": ("explorer.frontends.python.tracing.control_flow", "while_loop"),
 }
 
 __all__ = [
@@ -117,6 +116,7 @@ __all__ = [
     "match_cast",
     "np",
     "operator",
+    "parse",
     "plugin",
     "policy",
     "race",

@@ -5,11 +5,11 @@ Importing this module registers that. It loads nothing that traces Python.
 
 from __future__ import annotations
 
-from explorer.autodiff import Differentiate
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.ops.reference.gradients import register_differentiation
+from explorer.ops.interpreter.evaluate import register_differentiation
 from explorer.relax import deduce, legalize
+from explorer.transforms.autodiff import Differentiate
 
 
 @register_differentiation

@@ -15,20 +15,23 @@ import numpy as np
 
 import explorer.gradient_programs  # noqa: F401  it tells the interpreter what a gradient means
 from explorer.errors import BadOption, DtypeError, ShapeError, TraceError
-from explorer.frontends.functions import IsolatedFunction
-from explorer.frontends.syntax.stage_function import stage_function
-from explorer.frontends.trace import Traced, trace
-from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.control.bodies import captures_of, finish, run_body
-from explorer.frontends.tracing.emit import bind
-from explorer.frontends.tracing.frames import attributed_to_call, current_frame, is_tracing
-from explorer.frontends.tracing.lines import calling_line
-from explorer.frontends.tracing.promote import traced
-from explorer.frontends.tracing.structure import COMPLEX, Nest, Structure, flatten, rebuild
+from explorer.frontends.python.functions import IsolatedFunction
+from explorer.frontends.python.syntax.stage_function import stage_function
+from explorer.frontends.python.trace import Traced, trace
+from explorer.frontends.python.tracing.array import TracedArray
+from explorer.frontends.python.tracing.bodies import captures_of, finish, run_body
+from explorer.frontends.python.tracing.emit import bind, traced
+from explorer.frontends.python.tracing.frames import (
+    attributed_to_call,
+    calling_line,
+    current_frame,
+    is_tracing,
+)
+from explorer.frontends.python.tracing.structure import COMPLEX, Nest, Structure, flatten, rebuild
 from explorer.ir.calls import Gradient
 from explorer.ir.dtypes import is_float
 from explorer.ir.types import Tensor, dtype_of
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 
 Run = Callable[..., Any]
 __all__ = ["evaluate", "grad", "value_and_grad", "vjp"]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from explorer.counters import counters
-from explorer.garbage import YOUNG
+from explorer.process.counters import counters
+from explorer.process.garbage import YOUNG
 from tests import examples
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -170,7 +170,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             name = function_of(report.nodeid)
             longest[name] = max(longest.get(name, 0), report.duration)
     config = terminalreporter.config
-    if config.cache is not None and run_name(config) and not config.getoption("quick"):
+    if (
+        getattr(config, "cache", None) is not None
+        and run_name(config)
+        and not config.getoption("quick")
+    ):
         config.cache.set(DURATIONS, {name: round(spent, 3) for name, spent in longest.items()})
     slowest = ", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.most_common(NAMED_FILES))
     terminalreporter.write_line(f"slowest files: {slowest}")
@@ -210,7 +214,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     processes see it that begin with it.
     """
     from explorer import cache
-    from explorer.measure.this_machine.this_cpu import this_cpu
+    from explorer.measure.this_cpu import this_cpu
 
     folder = tmp_path / "own-cache"
     monkeypatch.setenv("IRONWORKS_CACHE", str(folder))

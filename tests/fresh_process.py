@@ -12,7 +12,7 @@ from typing import Any
 import explorer
 from explorer import cache
 from explorer.codegen import emit
-from explorer.passes.pipeline import pipeline
+from explorer.passes import snapshots
 from explorer.stored import programs
 
 Told = dict[str, Any]
@@ -24,7 +24,7 @@ def forgotten() -> None:
     cache.finish()
     programs._compiled_here.clear()
     programs._open_programs.clear()
-    pipeline._memos.clear()
+    snapshots._memos.clear()
     emit._codes.clear()
 
 

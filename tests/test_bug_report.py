@@ -10,11 +10,10 @@ import pytest
 
 import explorer
 from explorer.cli import main
-from explorer.cli.bug_report.last_fault import load_last_fault
-from explorer.cli.bug_report.private import environment, without_paths
+from explorer.cli.last_fault import environment, load_last_fault, without_paths
 from explorer.errors import fault
 from explorer.ir.program import Program
-from widgets.session.timing.jobs import error_parts
+from widgets.session.jobs import error_parts
 
 ROOT = Path(explorer.__file__).parents[1]
 Shell = Callable[..., tuple[int, str, str]]
@@ -46,7 +45,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(program: Program) -> Program:
         raise KeyError("a name of ours")
 
-    monkeypatch.setattr("explorer.compiler.Legalize", lambda *_: broken)
+    monkeypatch.setattr("explorer.compiler.pipeline.Legalize", lambda *_: broken)
 
 
 def is_private(text: str, home: Path) -> bool:

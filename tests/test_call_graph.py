@@ -10,7 +10,7 @@ import pytest
 
 import explorer
 import explorer.np as enp
-from explorer.ir.shapes.dims import evaluate_dim
+from explorer.ir.dims import evaluate_dim
 
 SIZES = {"batch": 2, "seq": 5}
 

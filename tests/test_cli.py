@@ -18,17 +18,17 @@ from onnx import helper
 from explorer import cli
 from explorer import plain_text as text
 from explorer.cli import arguments
-from explorer.cli.explained import rammer
+from explorer.compiler.options import Options
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.stage import Stage
-from explorer.options import Options
 from explorer.tuning import settings
 from explorer.tuning.peers.runtimes import PEERS
+from explorer.views import rammer
 from tests.tuning.models import mlp, written
 from tests.two_inputs import two_inputs
 
 Shell = Callable[..., tuple[int, str, str]]
-OURS = sorted(cli.OURS)
+OURS = sorted(name for name, command in cli.COMMANDS.items() if command.function)
 DATA = Path(__file__).parent / "data"
 SKIP, RESNET = str(DATA / "tiny_skip.onnx"), str(DATA / "tiny_resnet18.onnx")
 
@@ -167,7 +167,7 @@ def test_whatever_goes_wrong_is_one_line_and_never_a_traceback(
     def broken(given: list[str]) -> int:
         raise raised
 
-    monkeypatch.setattr("explorer.cli.commands.zoo.main", broken)
+    monkeypatch.setattr("explorer.cli.commands.devices.zoo_main", broken)
     found, out, err = shell("zoo")
     assert found == code and out == "" and err.count("\n") == 1
 
@@ -466,7 +466,7 @@ def test_compile_with_check_puts_a_badge_on_every_step(told: Callable[..., Any])
 def test_a_step_that_changes_values_makes_the_answer_no(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("explorer.passes.pipeline.validate.Validation.of", lambda *_: "y: off by 3")
+    monkeypatch.setattr("explorer.passes.validate.Validation.of", lambda *_: "y: off by 3")
     code, out, _ = shell("compile", SKIP, "--check", "--until", "rolled")
     assert code == 1 and "WRONG: y: off by 3" in out
 
@@ -921,6 +921,6 @@ def test_a_race_that_nobody_else_ran_is_no_answer(shell: Shell, absent: str) -> 
 
 def test_answers_that_differ_end_a_race(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
-    monkeypatch.setattr("explorer.tuning.answers.TOLERANCE_SHARE", -1.0)
+    monkeypatch.setattr("explorer.tuning.compare.TOLERANCE_SHARE", -1.0)
     code, _, err = shell("race", RESNET, "--seconds", "0.02")
     assert code == 1 and "differ at the output" in err and err.count("\n") == 1

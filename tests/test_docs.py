@@ -12,8 +12,7 @@ from types import ModuleType
 import pytest
 
 from explorer.ops import user_operators
-from explorer.passes.pipeline import registry
-from explorer.passes.policies import registered
+from explorer.passes import policy_call, registry
 from widgets.model import glossary
 from widgets.rooms import gallery
 
@@ -38,7 +37,7 @@ def test_a_page_does_what_it_says(
     try:
         exec(compile(blocks[0], str(file), "exec"), module.__dict__)
         assert not [r.name for r in registry.passes().values() if r.after]
-        assert not registered.all_policies()
+        assert not policy_call.all_policies()
     finally:
         for name in user_operators.user_operators().keys() - operators:
             user_operators.forget(name)

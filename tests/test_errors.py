@@ -11,7 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import explorer
 import widgets
 from explorer import errors
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import LONGEST_SENTENCE, BadModelFile, IronworksError, ShapeError
 from widgets.rooms import gallery
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from explorer import cli, plugins
+from explorer import cli, extend
 from explorer.errors import BadOption
 from explorer.ops import user_operators
-from explorer.passes.pipeline import registry
-from explorer.passes.policies import registered
+from explorer.passes import policy_call, registry
 from tests.two_inputs import two_inputs
 
 PLUGIN = Path(__file__).parent / "plugin"
@@ -26,7 +25,7 @@ Shell = Callable[..., tuple[int, str, str]]
 @pytest.fixture(autouse=True)
 def own_registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The plug-in is installed, and gone afterwards with what it registered."""
-    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    monkeypatch.setattr(registry, "_passes", registry._passes.copy())
     monkeypatch.syspath_prepend(str(PLUGIN))
     yield
     for name in [n for n in sys.modules if n.startswith("ironworks_")]:
@@ -119,7 +118,7 @@ def test_what_cannot_be_loaded_or_set_ends_with_2(
 OPERATOR = """
 import numpy as np
 import explorer
-from explorer.ops.arithmetic.elementwise import call, unary
+from explorer.ops.elementwise import call, unary
 explorer.operator(
     unary("Twice", lambda site, x, dtype: call("add", x, x), lambda attrs, args: args[0] * 2),
     domain="acme",
@@ -158,7 +157,7 @@ def test_a_file_that_is_loaded_again_is_read_again(tmp_path: Path) -> None:
     text = "LIMIT = {}\ndef limit(): return LIMIT\n"
     found = []
     for n in (1, 2, 1):
-        limit = plugins.load(written(tmp_path, text.format(n)) + ":limit")
+        limit = extend.load(written(tmp_path, text.format(n)) + ":limit")
         assert callable(limit)
         found.append(limit())
     assert found == [1, 2, 1]
@@ -188,9 +187,9 @@ def test_a_file_that_fails_is_named_and_leaves_nothing_registered(
     tmp_path: Path, rest: str, said: str
 ) -> None:
     with pytest.raises(BadOption) as refused:
-        plugins.load(written(tmp_path, HALF + rest))
+        extend.load(written(tmp_path, HALF + rest))
     assert said in refused.value.sentence and len(refused.value.sentence) < 1000
-    assert "half" not in registry.passes() and "halved" not in registered.by_system("rammer")
+    assert "half" not in registry.passes() and "halved" not in policy_call.by_system("rammer")
     assert "ironworks_plugin_mine" not in sys.modules
 
 
@@ -208,4 +207,4 @@ def test_large_files_pipes_and_folders_are_no_plug_ins(tmp_path: Path) -> None:
     (tmp_path / "folder.py").mkdir()
     for path in (large, str(tmp_path / "pipe.py"), str(tmp_path / "folder.py")):
         with pytest.raises(BadOption, match=r"no plug-in|there is no file"):
-            plugins.load(path)
+            extend.load(path)

@@ -13,8 +13,8 @@ from explorer.errors import BadOption, InternalFault, IronworksError, ShapeError
 from explorer.ir.program import Program
 from tests.widgets import made_by_hand as hand
 from widgets.page.report import document
+from widgets.session.jobs import Jobs
 from widgets.session.session import Session
-from widgets.session.timing.jobs import Jobs
 
 
 def relu(rows: int = 3) -> Any:
@@ -34,7 +34,7 @@ def broken(program: Program) -> Program:
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.compiler.Legalize", lambda *_: broken)
+    monkeypatch.setattr("explorer.compiler.pipeline.Legalize", lambda *_: broken)
 
 
 def test_a_fault_in_a_step_names_the_step_and_keeps_what_was_raised(planted: None) -> None:

@@ -12,10 +12,10 @@ import pytest
 import explorer
 from explorer.frontends.model import Model
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.kernels.kernel_size import size_of
+from explorer.ir.kernel import size_of
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
-from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.passes.random_inputs import random_inputs
 from explorer.roller import Price
 from explorer.welder import Options as WelderOptions
 from explorer.welder import Weld

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer import plugins
+from explorer import extend
 from explorer.errors import BadOption
 
 CODE = {
@@ -37,13 +37,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_plugins_are_listed_without_being_loaded() -> None:
-    assert {"halve", "broken", "gone", "twice"} <= set(plugins.names())
+    assert {"halve", "broken", "gone", "twice"} <= set(extend.names())
     assert "broken_plugin" not in sys.modules
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_plugin_is_loaded_by_its_name() -> None:
-    halve = plugins.load("halve")
+    halve = extend.load("halve")
     assert callable(halve) and halve(3) == 3
 
 
@@ -59,5 +59,5 @@ def test_a_plugin_is_loaded_by_its_name() -> None:
 )
 def test_a_plugin_that_cannot_be_had_is_named(name: str, sentence: str) -> None:
     with pytest.raises(BadOption, match=sentence) as refused:
-        plugins.load(name)
+        extend.load(name)
     assert refused.value.where == name

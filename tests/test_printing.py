@@ -8,7 +8,7 @@ from IPython.lib.pretty import pretty
 
 import explorer
 import widgets
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.ir.text.parser import parse_program
 from explorer.printed import MOST_LINES, shortened
 

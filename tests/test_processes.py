@@ -25,7 +25,7 @@ import explorer
 from explorer import cache
 from explorer import np as enp
 from explorer.cache import entry
-from explorer.counters import counters
+from explorer.process.counters import counters
 from tests.examples import examples
 
 needs_timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
@@ -198,7 +198,7 @@ def test_a_fork_waits_for_a_thread_that_is_inside_of_numba() -> None:
     script = """
 import os, signal, sys, threading, time
 from numba.core.compiler_lock import global_compiler_lock
-import explorer.codegen.cpu.object.object_code
+import explorer.codegen.cpu.object_code
 held = threading.Event()
 def compiles():
     with global_compiler_lock: held.set(); time.sleep(0.5)
@@ -240,7 +240,7 @@ def test_no_lock_of_another_thread_stays_locked_in_a_forked_child() -> None:
     script = """
 import os, sys, threading
 from tests.test_processes import answer_is_right, check, compiled
-from explorer import forking
+from explorer.process import forking
 forking.PATIENCE_SECONDS = 0.01
 c = compiled(11)
 answer_is_right(c, 11)

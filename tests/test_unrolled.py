@@ -9,7 +9,7 @@ import pytest
 
 import explorer
 from explorer import np as xp
-from explorer.counters import counters
+from explorer.process.counters import counters
 
 WIDTH = 16
 FEW, MANY = 16, 64

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from explorer.garbage import rare_collections
+from explorer.process.garbage import rare_collections
 
 if TYPE_CHECKING:
-    from explorer.options import Options
+    from explorer.compiler.options import Options
+    from explorer.tuning.race import RaceResult
     from explorer.tuning.sweep import Sweep
-    from widgets.charts.sweeps.live import LiveSweep
     from widgets.model.compiled import Arrays, Compiled
     from widgets.model.picture import Picture
     from widgets.page.shell import House, Room, Rooms
-    from widgets.rammer.race_chart import Result
     from widgets.rooms.own_picture import Rows
     from widgets.session.session import Session
-    from widgets.training.replica_rows import Run
+    from widgets.timed.sweep import LiveSweep
+    from widgets.training.replica_timeline import Run
 
 __all__ = [
     "data",
@@ -127,7 +127,7 @@ def data(
     `measured`, `step` and `against` are those of `show`.
     """
     from widgets.rooms.gallery import find_picture
-    from widgets.session.look_at import look_at
+    from widgets.session.session import look_at
 
     picture = find_picture(room)
     session = _session(c, picture, op, sizes, inputs, measured)
@@ -136,7 +136,7 @@ def data(
 
 
 def figure(
-    c: Compiled | Result | Run | Mapping[str, Run],
+    c: Compiled | RaceResult | Run | Mapping[str, Run],
     room: str,
     op: str = "",
     *,
@@ -155,13 +155,13 @@ def figure(
     from widgets.rooms import gallery
 
     if room == "race":
-        from widgets.charts import race as charts
-        from widgets.rammer import race_chart
+        from widgets.timed import race_chart
 
-        rows = race_chart.data(cast("Result", c))
-        return charts.chart(rows, gallery.figure_title(race_chart.caption(rows)), theme)
+        result = cast("RaceResult", c)
+        title = gallery.figure_title(race_chart.caption(result))
+        return race_chart.chart(result, title, theme)
     if room == "replicas":
-        from widgets.training.replicas import replicas as drawn
+        from widgets.training.replica_timeline import replicas as drawn
 
         return drawn(cast("Run", c), theme=theme)
     c = cast("Compiled", c)
@@ -179,7 +179,7 @@ def _session(
     measured: bool,
 ) -> Session:
     """Return a session with the content of a room: a run for the wall, timings if wanted."""
-    from widgets.session.handlers.clocks import time_shown
+    from widgets.session.handlers import time_shown
     from widgets.session.session import Session
 
     session = Session(c, sizes=sizes, inputs=inputs)
@@ -198,7 +198,7 @@ def picture(
     The numbers are in `unit` and shown as bars, under the tab of a stage. Registered again, as when
     a cell is run again, it replaces the first. Raises BadOption if the name is invalid or taken.
     """
-    from explorer.compiler import stage_of
+    from explorer.compiler.pipeline import stage_of
     from widgets.rooms import own_picture
 
     return own_picture.picture(name, title=title, unit=unit, words=words, stage=stage_of(stage))
@@ -211,7 +211,7 @@ def forget_picture(name: str) -> None:
     own_picture.forget_picture(name)
 
 
-def race(result: Result) -> Room:
+def race(result: RaceResult) -> Room:
     """Show the chart of a result of `explorer.race`."""
     from widgets.page import shell
 
@@ -247,13 +247,11 @@ def sweep(result: Sweep, theme: str = "either", *, over: tuple[str, str] | None 
     the varied options: then it shows the least time for each pair of their values. Raises BadOption
     if every point failed.
     """
+    from widgets.timed import sweep as charts
+
     if over is not None:
-        from widgets.charts.sweeps import surface
-
-        return surface.chart(result, over, theme)
-    from widgets.charts.sweeps import lines
-
-    return lines.chart(result, theme)
+        return charts.surface(result, over, theme)
+    return charts.chart(result, theme)
 
 
 def live_sweep(theme: str = "either") -> LiveSweep:
@@ -261,6 +259,6 @@ def live_sweep(theme: str = "either") -> LiveSweep:
 
     Pass it to `explorer.sweep` as `arrived`, and show its `figure`, a widget.
     """
-    from widgets.charts.sweeps import live
+    from widgets.timed.sweep import LiveSweep
 
-    return live.LiveSweep(theme)
+    return LiveSweep(theme)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from threading import Event, Thread, main_thread
 
-from explorer.forking import ForkLock
+from explorer.process.forking import ForkLock
 
 AFTER_S = 1.0  # a program is usually run right after it is compiled, and needs the cores; chosen
 FORK_S = 10.0  # patience before a fork; work that takes longer waits for a lock, and goes on

@@ -14,7 +14,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TypeAlias
 
-from explorer.counters import counters
+from explorer.process.counters import counters
 
 MAGIC = b"IRONWORK"
 VERSION = 1

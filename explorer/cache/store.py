@@ -12,9 +12,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from explorer.cache import entry
-from explorer.counters import counters
 from explorer.errors import CacheError
-from explorer.forking import ForkLock
+from explorer.process.counters import counters
+from explorer.process.forking import ForkLock
 
 LIMIT_BYTES = 2 * 1024**3
 LOCK_NAME = ".lock"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from explorer.cache import entry
 from explorer.cache.store import DiskStats, DiskStore, stats_of
-from explorer.counters import counters
 from explorer.errors import CacheError
+from explorer.process.counters import counters
 
 FOLDER, OWNER = "IRONWORKS_TEAM_CACHE", "IRONWORKS_TEAM_OWNER"
 PRIVATE = frozenset({"other"})  # kinds that are not shared: faults, counts

@@ -1,10 +1,10 @@
 """`ironworks`: the command line of the compiler.
 
-Each command is a file of `commands`, or a function that another package offers under the entry
-point group `ironworks.commands`. The function takes the arguments after its name and returns the
-exit code. Imports are delayed until they are needed, so that help is printed at once. Exit codes: 0
-success, 1 the answer is "no", 2 bad usage or bad input, 70 a fault of Ironworks, 130 stopped by the
-user.
+`COMMANDS` is the table of commands. Each is a function of `explorer.cli.commands`, or one that
+another package offers under the entry point group `ironworks.commands`. The function takes the
+arguments after its name and returns the exit code. Imports are delayed until they are needed, so
+that help is printed at once. Exit codes: 0 success, 1 the answer is "no", 2 bad usage or bad input,
+70 a fault of Ironworks, 130 stopped by the user.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
 
@@ -29,28 +30,56 @@ from explorer.errors import (
 )
 from explorer.plain_text import shown
 
-__all__ = ["COMMANDS", "GROUP", "main"]
-
 GROUP = "ironworks.commands"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its line of the help, and the function that runs it, as `module:function`.
+
+    Without a function it comes with the package `widgets`, under the entry point group.
+    """
+
+    summary: str
+    function: str = ""
+
+    def load(self) -> Callable[[list[str]], int]:
+        """Import the function of a command of `explorer.cli.commands`."""
+        module, _, name = self.function.partition(":")
+        run: Callable[[list[str]], int] = getattr(
+            import_module(f"explorer.cli.commands.{module}"), name
+        )
+        return run
+
+
 COMMANDS = {
-    "check": "what would happen to a model, before anything does",
-    "compile": "every step from the file to machine code, with its seconds",
-    "explain": "what a system decided, and why not otherwise",
-    "weld": "which kernels share tiles, in which memory, and what if they did not",
-    "ram": "how tasks lie on units under each policy, here or on a data sheet",
-    "time": "how long a run takes, in all and per operator",
-    "gpu": "a run on the GPU that is here, or a recording of one, beside the plan",
-    "race": "the same model in other runtimes, answers compared first",
-    "sweep": "every combination of some settings, as rows with a machine's card",
-    "devices": "what hardware is known, and this machine, as measured or by default",
-    "cache": "what is kept on disk: stats, clear, verify, why",
-    "zoo": "models that are here by name",
-    "bug-report": "what a report of a fault needs, and nothing private",
-    "report": "one offline file: every stage, its pictures, the timings",
-    "lab": "JupyterLab, opened on the tour",
-    "serve": "the explorer of a model as a web page of its own",
+    "check": Command("what would happen to a model, before anything does", "check:main"),
+    "compile": Command(
+        "every step from the file to machine code, with its seconds", "compile:main"
+    ),
+    "explain": Command("what a system decided, and why not otherwise", "explain:main"),
+    "weld": Command(
+        "which kernels share tiles, in which memory, and what if they did not", "weld:main"
+    ),
+    "ram": Command("how tasks lie on units under each policy, here or on a data sheet", "ram:main"),
+    "time": Command("how long a run takes, in all and per operator", "time:main"),
+    "gpu": Command(
+        "a run on the GPU that is here, or a recording of one, beside the plan", "time:gpu_main"
+    ),
+    "race": Command("the same model in other runtimes, answers compared first", "race:main"),
+    "sweep": Command(
+        "every combination of some settings, as rows with a machine's card", "sweep:main"
+    ),
+    "devices": Command(
+        "what hardware is known, and this machine, as measured or by default", "devices:main"
+    ),
+    "cache": Command("what is kept on disk: stats, clear, verify, why", "cache:main"),
+    "zoo": Command("models that are here by name", "devices:zoo_main"),
+    "bug-report": Command("what a report of a fault needs, and nothing private", "bug_report:main"),
+    "report": Command("one offline file: every stage, its pictures, the timings"),
+    "lab": Command("JupyterLab, opened on the tour"),
+    "serve": Command("the explorer of a model as a web page of its own"),
 }
-OURS = frozenset(COMMANDS) - {"report", "lab", "serve"}
 NO, BAD, FAULT, STOPPED = 1, 2, 70, 130  # 70: EX_SOFTWARE of BSD's sysexits.h
 
 
@@ -85,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _store_fault(argv: list[str], error: InternalFault, problem: Exception) -> None:
-    from explorer.cli.bug_report.last_fault import store_fault
+    from explorer.cli.last_fault import store_fault
 
     store_fault(("ironworks", *argv), error, problem)
 
@@ -115,11 +144,8 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _load_command(name: str) -> Callable[[list[str]], int]:
-    if name in OURS:
-        run: Callable[[list[str]], int] = import_module(
-            f"explorer.cli.commands.{name.replace('-', '_')}"
-        ).main
-        return run
+    if name in COMMANDS and COMMANDS[name].function:
+        return COMMANDS[name].load()
     from importlib.metadata import entry_points
 
     entries = tuple(entry_points(group=GROUP, name=name))
@@ -169,7 +195,7 @@ def _system_error(problem: OSError) -> IronworksError:
 
 
 def _help() -> str:
-    lines = [f"  {name:10} {what}" for name, what in COMMANDS.items()]
+    lines = [f"  {name:10} {command.summary}" for name, command in COMMANDS.items()]
     lines += [f"  {name:10} (a plug-in)" for name in _plugin_commands() if name not in COMMANDS]
     return "\n".join(
         (

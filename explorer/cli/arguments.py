@@ -49,16 +49,16 @@ class Parser(argparse.ArgumentParser):
 
 def _plugin_help() -> Iterator[str]:
     """Yield help lines for registered passes, their options and the installed plug-ins."""
-    from explorer import plugins
-    from explorer.passes.pipeline import user_passes
+    from explorer import extend
+    from explorer.extend import passes
 
-    own = tuple(user_passes.typed_passes(user_passes.with_registered(())))
+    own = tuple(passes.typed_passes(passes.with_registered(())))
     if own:
         yield "passes of your own:"
     for after, run in own:
         yield f"  {run.name}, after {after!r}: {run.promise or 'no word on what it does'}"
-        yield from (f"    --set {name}={value}" for name, value in user_passes.settings(run))
-    if installed := plugins.names():
+        yield from (f"    --set {name}={value}" for name, value in passes.settings(run))
+    if installed := extend.names():
         yield f"plug-ins: {', '.join(installed)}"
 
 
@@ -92,10 +92,10 @@ class _LoadPlugin(argparse.Action):
     """
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-        from explorer import plugins
+        from explorer import extend
 
-        loaded = plugins.load(str(values))
-        if not plugins.enters(loaded):
+        loaded = extend.load(str(values))
+        if not extend.enters(loaded):
             raise BadOption(
                 f"--plugin {values}: nothing of it is in the pipeline by itself",
                 where="--plugin",

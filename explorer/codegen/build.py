@@ -8,33 +8,23 @@ from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from explorer.cached_property import cached_property
-from explorer.codegen.cpu.expressions import symbol_name
-from explorer.codegen.cpu.object.compile_processes import Helpers, Job, compile_jobs
-from explorer.codegen.cpu.object.helper_count import helpers_for
-from explorer.codegen.cpu.object.object_code import (
-    MachineCode,
-    compile_cfunc,
-    disassemble,
-    key_of,
-    loaded,
-)
-from explorer.codegen.cpu.print import emit
-from explorer.codegen.listing import Listings
+from explorer.codegen.cpu.compile_processes import Helpers, Job, compile_jobs, helpers_for
+from explorer.codegen.cpu.object_code import MachineCode, compile_cfunc, disassemble, key_of, loaded
+from explorer.devices.isa import InstructionSet
+from explorer.devices.listing import Listings
 from explorer.devices.model import Device
-from explorer.devices.target import Target
 from explorer.errors import Cancelled, KernelCompileError, printable
 from explorer.ir.calls import code_text, efficient_binding
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim, ShapeEnv, Sizes, evaluate_dim, symbol, symbols_of
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.kernels.rebase import rebased
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import Dim, ShapeEnv, Sizes, evaluate_dim, symbol, symbols_of
-from explorer.ir.tile_programs.program import Packing, TileProgram
-from explorer.ir.tile_programs.traversal import dims, touched
+from explorer.ir.tile_program import Packing, TileProgram
+from explorer.ir.tile_traversal import dims, touched
 from explorer.ir.types import ITEM_BYTES
-from explorer.tile.rewrites import tile_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +63,11 @@ class KernelCode:
         machine: MachineCode,
         tile_program: TileProgram,
         arguments: tuple[Argument, ...],
-        target: Target,
+        isa: InstructionSet,
     ) -> None:
         """Create the code of a kernel from its source, machine code and argument block."""
         self.source = source
-        self.target = target
+        self.isa = isa
         self.machine = machine
         self.tile_program = tile_program
         self.arguments = arguments
@@ -104,7 +94,7 @@ class KernelCode:
         """
         listings = _listings.get(self.machine)
         if listings is None:
-            listings = disassemble(self.machine, self.source, self.target)
+            listings = disassemble(self.machine, self.source, self.isa)
         return _listings.setdefault(self.machine, listings)
 
 
@@ -114,9 +104,7 @@ def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) 
     The kernel is normalised here.
     """
     source, program, arguments = print_kernel(kernel, tiling, env, device)
-    return KernelCode(
-        source, compile_cfunc(source, device.target), program, arguments, device.target
-    )
+    return KernelCode(source, compile_cfunc(source, device.isa), program, arguments, device.isa)
 
 
 @lru_cache(maxsize=512)
@@ -154,6 +142,9 @@ def print_kernel(
 def _print_canonical(
     named: Kernel, tiling: Tiling, env: ShapeEnv, device: Device
 ) -> tuple[str, TileProgram, tuple[Argument, ...]]:
+    from explorer.codegen.cpu.print import emit  # it loads Numba; code from disk is printed
+    from explorer.tile.rewrites import tile_program
+
     program = tile_program(named, tiling, env, device)
     arguments = _arguments(program)
     local = tuple((a.local, a.kind) for a in arguments)
@@ -162,6 +153,8 @@ def _print_canonical(
 
 def _arguments(p: TileProgram) -> tuple[Argument, ...]:
     """Return the argument block: the buffers that the body touches, in order, then the symbols."""
+    from explorer.codegen.cpu.emitter import symbol_name
+
     packed = {q.name: q for q in p.packings}
     tables = dict(p.tables)
     used = {b.name for s in p.body for b in touched(s)}
@@ -222,7 +215,7 @@ def build(
     }
     users: dict[str, list[str]] = {}  # by key
     for name, (source, _, _) in printed.items():
-        users.setdefault(key_of(source, device.target), []).append(name)
+        users.setdefault(key_of(source, device.isa), []).append(name)
     machine: dict[str, MachineCode] = {}
 
     def add_code(key: str, code: MachineCode) -> None:
@@ -234,7 +227,7 @@ def build(
     for key, names in users.items():
         cached = loaded(key)
         if cached is None:
-            missing.append(Job(key, printed[names[0]][0], names[0], device.target))
+            missing.append(Job(key, printed[names[0]][0], names[0], device.isa))
         else:
             add_code(key, cached)
     with helpers or Helpers() as team:
@@ -244,7 +237,7 @@ def build(
         except KernelCompileError as problem:
             raise _name_operators(problem, calls) from problem.__cause__
     return {
-        name: KernelCode(printed[name][0], machine[key], *printed[name][1:], device.target)
+        name: KernelCode(printed[name][0], machine[key], *printed[name][1:], device.isa)
         for key, names in users.items()
         for name in names
     }

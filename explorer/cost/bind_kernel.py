@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from explorer.ir.affine import Affine
+from explorer.ir.dims import ShapeEnv, Sizes, concrete_dim, evaluate_dim, evaluate_shape
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, IndexValue, Kernel, Read
-from explorer.ir.shapes.dims import ShapeEnv, Sizes, concrete_dim, evaluate_dim, evaluate_shape
 from explorer.ir.symbols import symbols_of_kernel
 
 

@@ -22,17 +22,24 @@ from explorer.cost.counts import (
     count_loops,
     step_cycles,
 )
-from explorer.cost.gathers import gathered_regions
 from explorer.cost.levels import levels_of
-from explorer.cost.parts import Numbers, Short, TaskAxis, TensorPart, add_dim, task_axis
-from explorer.cost.patches import narrow_to_patches
+from explorer.cost.parts import (
+    Numbers,
+    Short,
+    TaskAxis,
+    TensorPart,
+    add_dim,
+    gathered_regions,
+    narrow_to_patches,
+    task_axis,
+)
 from explorer.cost.structure import CostedCompute, Structure, Tensors, as_loops, structure
 from explorer.devices.model import Device
+from explorer.ir.compiled_dims import Evaluator, compile_dims
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.kernel import Axis, Kernel, reads
 from explorer.ir.patterns.regions import Interval, Region, Regions, box, propagate, tile_variable
-from explorer.ir.shapes.compiled_dims import Evaluator, compile_dims
-from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
 from explorer.tile.contraction_form import ContractionForm, contraction_form
 
 Terms: TypeAlias = tuple[tuple[str, float], ...]
@@ -51,22 +58,13 @@ def tasks(kernel: Kernel, tiling: Tiling, sizes: Sizes) -> int:
     return total
 
 
-def task_terms(
-    kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions | None = None
-) -> Terms:
-    """Return the average microseconds of one task of a kernel in normal form, by cause.
-
-    `regions` are those of `propagate` for the tiling, if known.
-    """
-    return Estimate(kernel, tiling, device, regions, once=True).terms(sizes)
-
-
 def kernel_terms(
     kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions | None = None
 ) -> Terms:
     """Return the microseconds of a kernel in normal form on all units of a device, by cause.
 
-    The causes are those of `task_terms` and "load imbalance": some units run a task more than
+    `regions` are those of `propagate` for the tiling, if known. The causes are those of
+    `Estimate.terms` and "load imbalance": some units run a task more than
     others.
     """
     estimate = Estimate(kernel, tiling, device, regions, once=True)
@@ -116,7 +114,7 @@ class Estimate:
         self.numbers = _interpret(dims) if once else compile_dims(dims)
 
     def terms(self, sizes: Sizes) -> Terms:
-        """Return the terms of `task_terms`."""
+        """Return the average microseconds of one task, by cause."""
         total, count, _, _ = self._total(sizes)
         return tuple((name, us / count) for name, us in total)
 

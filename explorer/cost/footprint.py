@@ -11,9 +11,9 @@ from math import prod
 
 from explorer.cost.bind_kernel import bind_kernel
 from explorer.cost.touched_parts import kinds, middle, number, range_of, touched
+from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel, reads
 from explorer.ir.patterns.regions import Regions, box, propagate
-from explorer.ir.shapes.dims import Sizes
 from explorer.ir.types import ITEM_BYTES
 
 ALIGN_BYTES = 64  # a cache line, and the alignment of scratch

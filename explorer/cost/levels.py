@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from explorer.devices.model import Device
-from explorer.forking import ForkLock
+from explorer.process.forking import ForkLock
 
 ROOM_SHARE = 0.5  # of a memory's capacity is available for one operand; chosen, unmeasured
 REMEMBERED_DEVICES = 4  # a bound on memory, chosen

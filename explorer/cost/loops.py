@@ -1,18 +1,19 @@
-"""Cost of one compute's loops per point, derived from the form of its statement."""
+"""Cost of one compute's loops per point, from its operations and the form of its statement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from explorer.cost.operations import function_cycles, operations
 from explorer.devices.model import Device
+from explorer.ir.by_identity import by_identity_at
 from explorer.ir.dtypes import ITEM_BYTES
-from explorer.ir.kernel import Compute, Kernel
+from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, variables
 from explorer.ir.patterns.scatter import Scatter, scatter
-from explorer.ir.tile_programs.elements import Fetch, fetches
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.scalar_functions import cycles_of
+from explorer.ir.tile_program import (
     At,
+    Fetch,
     For,
     LoopForm,
     Map,
@@ -20,6 +21,7 @@ from explorer.ir.tile_programs.statements import (
     Scan,
     Span,
     Statement,
+    fetches,
 )
 from explorer.tile.rewriting.collapse import joined_axes
 from explorer.tile.rewriting.vectorise import FEW_POINTS, with_loop_forms
@@ -136,3 +138,48 @@ def _stride_bytes(s: Map | Reduce) -> int:
     """Return the distance of results a step of the turned axis apart; 0 if unknown."""
     factor = s.target.offset.factor(s.spans[-2].axis)
     return factor * ITEM_BYTES[s.target.buffer.dtype] if isinstance(factor, int) else 0
+
+
+REMEMBERED_EXPRESSIONS = 512  # with an axis: a bound on memory, chosen
+
+
+def operations(expr: Expr, axis: str) -> float:
+    """Return the loads and arithmetic operations of one vector."""
+    every = _distinct_parts(expr, axis)
+    return float(sum(not (isinstance(e, Apply) and cycles_of(e.op)) for e in every))
+
+
+def function_cycles(expr: Expr, axis: str) -> float:
+    """Return the cycles of one vector's elementary functions."""
+    return sum(cycles_of(e.op) for e in _distinct_parts(expr, axis) if isinstance(e, Apply))
+
+
+@by_identity_at(REMEMBERED_EXPRESSIONS)
+def _distinct_parts(expr: Expr, axis: str) -> tuple[Expr, ...]:
+    """Return the distinct loads and functions evaluated for every point of an axis.
+
+    Loop-invariant ones are hoisted. Equal expressions share a number, so that none is compared in
+    full.
+    """
+    numbers: dict[object, int] = {}
+    visited: dict[
+        int, tuple[int, bool]
+    ] = {}  # by identity: the number, and True if the axis moves it
+    distinct: dict[int, Expr] = {}
+
+    def visit(node: Expr) -> tuple[int, bool]:
+        if id(node) not in visited:
+            key: object = node
+            if isinstance(node, Apply):
+                below = [visit(a) for a in node.args]
+                key, depends = (node.op, *[n for n, _ in below]), any(d for _, d in below)
+            else:
+                depends = axis in variables(node)
+            number = numbers.setdefault(key, len(numbers))
+            if depends and isinstance(node, (Apply, Read)):
+                distinct.setdefault(number, node)
+            visited[id(node)] = number, depends
+        return visited[id(node)]
+
+    visit(expr)
+    return tuple(distinct.values())

@@ -1,14 +1,22 @@
-"""Parts of tensors and axes in one task, as slots of numbers that a binding fills."""
+"""Parts of tensors and axes in one task, as slots of numbers that a binding fills.
+
+Windows read patches, and rows that data selects are read one by one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple, TypeAlias
 
 from explorer.devices.model import LINE_BYTES, PAGE_BYTES
-from explorer.ir.patterns.regions import Interval
-from explorer.ir.shapes.dims import Dim
+from explorer.ir.affine import Affine
+from explorer.ir.by_identity import by_identity
+from explorer.ir.dims import Dim, simplify
+from explorer.ir.kernel import Expr, Kernel, Read, reads
+from explorer.ir.patterns.regions import Interval, Region, Regions, box
+from explorer.ir.patterns.scatter import patch
 
 Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
 Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a full tile
@@ -97,3 +105,64 @@ class TensorPart(NamedTuple):
     def whole_bytes(self, numbers: Numbers) -> int:
         """Return the bytes of the full tensor."""
         return prod([numbers[axis.extent] for axis in self.axes]) * self.item_bytes
+
+
+def narrow_to_patches(kernel: Kernel, regions: Regions) -> Regions:
+    """Narrow the regions of a task to the parts that its updates change."""
+    axes, tensors = list(regions.axes), dict(regions.tensors)
+    for n, c in enumerate(kernel.computes):
+        update = patch(kernel, c)
+        if update is None:
+            continue
+        for part in update.parts:
+            ranges = dict(axes[n])
+            ranges[part.axis.name] = _at_most(ranges[part.axis.name], part.size)
+            axes[n] = ranges
+            dim = next(d for d, i in enumerate(c.target) if i.bare == part.axis.name)
+            for name in (c.out, update.base):
+                region = list(tensors[name])
+                region[dim] = _at_most(region[dim], part.size)
+                tensors[name] = tuple(region)
+    return Regions(axes, tensors)
+
+
+def _at_most(r: Interval, size: object) -> Interval:
+    """Limit a range to `size` elements."""
+    if isinstance(size, int) and (not isinstance(r.size, int) or r.size > size):
+        return replace(r, size=size)
+    return r
+
+
+def gathered_regions(kernel: Kernel, kernel_regions: Regions) -> dict[str, Region]:
+    """Return the regions of gathered tensors.
+
+    Along a dim that data selects, a task reads at most as many positions as it has iterations of
+    the axes that the data depend on. Tensors that are read in several ways are left out.
+    """
+    boxes: dict[str, set[Region]] = {}
+    for number, r in _gather_reads(kernel):
+        ranges = kernel_regions.axes[number]
+        places = box(r.index, ranges, kernel.shape(r.tensor))
+        region = tuple(
+            place if isinstance(i, Affine) else Interval(Affine(), _iterations(i, ranges))
+            for i, place in zip(r.index, places, strict=True)
+        )
+        boxes.setdefault(r.tensor, set()).add(region)
+    return {name: next(iter(regions)) for name, regions in boxes.items() if len(regions) == 1}
+
+
+@by_identity
+def _gather_reads(kernel: Kernel) -> tuple[tuple[int, Read], ...]:
+    """Return every read of tensors that data selects from, with the number of its compute."""
+    every = [(n, r) for n, c in enumerate(kernel.computes) for r in reads(c.expr)]
+    selected = {r.tensor for _, r in every if not all(isinstance(i, Affine) for i in r.index)}
+    return tuple((n, r) for n, r in every if r.tensor in selected)
+
+
+def _iterations(index: Expr, ranges: Mapping[str, Interval]) -> Dim:
+    """Return the number of iterations of the axes that an index depends on."""
+    every = {n for r in reads(index) for i in r.index if isinstance(i, Affine) for n, _ in i.terms}
+    size: Dim = 1
+    for name in sorted(every):
+        size = size * ranges[name].size
+    return simplify(size)

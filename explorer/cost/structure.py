@@ -6,21 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from explorer.cost.loops import Loops, loops_of
-from explorer.cost.operations import function_cycles, operations
+from explorer.cost.loops import Loops, function_cycles, loops_of, operations
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
+from explorer.ir.dims import Dim, Shape, product
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, reads
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import form_of
 from explorer.ir.patterns.running import running
-from explorer.ir.shapes.dims import Dim, Shape, product
 from explorer.ir.types import ITEM_BYTES
 from explorer.tile.lowering.lower import tensor_contraction, untiled_loops
 from explorer.tile.lowering.tile_epilogue import tile_epilogue
-from explorer.tile.rewriting.memory_runs import memory_runs
+from explorer.tile.rewriting.vectorise import memory_runs
 
 REMEMBERED_KERNELS = 64  # a bound on memory, chosen
 

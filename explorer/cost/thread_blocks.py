@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.devices.model import Device, MemoryLevel
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
 from explorer.tile.gpu.demand import Demand, Work
 
 LOAD_BYTES = 4  # of one load of one thread: a float32; assumed
@@ -53,7 +53,7 @@ class ThreadBlocks:
     alone_us: float
     compute_us: float
     memory_us: float
-    block: Block | None = None
+    block: Tiling | None = None
     dispatch_us: float = 0.0
 
     def resident(self, device: Device) -> int:
@@ -121,7 +121,7 @@ def thread_blocks(
     label: str,
     demand: Demand,
     moved: tuple[float, float],
-    block: Block | None = None,
+    block: Tiling | None = None,
 ) -> ThreadBlocks:
     """Return the blocks of a demand.
 

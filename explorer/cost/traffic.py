@@ -17,9 +17,9 @@ from explorer.cost.touched_parts import (
     number,
     touched,
 )
+from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
-from explorer.ir.shapes.dims import Sizes
 from explorer.ir.types import ITEM_BYTES
 
 Tile = Mapping[str, int]  # sizes by output axis; other axes are not cut

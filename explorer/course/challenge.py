@@ -14,16 +14,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from explorer.compilation import Compilation
-from explorer.compiler import compile
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import compile
 from explorer.errors import BadOption, IronworksError, SnapshotError
 from explorer.frontends.load import load
 from explorer.gradients import evaluate
 from explorer.ir.decisions.tiling import Micro, Tiling
-from explorer.options import Options
 from explorer.rammer.manual_moves import Move, PolicyWithMoves
-from explorer.tuning.answers import agree
-from explorer.tuning.compare import compare
+from explorer.tuning.compare import agree, compare
 
 VERSION = 1
 MOST_BYTES = 1 << 16  # limit of a submitted file; chosen

@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 from explorer.course.exercise import Check, Exercise, Wrong
 from explorer.course.exercises import EXERCISES
-from explorer.course.log import log_event, logged_events
+from explorer.course.prediction import log_event, logged_events
 from explorer.errors import BadOption, IronworksError
-from explorer.passes.policies import registered
-from explorer.sandbox.helper import Ended, in_helper, is_helper
-from explorer.sandbox.line import at_line
+from explorer.passes import policy_call
+from explorer.process.sandbox import Ended, at_line, in_helper, is_helper
 
 VISIBLE_SEED = 0
 LONGEST_CHARACTERS = 400  # limit of an error's text; chosen
@@ -119,7 +118,7 @@ def check(name: str, answer: Any) -> Verdict:
     log_event("checked", name, outcome=verdict.outcome, points=verdict.points)
     if verdict.outcome != "passed" or not spec.policy_of:
         return verdict
-    registered.register(spec.policy_of, spec.policy_name, spec.as_policy(answer))
+    policy_call.register(spec.policy_of, spec.policy_name, spec.as_policy(answer))
     option = f"{spec.policy_of}.policy"
     return replace(
         verdict,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from explorer.sandbox.helper import Limits
+from explorer.process.sandbox import Limits
 
 Judge = Callable[[Any, int], None]  # (answer, seed); raises Wrong
 

@@ -55,9 +55,14 @@ def _shipped(name: str) -> Device:
     return read_sheet((SHEETS / f"{name}.toml").read_text(encoding="utf-8"), name)
 
 
+_user_unit_words: dict[str, str] = {}  # by the names of users' devices
+
+
 def unit_word(device: str) -> str:
-    """Return the word for a unit of a device: "core" for a CPU, "SM" for a GPU's data sheet."""
+    """Return the word for a unit of a device by its name: "core" of a CPU, "SM" of a GPU."""
     name = device.partition(",")[0]  # of a changed one: "this-cpu, changed"
+    if name in _user_unit_words:
+        return _user_unit_words[name]
     return "core" if not name or name in HERE or name.startswith("cpu") else "SM"
 
 
@@ -69,4 +74,5 @@ def check_user_device(device: Device, where: str) -> Device:
             where=where,
             actual=device.name,
         )
+    _user_unit_words[device.name] = device.unit_word
     return device

@@ -1,4 +1,4 @@
-"""Overheads of kernels on one machine, in cycles, fitted once a machine.
+"""Overheads of kernels on one machine, in cycles, fitted once a machine; times of Python steps.
 
 These are the constants of the micro performance model (Roller, section 3.3).
 """
@@ -88,3 +88,19 @@ def costs_from(fields: Mapping[str, Any]) -> Costs:
         named[name] = tuple((str(level), float(x)) for level, x in named[name])
     named["misses"] = tuple(map(float, named["misses"]))
     return Costs(**named | {"fits": tuple(Fit(**fit) for fit in named["fits"])})
+
+
+@dataclass(frozen=True, slots=True)
+class PythonTimes:
+    """Overheads of Python in microseconds.
+
+    `copy_us`: NumPy's copy of a small array. `look_us`: reading a scalar. `region_us`: launching
+    within a call that Python executes. `library_us`: calling a library and returning.
+
+    The defaults are those of CPython 3.11 on a Zen 5 core: `tests.benchmarks.control_schedules`.
+    """
+
+    copy_us: float = 0.5
+    look_us: float = 0.2
+    region_us: float = 30.0
+    library_us: float = 10.0

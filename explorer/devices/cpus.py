@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from explorer.devices.isa import InstructionSet
 from explorer.devices.model import Device
-from explorer.devices.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +21,16 @@ class Vectors:
 
     lanes: int
     registers: int
-    target: Target
+    isa: InstructionSet
 
 
 SSE = ("+sse2", "+sse3", "+sse4.1", "+sse4.2", "+ssse3", "+popcnt")
 AVX2 = (*SSE, "+avx", "+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt")
 AVX512 = (*AVX2, "+avx512bw", "+avx512cd", "+avx512dq", "+avx512f", "+avx512vl")
 CPUS: Mapping[str, Vectors] = {
-    "cpu-sse": Vectors(4, 16, Target("x86-64-v2", SSE)),
-    "cpu-avx2": Vectors(8, 16, Target("x86-64-v3", AVX2)),
-    "cpu-avx512": Vectors(16, 32, Target("x86-64-v4", AVX512)),
+    "cpu-sse": Vectors(4, 16, InstructionSet("x86-64-v2", SSE)),
+    "cpu-avx2": Vectors(8, 16, InstructionSet("x86-64-v3", AVX2)),
+    "cpu-avx512": Vectors(16, 32, InstructionSet("x86-64-v4", AVX512)),
 }
 
 
@@ -53,7 +53,7 @@ STARTS: Mapping[tuple[str, int], float] = {
 }  # fmt: skip
 
 
-def fma_per_cycle(target: Target, lanes: int) -> float:
+def fma_per_cycle(target: InstructionSet, lanes: int) -> float:
     """Return how many vector multiply-adds of so many float32 lanes a core starts in a cycle.
 
     Processors that are not listed get the usual number.
@@ -69,8 +69,8 @@ def like(machine: Device, name: str) -> Device:
         name=name,
         lanes=vectors.lanes,
         registers=vectors.registers,
-        fma_per_cycle=fma_per_cycle(machine.target, vectors.lanes),
-        target=vectors.target,
+        fma_per_cycle=fma_per_cycle(machine.isa, vectors.lanes),
+        isa=vectors.isa,
     )
 
 
@@ -79,9 +79,7 @@ def runs_on(device: Device, machine: Device) -> bool:
 
     The device must be a CPU with no wider vectors and no feature that the machine lacks.
     """
-    needed = {f for f in device.target.features if f.startswith("+")}
+    needed = {f for f in device.isa.features if f.startswith("+")}
     return (
-        device.kind == "cpu"
-        and device.lanes <= machine.lanes
-        and needed <= {*machine.target.features}
+        device.kind == "cpu" and device.lanes <= machine.lanes and needed <= {*machine.isa.features}
     )

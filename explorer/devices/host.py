@@ -12,7 +12,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from explorer.devices.target import Target
+from explorer.devices.isa import InstructionSet
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 FREQUENCY = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")  # in kHz
@@ -26,10 +26,10 @@ PLAUSIBLE_GHZ = (0.5, 8.0)
 
 
 @cache
-def target() -> Target:
+def target() -> InstructionSet:
     """Return the processor with all features that code may use here."""
     features = str(llvm.get_host_cpu_features().flatten()).split(",")
-    return Target(str(llvm.get_host_cpu_name()), tuple(sorted(filter(None, features))))
+    return InstructionSet(str(llvm.get_host_cpu_name()), tuple(sorted(filter(None, features))))
 
 
 def lanes() -> int:

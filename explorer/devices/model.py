@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from explorer.devices.costs import Costs
-from explorer.devices.python_times import PythonTimes
-from explorer.devices.target import Target
+from explorer.devices.costs import Costs, PythonTimes
+from explorer.devices.isa import InstructionSet
 from explorer.ir.by_identity import by_identity
 from explorer.plain_text import counted, size
 
 THIS_CPU = "this-cpu"  # the name of the machine that this runs on
 LINE_BYTES = 64  # of a cache: x86 and most of Arm
 PAGE_BYTES = 4096  # the smallest page of x86 and Arm
+MATRIX_CAPABILITY = 80  # tenths, of `mma` on bfloat16: PTX ISA
+WARP_LANES = 32  # of NVIDIA's warps, which one instruction multiplies with
 FAR_WAYS = 16  # of L2, in Zen 5 and Skylake's server parts: AMD 58455, 2.6; Intel 248966, 2.5
 
 
@@ -36,6 +37,24 @@ class MemoryLevel:
     shared: bool = False
     ways: int = 0
     latency_ns: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LevelMemory:
+    """One memory level as a tile sees it.
+
+    `capacity`: bytes that a task has (None: all). `read_bytes`, `write_bytes`: the size of one
+    transfer between this memory and the next farther one. A cache moves whole lines, and keeps what
+    consecutive tasks share for as long as it has room.
+    """
+
+    name: str
+    capacity: int | None
+    read_bytes: int
+    write_bytes: int
+    gb_per_s: float  # of all units together, from the next farther memory
+    shared: bool = False
+    cache: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +108,8 @@ class Device:
     costs: Costs = Costs()
     python: PythonTimes = PythonTimes()
     figures: str = ""  # "measured" or "default": how those of a machine that is here were found
-    target: Target = Target()  # what code for a CPU is made for
+    isa: InstructionSet = InstructionSet()  # what code for a CPU is made for
+    target: str = ""  # the name of the target that compiles for it; "": that of its kind
     base: Device | None = field(default=None, repr=False, compare=False)  # what it was changed from
 
     def __str__(self) -> str:
@@ -118,6 +138,12 @@ class Device:
     def takes_cuda(self) -> bool:
         """True if Numba generates CUDA code for it: it has a compute capability."""
         return self.capability > 0
+
+    @property
+    def has_matrix_units(self) -> bool:
+        """True if warps multiply 16-bit pieces of matrices together, with float32 sums."""
+        takes = self.capability >= MATRIX_CAPABILITY and self.lanes == WARP_LANES
+        return takes and self.unit_matrix_gflops > 0
 
     @property
     def peak_gflops_per_unit(self) -> float:

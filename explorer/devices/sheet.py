@@ -129,6 +129,7 @@ def read_sheet(text: str, where: str = "the data sheet") -> Device:
     return Device(
         name=sheet["name"],
         kind=sheet["kind"],
+        target=sheet.get("target", ""),
         levels=tuple(_level(level, units) for level in sheet["levels"]),
         sources=tuple(_sources(sheet)),
         **{
@@ -214,11 +215,15 @@ def _wrong(where: str, words: str) -> NoReturn:
 
 def _check(sheet: Mapping[str, Any], where: str) -> None:
     """Check every entry of a sheet."""
-    _refuse_unknown(sheet, {"name", "title", "kind", "levels", *NUMBERS, *LIMITS}, where, "")
+    _refuse_unknown(
+        sheet, {"name", "title", "kind", "target", "levels", *NUMBERS, *LIMITS}, where, ""
+    )
     _text(sheet, "name", where, NAME, "a short word of a-z, 0-9, - and _")
     _text(sheet, "title", where)
     if sheet.get("kind") not in ("cpu", "gpu"):
         _wrong(where, f"kind is 'cpu' or 'gpu', found {short(sheet.get('kind'))}")
+    if "target" in sheet:
+        _text(sheet, "target", where, NAME, "a short word of a-z, 0-9, - and _")
     for name, number in (NUMBERS | LIMITS).items():
         if name in sheet or name in NUMBERS:
             _number(sheet.get(name), number, f"{where}: {name}")

@@ -8,9 +8,7 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.frontends import zoo
-from explorer.frontends.model import Model
-from explorer.frontends.symbols import Bounds
-from explorer.frontends.torch_export import is_exported, load_exported
+from explorer.frontends.model import Bounds, Model
 
 
 def load(
@@ -32,6 +30,8 @@ def load(
         raise BadOption("inputs are declared for a traced function only", where="inputs")
     if isinstance(source, (str, Path)):
         return load_file(source, bounds)
+    from explorer.frontends.torch.export import is_exported, load_exported
+
     if is_exported(source):
         return load_exported(source, bounds)
     return _traced(source, bounds, inputs or {})
@@ -47,7 +47,7 @@ def load_file(path: str | Path, bounds: Bounds | None = None) -> Model:
 
 
 def _traced(source: Any, bounds: Bounds | None, inputs: Mapping[str, Any]) -> Model:
-    from explorer.frontends.trace import Traced
+    from explorer.frontends.python.trace import Traced
 
     if isinstance(source, Traced):
         return source.model(inputs, bounds)

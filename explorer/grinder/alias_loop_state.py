@@ -10,9 +10,9 @@ copied.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
-from explorer.grinder.independent_calls import group_at
+from explorer.grinder.independent import group_at
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
@@ -23,6 +23,7 @@ from explorer.grinder.model import (
     Straight,
     UTask,
     Value,
+    accessed_names,
 )
 from explorer.grinder.row_views import relocate
 
@@ -66,7 +67,8 @@ class _StateAliasing:
                     free |= {c.param for c in carried if self.values[c.param].root == c.param}
                     rows = [s.value for s in part.stacked]
                     ends = [name for c in carried for name in (c.result, c.staging)]
-                    self.body(part.body, (*ends, *rows, *_counters(part)), carried)
+                    counters = (part.trip, part.cond, part.going, *part.counts)
+                    self.body(part.body, (*ends, *rows, *counters), carried)
                 case LoopTask(body=body) | RecursionTask(body=body):
                     self.body(body, tuple(accessed_names(part)), ())
                 case BranchTask(then=then, orelse=orelse, results=results):
@@ -107,35 +109,3 @@ class _StateAliasing:
         read = Counter(self.values[name].root for name in accessed_names(loop) if name)
         if read[memory.name] == 1 and memory.name not in self.roots(later):
             relocate(self.values, param.name, memory)
-
-
-def _counters(loop: LoopTask) -> tuple[str, ...]:
-    return (loop.trip, loop.cond, loop.going, *loop.counts)
-
-
-def accessed_names(part: UTask) -> Iterator[str]:
-    """Yield each value that a part reads or writes, once per mention; "" where a field is empty."""
-    match part:
-        case Straight(operators):
-            for o in operators:
-                yield from (*o.args, *o.results)
-        case LibraryTask(args=args, results=results):
-            yield from (*(a or "" for a in args), *results)
-        case CallTask(args=args, results=results):
-            yield from (*args, *results)
-        case LoopTask():
-            yield from _counters(part)
-            for c in part.carried:
-                yield from (c.param, c.initial, c.result, c.staging)
-            for s in part.stacked:
-                yield from (s.result, s.value, s.row)
-            yield from (name for inner in part.body for name in accessed_names(inner))
-        case BranchTask():
-            yield part.cond
-            yield from (name for row in part.results for name in row)
-            yield from (
-                name for inner in (*part.then, *part.orelse) for name in accessed_names(inner)
-            )
-        case RecursionTask():
-            yield from (*part.args, *part.params, *part.outputs, *part.results)
-            yield from (name for inner in part.body for name in accessed_names(inner))

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from explorer.grinder.calls.recursion import find_recursive
-from explorer.grinder.calls.rename_symbols import SymbolRenaming, rename_symbols
+from explorer.grinder.recursion import SymbolRenaming, find_recursive, rename_symbols
+from explorer.ir.annotations import instantiate
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -24,9 +24,8 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.lattice import instantiate
+from explorer.ir.dims import Dim, Shape, Sizes, evaluate_dim, symbols_of
 from explorer.ir.program import Binding, Constant, Function, Program
-from explorer.ir.shapes.dims import Dim, Shape, Sizes, evaluate_dim, symbols_of
 from explorer.ir.symbols import defined_by, parameter_symbols
 from explorer.ir.types import ITEM_BYTES, Annotation, ShapeType, Tensor
 

@@ -1,28 +1,30 @@
-"""Grouping of independent loops and branches, which may run at the same time.
+"""Grouping of independent loops, branches and calls, which may run at the same time.
 
 a = if p: f(x); t = k(x); b = if q: g(t)  ->  t = k(x); a = if p: f(x) beside b = if q: g(t)
+a = f(l); r = row(i); b = f(r); y = g(a, b)  ->  r = row(i); a = f(l) beside b = f(r); y = g(a, b)
+
+Operators between two members of a group go before the first one or behind the last one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from explorer.grinder.alias_loop_state import accessed_names
-from explorer.grinder.independent_calls import merge_straight_runs
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
-    LibraryTask,
     LoopTask,
     OperatorTask,
-    RecursionTask,
     Straight,
     UTask,
     Value,
+    accessed_names,
+    merge_straight_runs,
+    operators_of,
+    written_names,
 )
-from explorer.grinder.unroll import operators_of
 
 Values: TypeAlias = Mapping[str, Value]
 Control: TypeAlias = LoopTask | BranchTask
@@ -137,7 +139,7 @@ def _gather_group(
         group = group.copy()
         if isinstance(other, Straight):
             for operator in other.operators:
-                _add(group, operator, values)
+                _place_around(group, operator, values)
         elif member := _as_member(other, behind[n + 1 :]):
             touched = _accesses_of(member, values)
             if touched.conflicts(group.mine | group.later):
@@ -150,7 +152,7 @@ def _gather_group(
     return complete, taken
 
 
-def _add(group: _Group, operator: OperatorTask, values: Values) -> None:
+def _place_around(group: _Group, operator: OperatorTask, values: Values) -> None:
     """Place an operator before the members unless it depends on them."""
     touched = _accesses_of((Straight((operator,)),), values)
     if touched.conflicts(group.mine | group.later):
@@ -170,7 +172,7 @@ def _as_member(part: UTask, behind: Sequence[UTask]) -> Sequence[Control]:
 
 def _accesses_of(parts: Sequence[UTask], values: Values) -> _Accesses:
     named = {name for part in parts for name in (*accessed_names(part), *_awaited(part)) if name}
-    written = {name for part in parts for name in _written(part) if name}
+    written = {name for part in parts for name in written_names(part) if name}
     return _Accesses(_roots(named, values), _roots(written, values))
 
 
@@ -183,21 +185,119 @@ def _awaited(part: UTask) -> Iterator[str]:
     return (operator.after for operator in operators_of((part,)))
 
 
-def _written(part: UTask) -> Iterator[str]:
-    """Yield the values that a part writes."""
-    match part:
-        case Straight(operators):
-            yield from (name for o in operators for name in o.results)
-        case LoopTask(body=body):
-            yield from (part.going, *part.counts)
-            yield from (name for c in part.carried for name in (c.param, c.staging))
-            yield from (name for s in part.stacked for name in (s.result, s.row))
-            yield from (name for inner in body for name in _written(inner))
-        case BranchTask(results=results, then=then, orelse=orelse):
-            yield from (row[0] for row in results)
-            yield from (name for inner in (*then, *orelse) for name in _written(inner))
-        case RecursionTask(params=params, results=results, body=body):
-            yield from (*params, *results)
-            yield from (name for inner in body for name in _written(inner))
-        case LibraryTask(results=results) | CallTask(results=results):
-            yield from results
+@dataclass(slots=True)
+class _CallGroup:
+    """Calls that do not read each other's results, and the operators around them.
+
+    `before` are operators that later calls need; `behind` read the result of an earlier call. The
+    roots of those results are `result_roots`.
+    """
+
+    calls: list[CallTask]
+    before: list[OperatorTask] = field(default_factory=list)
+    behind: list[OperatorTask] = field(default_factory=list)
+    result_roots: set[str] = field(default_factory=set)
+
+
+def group_independent_calls(parts: Sequence[UTask], values: Values) -> tuple[UTask, ...]:
+    """Reorder parts so that independent calls are adjacent.
+
+    Each call but the first of a group is `beside` the previous one.
+    """
+    out: list[UTask] = []
+    at = 0
+    while at < len(parts):
+        part, at = parts[at], at + 1
+        if not isinstance(part, CallTask):
+            out.append(part)
+            continue
+        group, count = _gather_calls(part, parts[at:], values)
+        at += count
+        out += [Straight(tuple(group.before))] if group.before else []
+        out += [replace(call, beside=n > 0) for n, call in enumerate(group.calls)]
+        out += [Straight(tuple(group.behind))] if group.behind else []
+    return tuple(merge_straight_runs(out))
+
+
+def concurrent_groups(parts: Sequence[UTask]) -> Iterator[tuple[UTask, ...]]:
+    """Yield each part that is not `beside` another, together with those that are beside it."""
+    begins = [n for n, part in enumerate(parts) if not _is_beside(part)]
+    for begin, end in zip(begins, (*begins[1:], len(parts))):
+        yield tuple(parts[begin:end])
+
+
+def group_at(parts: Sequence[UTask], at: int) -> Sequence[UTask]:
+    """Return the group of the part at an index, that part included."""
+    first = next((n for n in range(at, -1, -1) if not _is_beside(parts[n])), 0)
+    return next(iter(concurrent_groups(parts[first:])))
+
+
+def first_member_name(group: Sequence[UTask]) -> str:
+    """Return the name of a group of device loops and branches: that of its first member.
+
+    Return "" for other parts. A single loop or branch is a group too.
+    """
+    first = group[0]
+    if isinstance(first, LoopTask | BranchTask) and first.level == "device":
+        return first.name
+    return ""
+
+
+def max_concurrency(parts: Sequence[UTask]) -> int:
+    """Return the largest number of concurrent calls in any arm or body; 0 without calls."""
+    concurrency = 0
+    for group in concurrent_groups(parts):
+        for part in group:
+            match part:
+                case CallTask():
+                    concurrency = max(concurrency, len(group))
+                case BranchTask(then=then, orelse=orelse):
+                    concurrency = max(concurrency, max_concurrency(then), max_concurrency(orelse))
+                case LoopTask(body=body):
+                    concurrency = max(concurrency, max_concurrency(body))
+                case _:
+                    continue
+    return concurrency
+
+
+def _is_beside(part: UTask) -> bool:
+    return isinstance(part, CallTask | LoopTask | BranchTask) and part.beside
+
+
+def _gather_calls(
+    call: CallTask, following: Sequence[UTask], values: Values
+) -> tuple[_CallGroup, int]:
+    """Return the group that a call begins, and how many of the following parts belong to it."""
+    complete = group = _CallGroup([call], result_roots=_roots(call.results, values))
+    taken = 0
+    for n, part in enumerate(following):
+        group = _CallGroup([*group.calls], [*group.before], [*group.behind], {*group.result_roots})
+        match part:
+            case Straight(operators):
+                if not all(_is_fresh(o, values) for o in operators):
+                    break
+                for operator in operators:
+                    _place_operator(group, operator, values)
+            case CallTask(args=args, results=results):
+                if _roots(args, values) & group.result_roots:
+                    break
+                group.calls.append(part)
+                group.result_roots |= _roots(results, values)
+                complete, taken = group, n + 1
+            case _:
+                break
+    return complete, taken
+
+
+def _place_operator(group: _CallGroup, operator: OperatorTask, values: Values) -> None:
+    """Place an operator before the calls unless it reads their results."""
+    if _roots(operator.args, values) & group.result_roots:
+        group.behind.append(operator)
+        group.result_roots |= _roots(operator.results, values)
+    else:
+        group.before.append(operator)
+
+
+def _is_fresh(operator: OperatorTask, values: Values) -> bool:
+    """Return True if an operator writes only buffers that nothing else has written."""
+    return all(values[result].root == result for result in operator.results)

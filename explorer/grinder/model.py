@@ -1,14 +1,17 @@
-"""uTasks of a program as a tree, over values whose names are unique to each function call."""
+"""uTasks of a program as a tree, over values whose names are unique to each function call.
+
+The functions at the end walk the tree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from explorer.grinder.calls.rename_symbols import SymbolRenaming
+from explorer.grinder.recursion import SymbolRenaming
 from explorer.ir.calls import KernelCall, LibraryCall, efficient_binding
-from explorer.ir.shapes.dims import Dim, Shape
+from explorer.ir.dims import Dim, Shape
 from explorer.ir.types import Tensor
 
 
@@ -235,3 +238,122 @@ class UProgram:
     def root(self, name: str) -> Value:
         """Return the value whose bytes hold a value."""
         return self.values[self.values[name].root]
+
+
+def nested_parts(parts: Sequence[UTask], recursions: bool = False) -> Iterator[UTask]:
+    """Yield every part in order, those inside of loops and branches included.
+
+    `recursions`: those inside of recursions too.
+    """
+    for part in parts:
+        yield part
+        inner = _bodies(part)
+        if inner and (recursions or not isinstance(part, RecursionTask)):
+            yield from nested_parts(inner, recursions)
+
+
+def operators_of(parts: Sequence[UTask]) -> Iterator[OperatorTask]:
+    """Yield every kernel call that is not inside of a recursion."""
+    for part in nested_parts(parts):
+        if isinstance(part, Straight):
+            yield from part.operators
+
+
+def straights(parts: Sequence[UTask]) -> Iterator[Straight]:
+    """Yield every run of kernels."""
+    return (p for p in nested_parts(parts, recursions=True) if isinstance(p, Straight))
+
+
+def calls_of(parts: Sequence[UTask]) -> Iterator[OperatorTask | LibraryTask]:
+    """Yield every call of a kernel or a library."""
+    for part in nested_parts(parts, recursions=True):
+        match part:
+            case Straight(operators=operators):
+                yield from operators
+            case LibraryTask():
+                yield part
+            case _:
+                continue
+
+
+def loops_of(parts: Sequence[UTask]) -> Iterator[LoopTask]:
+    """Yield every loop, an outer one before those inside."""
+    return (p for p in nested_parts(parts, recursions=True) if isinstance(p, LoopTask))
+
+
+def recursions_of(parts: Sequence[UTask]) -> Iterator[RecursionTask]:
+    """Yield every recursion, an outer one before those inside."""
+    return (p for p in nested_parts(parts, recursions=True) if isinstance(p, RecursionTask))
+
+
+def accessed_names(part: UTask) -> Iterator[str]:
+    """Yield each value that a part reads or writes, once per mention; "" where a field is empty."""
+    match part:
+        case Straight(operators):
+            for o in operators:
+                yield from (*o.args, *o.results)
+        case LibraryTask(args=args, results=results):
+            yield from (*(a or "" for a in args), *results)
+        case CallTask(args=args, results=results):
+            yield from (*args, *results)
+        case LoopTask():
+            yield from (part.trip, part.cond, part.going, *part.counts)
+            for c in part.carried:
+                yield from (c.param, c.initial, c.result, c.staging)
+            for s in part.stacked:
+                yield from (s.result, s.value, s.row)
+        case BranchTask():
+            yield part.cond
+            yield from (name for row in part.results for name in row)
+        case RecursionTask():
+            yield from (*part.args, *part.params, *part.outputs, *part.results)
+    yield from (name for inner in _bodies(part) for name in accessed_names(inner))
+
+
+def written_names(part: UTask) -> Iterator[str]:
+    """Yield each value that a part writes, once per mention; "" where a field is empty."""
+    match part:
+        case Straight(operators):
+            yield from (name for o in operators for name in o.results)
+        case LibraryTask(results=results) | CallTask(results=results):
+            yield from results
+        case LoopTask():
+            yield from (part.going, *part.counts)
+            yield from (name for c in part.carried for name in (c.param, c.staging))
+            yield from (name for s in part.stacked for name in (s.result, s.row))
+        case BranchTask(results=results):
+            yield from (row[0] for row in results)
+        case RecursionTask(params=params, results=results):
+            yield from (*params, *results)
+    yield from (name for inner in _bodies(part) for name in written_names(inner))
+
+
+def key_of(part: Straight) -> str:
+    """Return the key of a schedule: the first operator's name."""
+    return part.operators[0].name
+
+
+def _bodies(part: UTask) -> tuple[UTask, ...]:
+    """Return the parts inside of a part."""
+    match part:
+        case LoopTask(body=body) | RecursionTask(body=body):
+            return body
+        case BranchTask(then=then, orelse=orelse):
+            return (*then, *orelse)
+        case _:
+            return ()
+
+
+def merge_straight_runs(parts: Sequence[UTask]) -> Iterator[UTask]:
+    """Merge straight runs that are adjacent."""
+    run: list[OperatorTask] = []
+    for part in parts:
+        if isinstance(part, Straight):
+            run += part.operators
+            continue
+        if run:
+            yield Straight(tuple(run))
+        run = []
+        yield part
+    if run:
+        yield Straight(tuple(run))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from explorer.grinder.policy import SCHEDULES, ControlSchedules, LevelPolicy
 from explorer.ir.decisions.decided import Decisions
-from explorer.passes.pipeline.ranges import Integer, OneOf, PolicyOf, Switch, check, option
+from explorer.passes.ranges import Integer, OneOf, PolicyOf, Switch, check, option
 
 MOST_TRIPS = 64  # of a turn, limit of the option; chosen
 MOST_MEASURED_SCHEDULES = 16  # limit of the option; chosen

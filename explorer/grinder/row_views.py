@@ -6,7 +6,7 @@ y_t = f(x_t); ys = stacked  ->  y_t is ys, t rows in: it is written in place
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,12 +22,14 @@ from explorer.grinder.model import (
     Straight,
     UTask,
     Value,
+    straights,
+    written_names,
 )
 from explorer.ir.affine import Affine
+from explorer.ir.dims import Dim, ShapeEnv, product, simplify
 from explorer.ir.kernel import Apply, Const, Expr, Read
-from explorer.ir.patterns.row_copy import row_copy
+from explorer.ir.patterns.scatter import row_copy
 from explorer.ir.program import Constant
-from explorer.ir.shapes.dims import Dim, ShapeEnv, product, simplify
 from explorer.ir.types import Tensor
 
 Moves = tuple[tuple[str, Dim], ...]
@@ -74,9 +76,10 @@ class RowReader:
 
         Nothing in the body writes the value that is read so, nor over a row that was read.
         """
-        operators = list(_operators(body))
+        operators = [o for run in straights(body) for o in run.operators]
         self.producers = {o.results[0]: o for o in operators if len(o.results) == 1}
-        written = [self.values[name].root for name in _written(body)]
+        names = (name for part in body for name in written_names(part) if name)
+        written = [self.values[name].root for name in names]
         copies: set[str] = set()
         for operator in operators:
             row = self.row(operator)
@@ -226,40 +229,6 @@ def _join_moves(outer: Moves, inner: Moves) -> Moves:
     for loop, step in inner:
         moves[loop] = simplify(moves.get(loop, 0) + step)
     return tuple(moves.items())
-
-
-def _operators(parts: Sequence[UTask]) -> Iterator[OperatorTask]:
-    for part in parts:
-        match part:
-            case Straight(operators):
-                yield from operators
-            case LoopTask(body=body) | RecursionTask(body=body):
-                yield from _operators(body)
-            case BranchTask(then=then, orelse=orelse):
-                yield from _operators((*then, *orelse))
-            case LibraryTask() | CallTask():
-                continue
-
-
-def _written(parts: Sequence[UTask]) -> Iterator[str]:
-    """Yield every value that some part writes."""
-    for part in parts:
-        match part:
-            case Straight(operators):
-                yield from (name for o in operators for name in o.results)
-            case LibraryTask(results=results) | CallTask(results=results):
-                yield from results
-            case RecursionTask(params=params, body=body, results=results):
-                yield from (*params, *results)
-                yield from _written(body)
-            case LoopTask():
-                yield from (*part.counts, part.going)
-                yield from (name for c in part.carried for name in (c.param, c.staging) if name)
-                yield from (s.result for s in part.stacked)
-                yield from _written(part.body)
-            case BranchTask():
-                yield from (row[0] for row in part.results)
-                yield from _written((*part.then, *part.orelse))
 
 
 def _without(parts: Sequence[UTask], gone: Collection[str]) -> tuple[UTask, ...]:

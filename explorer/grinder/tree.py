@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.grinder.host import analyse_host
@@ -19,8 +19,7 @@ from explorer.grinder.model import (
 )
 from explorer.grinder.options import Options
 from explorer.grinder.policy import ControlSchedules, LevelPolicy, lowest
-from explorer.grinder.scalar_barriers import arm_needs_barrier, loop_needs_barrier
-from explorer.grinder.transform.uprogram import uprogram
+from explorer.grinder.transform import uprogram
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
@@ -148,3 +147,33 @@ def barriers_per_trip(loop: LoopTask, values: Mapping[str, Value]) -> int:
         return 0
     staged = any(c.staging for c in loop.carried) or any(s.value != s.row for s in loop.stacked)
     return 1 + loop_needs_barrier(loop, values) + max(0, len(loop.body) - 1) + 1 + staged
+
+
+Pair = tuple[str, str]  # target and source of a copy
+
+
+def loop_needs_barrier(loop: LoopTask, values: Mapping[str, Value]) -> bool:
+    """Return True if a barrier must separate the loop's end condition from its body."""
+    return loop.checked and needs_barrier(loop.going, loop.body, (), values)
+
+
+def arm_needs_barrier(branch: BranchTask, arm: int, values: Mapping[str, Value]) -> bool:
+    """Return True if a barrier must precede a branch's first arm (`arm` 1) or second arm (2)."""
+    parts = branch.then if arm == 1 else branch.orelse
+    return needs_barrier(branch.cond, parts, [(row[0], row[arm]) for row in branch.results], values)
+
+
+def needs_barrier(
+    scalar: str, parts: Sequence[UTask], copied: Sequence[Pair], values: Mapping[str, Value]
+) -> bool:
+    """Return True if the first part may overwrite the scalar, or if no first part is known.
+
+    `copied` follows the parts.
+    """
+    written = [to for to, source in copied if not values[to].is_at(values[source])]
+    if parts:
+        first = parts[0]
+        if not isinstance(first, Straight):
+            return True
+        written = [name for operator in first.operators for name in operator.results]
+    return not written or any(values[name].root == values[scalar].root for name in written)

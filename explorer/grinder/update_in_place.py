@@ -22,9 +22,9 @@ from explorer.ir.calls import (
     updates_of,
 )
 from explorer.ir.kernels.in_place import read_after
-from explorer.ir.patterns.patch import patched
+from explorer.ir.patterns.scatter import patched
 from explorer.ir.program import Binding, Function, Program
-from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.registry import compiler_pass
 
 
 @compiler_pass("update in place", paper="Relax: Lai et al., ASPLOS 2025 (call_tir_inplace)")

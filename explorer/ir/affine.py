@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from explorer.ir.shapes.algebra import is_symbolic, sympy
-from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, simplify
+from explorer.ir.dims import Dim, Sizes, evaluate_dim, is_symbolic, simplify, sympy
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TypeAlias
 
 from explorer.ir.by_identity import by_identity
-from explorer.ir.decisions.tiling import Block, Tiling
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Annotation, Tensor
 
 AttrValue: TypeAlias = None | bool | int | float | str | Dim | tuple["AttrValue", ...]
@@ -57,8 +57,8 @@ class KernelCall:
 
     `tiling` is Roller's decision, None before it: the tiling with which the call alone finishes
     first. `efficient` is a tiling with less total work, if there is one; the wall chooses between
-    them. On a GPU `block` holds the thread block instead: of those that a wall may take, the one
-    that finishes first alone. It is None for a call without a tile program for thread blocks.
+    them. Where tasks are thread blocks it is, of those that a wall may take, the one that finishes
+    first alone; it is None for a call without a tile program for thread blocks.
 
     The call is ordered after the definition of `after` without reading it: this delays the
     recomputation of a value until it is needed.
@@ -69,7 +69,11 @@ class KernelCall:
     tiling: Tiling | None = None
     efficient: Tiling | None = None
     after: Var | None = None
-    block: Block | None = None
+
+    @property
+    def core_tiling(self) -> Tiling | None:
+        """The tiling of tasks that run on one core each; None before Roller, and of blocks."""
+        return None if self.tiling is None or self.tiling.is_thread_block else self.tiling
 
 
 EFFICIENT = "\0efficient"
@@ -213,7 +217,7 @@ def reads_of(expr: Expr) -> tuple[Var, ...]:
     match expr:
         case OpCall(_, args, _) | LibraryCall(_, _, args, _):
             return tuple([a for a in args if a is not None])
-        case KernelCall(_, args, _, _, after, _):
+        case KernelCall(_, args, _, _, after):
             return args if after is None else (*args, after)
         case FunctionCall(_, args):
             return args

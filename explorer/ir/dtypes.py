@@ -51,6 +51,7 @@ EIGHT_BIT_FLOATS = {
     "float8_e5m2": 57344.0,
     "float8_e5m2fnuz": 57344.0,
 }  # their largest finite elements
+HALF_FLOATS: tuple[DType, ...] = ("float16", "bfloat16")  # matrix units sum them in float32
 NARROW_FLOATS = frozenset(
     {"float16", "bfloat16", "float4_e2m1fn", "float8_e8m0fnu", *EIGHT_BIT_FLOATS}
 )

@@ -1,7 +1,8 @@
 """Loop-level kernels as data: axes, loads at affine indices, a scalar expression, a combiner.
 
 A kernel is a list of computes (softmax is four, attention seven), so an operator and a fused
-group have one type.
+group have one type. Functions on expressions are at the end, and so is the size of kernels, which
+their text and code grow with and which bounds are stated in.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import TypeAlias
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.by_identity import by_identity
+from explorer.ir.dims import Dim, Shape
 from explorer.ir.scalar_functions import dtype_of_result
-from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import DType
 
 
@@ -317,3 +318,44 @@ def at(tensor: str, over: tuple[Axis, ...], fill: float | None = None) -> Read:
 def apply(name: str, *args: Expr | float) -> Apply:
     """Apply a scalar function; plain numbers become float32 constants."""
     return Apply(name, tuple(Const(a) if isinstance(a, (int, float)) else a for a in args))
+
+
+def operations_of(expr: Expr) -> int:
+    """Return the number of scalar functions in an expression, without those in its indices."""
+    return 1 + sum(map(operations_of, expr.args)) if isinstance(expr, Apply) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A number of scalar functions, each occurrence counted, and their nesting depth.
+
+    Loads at indices that are loaded count as a level of nesting.
+    """
+
+    operations: int = 0
+    depth: int = 0
+
+    def within(self, bound: Size) -> bool:
+        """Return True if neither number is above the bound's."""
+        return self.operations <= bound.operations and self.depth <= bound.depth
+
+
+@by_identity
+def size_of(kernel: Kernel) -> Size:
+    """Return the operations of all computes, and the depth of the deepest."""
+    sizes = [expr_size(c.expr) for c in kernel.computes]
+    return Size(sum(s.operations for s in sizes), max((s.depth for s in sizes), default=0))
+
+
+def expr_size(expr: Expr) -> Size:
+    """Return the size of one expression."""
+    match expr:
+        case Apply(_, args):
+            sizes = [expr_size(a) for a in args]
+            operations = 1 + sum(s.operations for s in sizes)
+            return Size(operations, 1 + max((s.depth for s in sizes), default=0))
+        case Read(_, index, _):
+            sizes = [expr_size(i) for i in index if not isinstance(i, Affine)]
+            if sizes:
+                return Size(sum(s.operations for s in sizes), 1 + max(s.depth for s in sizes))
+    return Size()

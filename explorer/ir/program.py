@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from explorer.allowance import cores
 from explorer.cached_property import cached_property
 from explorer.ir.calls import (
     Branch,
@@ -27,11 +27,12 @@ from explorer.ir.calls import (
     reads_of,
 )
 from explorer.ir.decisions.decided import Decisions
-from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor, dtype_of
 from explorer.plain_text import counted
 from explorer.printed import Printed
+from explorer.process.allowance import cores
 
 CHUNK_BYTES = 16 << 20  # of a large constant that one thread hashes at a time; chosen
 
@@ -251,3 +252,10 @@ class Program(Printed):
             for _, b in self.bindings()
             if isinstance(b.expr, LibraryCall) and b.expr.library != "shape"
         )
+
+
+def fresh(wish: str, taken: Container[str]) -> str:
+    """Return the wished name, or the first of `wish2`, `wish3`, ... that is not taken."""
+    if wish not in taken:
+        return wish
+    return next(name for n in count(2) if (name := f"{wish}{n}") not in taken)

@@ -22,11 +22,10 @@ from explorer.ir.calls import (
     ShapeOf,
     View,
 )
+from explorer.ir.dims import Dim, is_symbol, is_symbolic, symbols_of
 from explorer.ir.kernel import Apply, Const, IndexValue, Kernel, Read
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Function
-from explorer.ir.shapes.algebra import is_symbol, is_symbolic
-from explorer.ir.shapes.dims import Dim, symbols_of
 from explorer.ir.types import ShapeType
 
 NONE: frozenset[str] = frozenset()

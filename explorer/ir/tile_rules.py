@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.shapes.dims import Dim
+from explorer.ir.dims import Dim
 
 
 def as_integer(value: object) -> int | None:

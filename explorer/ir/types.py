@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from explorer.ir.dims import Dim, Shape, product
 from explorer.ir.dtypes import ITEM_BYTES, DType, dtype_of, numpy_dtype
-from explorer.ir.shapes.dims import Dim, Shape, product
 
 __all__ = [
     "ITEM_BYTES",

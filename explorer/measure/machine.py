@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from explorer.allowance import cores
 from explorer.devices.host import cache_bytes, cpu_name, lanes
 from explorer.printed import Printed
+from explorer.process.allowance import cores
 
 PACKAGES = ("ironworks", "numpy", "numba", "llvmlite", "onnx", "onnxruntime", "torch")
 

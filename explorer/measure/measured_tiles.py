@@ -14,23 +14,23 @@ from typing import TypeAlias
 import numpy as np
 
 from explorer import cache as store
-from explorer.allowance import cores
 from explorer.cached_property import cached_property
-from explorer.counters import counters
 from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import MeasuredTile, Tiling, TilingDecision
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling, text_of
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.measure.machine import machine
-from explorer.measure.this_machine.one_kernel import Operands, prepare
-from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.passes.pipeline.progress import report_progress
+from explorer.measure.one_kernel import Operands, prepare
+from explorer.measure.this_cpu import this_cpu
+from explorer.process.allowance import cores
+from explorer.process.cancellation import report_progress
+from explorer.process.counters import counters
 
 FORMAT = "measured-tile-3"
 FOLDERS = ("codegen", "tile", "runtime", "ir", "ops")

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption, SnapshotError
-from explorer.ir.decisions.tiling import Block, Chosen
+from explorer.ir.decisions.tiling import Chosen, Tiling, thread_block
 from explorer.ir.decisions.wall import CAUSES as IN_WORDS
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.measure.machine import machine
@@ -60,7 +60,7 @@ class RecordedRun(Printed):
     sizes: tuple[tuple[str, int], ...]
     wall: Wall
     day: str = ""
-    blocks: tuple[tuple[str, tuple[Block, ...]], ...] = ()
+    blocks: tuple[tuple[str, tuple[Tiling, ...]], ...] = ()
 
     def __str__(self) -> str:
         """Return the recording in one line."""
@@ -200,7 +200,7 @@ def write(run: RecordedRun, path: Path) -> None:
     beside.replace(path)
 
 
-def _block_text(b: Block) -> dict[str, Any]:
+def _block_text(b: Tiling) -> dict[str, Any]:
     """Return a thread block as JSON values."""
     by_axis = {name: [list(pair) for pair in getattr(b, name)] for name in AXES}
     matrix = {MATRIX: list(b.matrix)} if b.matrix else {}  # as in files that know no other blocks
@@ -274,7 +274,7 @@ class _Reader:
         day, blocks = self.day(content.get("day", "")), tuple(self.blocks(content))
         return RecordedRun(*names, tuple(sizes), wall, day, blocks)
 
-    def blocks(self, content: dict[str, Any]) -> Iterator[tuple[str, tuple[Block, ...]]]:
+    def blocks(self, content: dict[str, Any]) -> Iterator[tuple[str, tuple[Tiling, ...]]]:
         """Yield the thread blocks; if a kernel can have such a block is checked elsewhere."""
         for name, each in self.rows(content, "blocks", 2) if "blocks" in content else ():
             if not isinstance(name, str) or not isinstance(each, list):
@@ -283,7 +283,7 @@ class _Reader:
                 self.wrong(f"a call has at most {MOST_BLOCKS} blocks")
             yield name, tuple(self.block(b) for b in each)
 
-    def block(self, content: Any) -> Block:
+    def block(self, content: Any) -> Tiling:
         """Read one thread block."""
         if not isinstance(content, dict) or content.keys() - {MATRIX} != {"threads", *AXES}:
             self.wrong(f"a block has threads, {', '.join(AXES)}")
@@ -299,7 +299,7 @@ class _Reader:
             for part in AXES
         }
         threads = self.integer(content["threads"], 1, 1 << 16, "threads")
-        return Block(threads=threads, matrix=tuple(matrix), **by_axis)
+        return thread_block(threads=threads, matrix=tuple(matrix), **by_axis)
 
     def day(self, text: Any) -> str:
         """Read the date."""

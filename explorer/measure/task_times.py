@@ -3,14 +3,14 @@
 A brick's time is its mean over the middle half of the runs, by makespan, which limits the effect of
 disturbances. An operator's time is a task's mean over its bricks. If the part of a constant that a
 brick reads was still in its unit's cache, by the rule that plans use, the brick counts as a cached
-one.
+one. Overheads are the medians of the gaps between bricks: launches, barriers, steps.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from statistics import median
 from time import perf_counter
@@ -19,18 +19,26 @@ import numpy as np
 
 from explorer import cache as store
 from explorer.errors import Cancelled
-from explorer.grinder import LibraryTask, OperatorTask
-from explorer.ir.shapes.dims import Sizes
+from explorer.grinder import (
+    BranchTask,
+    LibraryTask,
+    LoopTask,
+    OperatorTask,
+    RecursionTask,
+    Straight,
+    UTask,
+)
+from explorer.grinder.model import calls_of, key_of
+from explorer.ir.decisions.wall import Brick, Gap, Wall
+from explorer.ir.dims import Sizes
 from explorer.measure.machine import machine
-from explorer.measure.this_machine.measured_overheads import overheads_of, trips_of
-from explorer.ops.reference.bind import bind_sizes
+from explorer.ops.interpreter.frame import bind_sizes
 from explorer.rammer import Overheads, ROperator, TaskProfile, TaskTime
 from explorer.rammer.cache_model import UnitCache
 from explorer.runtime.binding.recording import RunTrace
 from explorer.runtime.executable import Executable
-from explorer.runtime.planning.allocations import calls_of
 from explorer.runtime.planning.plan import Plan
-from explorer.runtime.planning.runs.task_times import Key
+from explorer.runtime.planning.task_times import Key
 from explorer.runtime.workers import clock
 
 FORMAT = "task-times-6"
@@ -39,6 +47,7 @@ FEWEST, PATIENCE_SECONDS = 5, 3.0  # more runs only while there is time left
 LEAST_SECONDS, MOST_RUNS = 0.1, 500  # short runs are more, to see more than a moment
 Progress = Callable[[str, int, int], None]
 Inputs = Mapping[str, np.ndarray]
+WAITED = ("dependency", "imbalance")
 
 
 def task_profile(
@@ -275,3 +284,103 @@ def _calls(traced: list[RunTrace], rate: float) -> Iterator[tuple[str, float]]:
             by_name[call.name].append((call.end - call.begin) / rate)
     for name, us in by_name.items():
         yield name, median(us)
+
+
+def overheads_of(walls: Sequence[Wall]) -> Overheads:
+    """Return medians over all gaps of measured walls; 0 where there was no such gap."""
+    launches: list[float] = []
+    barriers: list[float] = []
+    steps: list[float] = []
+    for wall in walls:
+        for before, gap in _gaps(wall):
+            us = gap.end_us - gap.start_us
+            if gap.cause == "barrier":
+                waited = before is not None and before.cause in WAITED
+                (barriers if waited else steps).append(us)
+            elif gap.cause == "launch" and gap.unit == 0 and gap.start_us > 0.0:
+                if before is not None and before.cause == "launch":
+                    launches[-1] += us
+                else:
+                    launches.append(us)
+    launch_us = median([_launch_us(wall) for wall in walls])
+    return Overheads(
+        launch_us, *(median(series or [0.0]) for series in (launches, barriers, steps))
+    )
+
+
+def _gaps(wall: Wall) -> Iterator[tuple[Gap | None, Gap]]:
+    """Yield each gap with the one that ends where it begins, if any."""
+    for unit in range(wall.units):
+        mine = sorted((g for g in wall.gaps if g.unit == unit), key=lambda g: g.start_us)
+        for before, gap in zip([None, *mine], mine):
+            touches = before is not None and before.end_us == gap.start_us
+            yield (before if touches else None), gap
+
+
+def _launch_us(wall: Wall) -> float:
+    """Return the time before the first brick plus that after the last one."""
+    if not wall.bricks:
+        return wall.total_us
+    first = min(b.start_us for b in wall.bricks)
+    return first + wall.total_us - max(b.end_us for b in wall.bricks)
+
+
+def trips_of(parts: Sequence[UTask], wall: Wall) -> Iterator[tuple[str, int]]:
+    """Yield each loop with its mean trip count per entry, at least 1.
+
+    The calls of a loop tell how often it ran. Recursions are yielded with their number of calls and
+    their depth, and each branch inside one with how often its first arm ran.
+    """
+    deepest = {ran.binding: ran.depth for ran in wall.ran}
+    bricks: dict[str, list[Brick]] = defaultdict(list)
+    for b in wall.bricks:
+        bricks[b.call].append(b)
+
+    def times(calls: Sequence[str]) -> int:
+        """Return how often the first of these calls that ran did."""
+        arm_count = ([b.iteration for b in bricks[c]] for c in calls)
+        return next((1 + max(iterations) for iterations in arm_count if iterations), 0)
+
+    def walk(
+        inside: Sequence[UTask], entered: int, outermost: int = 0
+    ) -> Iterator[tuple[str, int]]:
+        """Visit the tasks inside a part that was entered so many times."""
+        for part in inside:
+            match part:
+                case LoopTask(name=name, body=body):
+                    count = times(_calls_of_trip(body))
+                    if count and entered:
+                        yield name, max(1, round(count / entered))
+                    yield from walk(body, count, outermost)
+                case RecursionTask(name=name, body=body, binding=binding):
+                    count = times(_calls_of_trip(body))
+                    if count and entered:
+                        yield name, max(1, round(count / entered))
+                        if deepest.get(binding):
+                            yield f"{name}/depth", deepest[binding]
+                        yield from walk(body, count, entered)
+                case BranchTask(name=name, then=then, orelse=orelse):
+                    arms = [times(_calls_of_trip(arm)) for arm in (then, orelse)]
+                    if outermost:
+                        first = arms[0] if _calls_of_trip(then) else entered - arms[1]
+                        yield f"{name}/then", round(first / outermost)
+                    for arm, arm_count in zip((then, orelse), arms, strict=True):
+                        yield from walk(arm, arm_count or entered, outermost)
+                case _:
+                    continue
+
+    yield from walk(parts, 1)
+
+
+def _calls_of_trip(parts: Sequence[UTask]) -> list[str]:
+    """Return the calls that every trip makes."""
+    out: list[str] = []
+    for part in parts:
+        match part:
+            case Straight():
+                out.append(key_of(part))
+            case LibraryTask(name=name):
+                out.append(name)
+            case _:
+                continue
+    return out

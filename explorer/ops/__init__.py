@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from explorer.forking import ForkLock
+from explorer.ir.affine import Affine
+from explorer.ir.by_identity import by_identity
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -18,46 +19,54 @@ from explorer.ir.calls import (
     ShapeOf,
     View,
 )
-from explorer.ir.kernel import Kernel
+from explorer.ir.dims import Dim
+from explorer.ir.kernel import Apply, Compute, Kernel, Read, reads
 from explorer.ir.program import Binding
-from explorer.ops.families import FAMILIES, kernel_family
 from explorer.ops.record import OperatorRecord
+from explorer.process.forking import ForkLock
 
 __all__ = ["FAMILIES", "RECORDS", "OperatorRecord", "family", "put_record", "take_record"]
 
 # The modules of the operators, in the order in which a name is looked up: the operators of image
 # models come first, so that other modules are not loaded for them.
 OPERATOR_MODULES = (
-    "arithmetic.elementwise",
+    "elementwise",
     "images.conv",
-    "arithmetic.arithmetic",
+    "arithmetic",
     "images.pooling",
-    "shapes.joining",
-    "reductions.softmax",
-    "shapes.reshaping",
-    "products.matmul",
-    "reductions.reduction",
-    "reductions.normalization",
-    "shapes.layout",
-    "shapes.slicing",
-    "indexing.gather",
-    "arithmetic.casting",
-    "arithmetic.bitwise",
-    "quantized.quantization",
-    "quantized.quantized_products",
-    "shapes.generate",
+    "slicing",
+    "softmax",
+    "reshaping",
+    "products",
+    "reductions",
+    "normalization",
+    "layout",
+    "padding",
+    "gather",
+    "casting",
+    "quantization",
+    "quantized_products",
+    "generate",
     "images.resize",
-    "recurrent.layers",
+    "recurrent",
     "images.sampling",
     "images.grid_sample",
-    "images.affine_grid",
-    "indexing.scatter",
-    "indexing.assignment",
-    "indexing.selection",
-    "arithmetic.trigonometry",
+    "scatter",
+    "selection",
     "images.unfolding",
-    "reductions.fourier",
-    "training.optimizers",
+    "fourier",
+    "optimizers",
+)
+
+# By what kernels compute: the colours of every picture.
+FAMILIES = (
+    "conv",
+    "matmul",
+    "elementwise",
+    "reduction",
+    "layout",
+    "control flow",
+    "library call",
 )
 
 
@@ -120,3 +129,47 @@ def family(thing: Binding | Kernel) -> str:
             return "library call"
         case View() | MatchCast() | ShapeOf():
             return "layout"
+
+
+@by_identity
+def kernel_family(kernel: Kernel) -> str:
+    """Return the family of a kernel, one of `FAMILIES`."""
+    families = {_family_of_compute(c) for c in kernel.computes}
+    return next(f for f in (*FAMILIES[:2], "reduction", "elementwise", "layout") if f in families)
+
+
+def _family_of_compute(c: Compute) -> str:
+    """Return the family of a compute; a sum of products over sliding windows is a conv."""
+    if c.combiner is not None:
+        match c.expr:
+            case Apply("mul", (Read() as a, Read() as b)) if c.combiner == "sum":
+                if a.tensor != b.tensor:
+                    return "conv" if _slides(a, c) or _slides(b, c) else "matmul"
+        return "reduction"
+    return "layout" if isinstance(c.expr, Read) or not list(reads(c.expr)) else "elementwise"
+
+
+def _slides(read: Read, c: Compute) -> bool:
+    """Return True if reduced axes slide inside of windows.
+
+    They do in two dims, or in one dim where the windows overlap. One dim split in two, such as
+    heads by width in attention, is no window.
+    """
+    extents = {a.name: a.extent for a in c.reduce}
+    windows = [i for i in read.index if isinstance(i, Affine) and _is_window(i, extents)]
+    return len(windows) > 1 or any(not _is_split(i, extents) for i in windows)
+
+
+def _is_window(index: Affine, summed: Mapping[str, Dim]) -> bool:
+    return any(n in summed for n in index.variables) and any(
+        n not in summed for n in index.variables
+    )
+
+
+def _is_split(index: Affine, summed: Mapping[str, Dim]) -> bool:
+    """Return True for `outer * extent + inner` with the inner axis reduced."""
+    factors = dict(index.terms)
+    inner = [n for n in factors if n in summed]
+    outer = [n for n in factors if n not in summed]
+    is_pair = len(inner) == 1 and len(outer) == 1 and index.const == 0
+    return is_pair and factors[inner[0]] == 1 and factors[outer[0]] == summed[inner[0]]

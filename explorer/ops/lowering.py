@@ -9,12 +9,12 @@ import numpy as np
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.calls import KernelCall, ShapeOf, Var, View
+from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, reads
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Constant, Function
-from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import DType, Tensor, dtype_of
-from explorer.ops.site import Array, Site
+from explorer.ops.record import Array, Site
 
 LETTERS = "ijklmnpq"
 UNROLL = 32  # steps of a recurrent layer: there a loop is as fast, and compiles sooner

@@ -13,18 +13,14 @@ from typing import Any
 
 import onnx
 
-from explorer.errors import IronworksError
-from explorer.ir.dtypes import HOST_DTYPES, ITEM_BYTES
-from explorer.ir.shapes.algebra import is_symbolic
+from explorer.errors import DtypeError
+from explorer.ir.dims import is_symbolic
+from explorer.ir.dtypes import HOST_DTYPES, ITEM_BYTES, DType
 from explorer.ir.types import Tensor
-from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
-from explorer.ops.dtypes import check_dtypes
-from explorer.ops.record import OperatorRecord
-from explorer.ops.site import Site
-from explorer.ops.user_operators import user_operators
+from explorer.ops.record import OperatorRecord, Site, code_of
+from explorer.ops.user_operators import EXPECTED_ERRORS, user_operators
 
 FIRST = 7  # version of the operator set that is accepted
-EXPECTED_ERRORS = (IronworksError, Unprovable, ImpliedBound)  # errors that a rule may raise
 KINDS = {
     "INT": "an integer of 64 bits",
     "FLOAT": "a number",
@@ -213,3 +209,42 @@ def _is_whole(value: Any) -> bool:
 
 def _is_dim(value: Any) -> bool:
     return is_symbolic(value) or (_is_whole(value) and not isinstance(value, bool))
+
+
+# Element types that ONNX allows for an operator's arguments.
+
+
+def check_dtypes(site: Site) -> None:
+    """Raise DtypeError unless ONNX's schema allows these dtypes together."""
+    dtypes = tuple(None if a is None else site.dtype(i) for i, a in enumerate(site.args))
+    problem = _dtype_problem(site.op, dtypes)
+    if problem:
+        site.fail(problem, DtypeError)
+
+
+@lru_cache(maxsize=4096)
+def _dtype_problem(op: str, dtypes: tuple[DType | None, ...]) -> str:
+    """Return what is wrong with the dtypes, in words, or ""."""
+    if not onnx.defs.has(op, ""):
+        return ""
+    schema = onnx.defs.get_schema(op, "")
+    allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    bound: dict[str, DType] = {}
+    for i, dtype in enumerate(dtypes):
+        if dtype is None or not schema.inputs:
+            continue
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        kinds = allowed.get(formal.type_str, [formal.type_str])
+        if _onnx_name(dtype) not in kinds:
+            return f"its argument {formal.name!r} must not be {dtype}"
+        together = formal.is_homogeneous and formal.type_str in allowed
+        if together and bound.setdefault(formal.type_str, dtype) != dtype:
+            return (
+                f"its argument {formal.name!r} is {dtype} and another is {bound[formal.type_str]}"
+            )
+    return ""
+
+
+def _onnx_name(dtype: DType) -> str:
+    kind = onnx.TensorProto.DataType.Name(code_of(dtype))
+    return f"tensor({kind.lower()})"

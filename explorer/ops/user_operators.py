@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -14,15 +13,12 @@ from explorer.errors import BadOperator, BadOption, IronworksError
 from explorer.ir.calls import KernelCall
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS, put_record, take_record
-from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
-from explorer.ops.kernels.verify_kernel import verify_kernel
 from explorer.ops.lowering import Lowering
-from explorer.ops.record import OperatorRecord
-from explorer.ops.reference.cancellation import cancelling_user_code
-from explorer.ops.site import Site
-from explorer.sandbox.line import at_line
+from explorer.ops.record import OperatorRecord, Site
+from explorer.ops.shape_rules import ImpliedBound, Unprovable
+from explorer.ops.verify_kernel import verify_kernel
+from explorer.process.user_code import Registry, a, describe_error, user_code
 
-MOST_CHARACTERS = 200  # of a message from user code
 EXPECTED_ERRORS = (IronworksError, Unprovable, ImpliedBound)  # errors that a rule may raise
 
 
@@ -34,7 +30,17 @@ class UserOperator:
     domain: str
 
 
-_own: dict[str, UserOperator] = {}
+def _put_back() -> None:
+    """Make the records those of the registered operators again."""
+    for name in _records - _own.keys():
+        take_record(name)
+    _records.clear()
+    for own in list(_own.values()):
+        register(own.record, own.domain)
+
+
+_own = Registry[UserOperator](_put_back)
+_records: set[str] = set()  # names that have a record
 
 
 def user_operators() -> Mapping[str, UserOperator]:
@@ -56,7 +62,7 @@ def register(record: OperatorRecord, domain: str = "") -> None:
         raise BadOption(
             f"an operator is an OperatorRecord, not {type(record).__name__}",
             where="explorer.operator",
-            try_="explorer.ops.arithmetic.elementwise.unary makes one of an expression",
+            try_="explorer.ops.elementwise.unary makes one of an expression",
         )
     name = record.name
     if not (isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) <= 64):
@@ -74,6 +80,7 @@ def register(record: OperatorRecord, domain: str = "") -> None:
             raise BadOption(f"the operator {name!r} has no rule {rule!r}", where=name)
     _own[name] = UserOperator(record, domain)
     put_record(_checked_record(record))
+    _records.add(name)
 
 
 def forget(name: str) -> None:
@@ -85,20 +92,7 @@ def forget(name: str) -> None:
         )
     del _own[name]
     take_record(name)
-
-
-@contextmanager
-def rollback_on_error() -> Iterator[None]:
-    """Undo the registrations in the block if it raises."""
-    registered = dict(_own)
-    try:
-        yield
-    except BaseException:
-        for name in list(_own):
-            forget(name)
-        for own in registered.values():
-            register(own.record, own.domain)
-        raise
+    _records.discard(name)
 
 
 def _checked_record(record: OperatorRecord) -> OperatorRecord:
@@ -115,7 +109,7 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
             _bad(
                 name,
                 "deduce",
-                f"returned {_shown(types)}, not {site.results} annotations in a tuple",
+                f"returned {a(types)}, not {site.results} annotations in a tuple",
             )
         return tuple(types)
 
@@ -123,7 +117,7 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
         values = _call_rule(name, "reference", record.reference, attrs, args)
         for value in values if isinstance(values, tuple) else (values,):
             if not isinstance(value, np.ndarray | np.generic):
-                _bad(name, "reference", f"returned {_shown(value)}, not an array")
+                _bad(name, "reference", f"returned {a(value)}, not an array")
         return values
 
     def lower(low: Lowering) -> None:
@@ -138,31 +132,20 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
                 try:
                     verify_kernel(kernel, "its kernel")
                 except Exception as problem:  # checking a broken kernel may raise anything
-                    _bad(name, "lower", f"bound an invalid kernel: {_words(problem)}")
+                    _bad(name, "lower", f"bound an invalid kernel: {describe_error(problem)}")
 
     return replace(record, deduce=deduce, reference=reference, lower=lower)
 
 
 def _call_rule(name: str, rule: str, call: Callable[..., Any], *args: Any) -> Any:
-    try:
-        with cancelling_user_code(f"the operator {name!r}"):
-            return call(*args)
-    except EXPECTED_ERRORS:  # Cancelled among them
-        raise
-    except (Exception, SystemExit) as problem:  # a user's code may raise anything
-        words = f"{_words(problem)}{at_line(problem)}"
-        raise BadOperator(
+    def failed(words: str) -> BadOperator:
+        return BadOperator(
             f"the operator {name!r} failed in its rule {rule!r}: {words}", where=name
-        ) from problem
+        )
 
-
-def _words(problem: BaseException) -> str:
-    return f"{type(problem).__name__}: {' '.join(str(problem).split())[:MOST_CHARACTERS]}"
+    with user_code(f"the operator {name!r}", failed, EXPECTED_ERRORS):  # Cancelled among them
+        return call(*args)
 
 
 def _bad(name: str, rule: str, words: str) -> NoReturn:
     raise BadOperator(f"the operator {name!r}, in its rule {rule!r}, {words}", where=name)
-
-
-def _shown(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"

@@ -12,22 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import onnx
 
 from explorer.errors import UnsupportedOperator, VerifyError
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.dtypes import NARROW_FLOATS, dtype_of, numpy_dtype
+from explorer.ir.dtypes import NARROW_FLOATS, DType, dtype_of, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Expr, Kernel, Read, reads, rewrite
 from explorer.ir.patterns.contraction import product_of
 from explorer.ir.patterns.forms import FORMS, Form
 from explorer.ir.program import Binding, Constant
 from explorer.ir.types import Tensor
-from explorer.ops.dtypes import result_dtypes
-from explorer.ops.kernels.verify_kernel import verify_kernel
 from explorer.ops.lowering import Lowering, entry
 from explorer.ops.record import OperatorRecord
+from explorer.ops.verify_kernel import verify_kernel
 
 COMPUTING = ("elementwise", "matmul", "conv", "reduction")
 LAYOUTS_THAT_COMPUTE = frozenset(  # in some form
@@ -253,3 +254,16 @@ def reference(record: OperatorRecord, attrs: Mapping[str, Any], args: Sequence[A
         np.asarray(v).astype(numpy_dtype(t)) if t in NARROW_FLOATS else v
         for v, t in zip(results, kinds, strict=True)
     )
+
+
+@lru_cache(maxsize=4096)
+def result_dtypes(
+    op: str, dtypes: tuple[DType | None, ...], results: int
+) -> tuple[DType | None, ...]:
+    """Return the dtype of each result that ONNX's schema ties to an argument, else None."""
+    if not onnx.defs.has(op, ""):
+        return (None,) * results
+    schema = onnx.defs.get_schema(op, "")
+    bound = {f.type_str: t for f, t in zip(schema.inputs, dtypes) if t is not None}
+    last = len(schema.outputs) - 1
+    return tuple(bound.get(schema.outputs[min(i, last)].type_str) for i in range(results))

@@ -1,7 +1,7 @@
 """Passes from one program to the next, their registry, and the pipeline that records snapshots."""
 
-from explorer.passes.pipeline.pipeline import Pass, Snapshot, Step, run_steps
-from explorer.passes.pipeline.registry import compiler_pass, find_pass, forget_pass, passes
+from explorer.passes.registry import compiler_pass, find_pass, forget_pass, passes
+from explorer.passes.snapshots import Pass, Snapshot, Step, run_steps
 
 __all__ = [
     "Pass",

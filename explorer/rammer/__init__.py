@@ -1,12 +1,15 @@
 """Two-dimensional schedules: rTasks laid on units and time like bricks in a wall.
 
 Rammer: Ma et al., OSDI 2020, "Enabling holistic deep learning compiler optimizations with rTasks".
-Its nouns: rOperator, rKernel, rTask, vDevice and vEU (`model`), rProgram (`ir.decisions.rprogram`),
-append and wait (`walls.schedule_builder`), the wavefront policy of Algorithm 1
+Its nouns: rOperator, rKernel, rTask, vDevice and vEU (`model`), rProgram (`ir.decisions.wall`),
+append and wait (instructions in `transform`), the wavefront policy of Algorithm 1
 (`policies.wavefront`, `policies.rkernels`; `policies.published_gangs` is what its published code
 does), barrier-rTasks (`transform`). Not in the paper: `policies.critical_path`, and
 `policies.weight_stationary`, which leaves weights in the private caches of units (`cache_model`).
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from explorer.rammer.model import (
     Facts,
@@ -20,14 +23,14 @@ from explorer.rammer.model import (
 )
 from explorer.rammer.options import Options, Ram
 from explorer.rammer.policy import POLICIES
-from explorer.rammer.schedule import Schedule, schedule
 from explorer.rammer.task_profile import Overheads, TaskProfile, TaskTime
-from explorer.rammer.walls.schedule_builder import Builder
-from explorer.rammer.walls.simulate import simulate
+
+if TYPE_CHECKING:
+    from explorer.rammer.wall_schedule import Schedule, schedule
+    from explorer.rammer.walls.simulate import simulate
 
 __all__ = [
     "POLICIES",
-    "Builder",
     "Facts",
     "Options",
     "Overheads",
@@ -45,3 +48,16 @@ __all__ = [
     "schedule",
     "simulate",
 ]
+
+OF_WALLS = {
+    "Schedule": "explorer.rammer.wall_schedule",
+    "schedule": "explorer.rammer.wall_schedule",
+    "simulate": "explorer.rammer.walls.simulate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what makes walls when it is first used: compiling makes none."""
+    if name in OF_WALLS:
+        return getattr(import_module(OF_WALLS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class RKernel:
     task_us: float
     cached_us: float = 0.0
     source: str = "modelled"
-    block: Block | None = None
+    block: Tiling | None = None
 
     @property
     def work_us(self) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
+from explorer.devices.target import target_of
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline.ranges import Integer, PolicyOf, check, option, refuse
+from explorer.passes.ranges import Integer, PolicyOf, check, option, refuse
 from explorer.rammer.model import Policy
 from explorer.rammer.policy import POLICIES, name_of, resolve_policy
 from explorer.rammer.task_profile import TaskProfile
@@ -83,7 +84,7 @@ class Ram:
 
         The units of a data sheet follow from the operators of each run.
         """
-        units = 0 if self.device.kind == "gpu" else self.device.units
+        units = self.device.units if target_of(self.device).has_resident_workers else 0
         chosen = replace(self.options, threads=self.options.threads or units)
         decisions = replace(program.decisions, rammer=chosen)
         return replace(program, stage=Stage.RAMMED, decisions=decisions)

@@ -1,4 +1,4 @@
-"""Instructions of each unit from a placement, without redundant waits."""
+"""Instructions of each unit from a placement, without redundant waits, and their one order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from explorer.ir.decisions.rprogram import Instruction, RProgram, Run, Wait
+from explorer.ir.decisions.wall import Instruction, RProgram, Run, Wait
 from explorer.rammer.model import Facts, Placement, ROperator, Share
 from explorer.rammer.placement_checker import PlacementChecker
 
@@ -278,3 +278,26 @@ def awaited_steps(units: Sequence[Sequence[Instruction]]) -> list[set[int]]:
             if isinstance(row, Wait):
                 steps[row.unit].add(row.step)
     return steps
+
+
+def linearize(program: RProgram) -> tuple[Run, ...]:
+    """Return the Runs of all units in an order that respects every Wait, earlier calls first."""
+    at, ended = [0] * len(program.units), [0] * len(program.units)
+    out: list[Run] = []
+    while True:
+        ready = []
+        for unit, rows in enumerate(program.units):
+            while at[unit] < len(rows):
+                row = rows[at[unit]]
+                if isinstance(row, Run):
+                    ready.append((row.call, row.first, unit, row))
+                    break
+                if ended[row.unit] < row.step:
+                    break
+                at[unit] += 1
+        if not ready:
+            return tuple(out)
+        _, _, unit, run = min(ready, key=lambda entry: entry[:3])
+        out.append(run)
+        at[unit] += 1
+        ended[unit] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.passes.pipeline.ranges import Rows, Switch, check, option
+from explorer.passes.ranges import Rows, Switch, check, option
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from explorer.ir.affine import Affine
+from explorer.ir.dims import Shape
 from explorer.ir.kernel import (
     Apply,
     Compute,
     Expr,
-    IndexValue,
     Kernel,
     Read,
     reads,
     substitute_index,
+    variables,
 )
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import Shape
 
 
 class PatternKind(IntEnum):
@@ -165,7 +165,7 @@ def _reduction(c: Compute) -> tuple[PatternKind, str]:
     over = {a.name for a in c.reduce if a.extent != 1}
     for read in reads(c.expr):
         for index in read.index:
-            mixed = _variables(index)
+            mixed = index.variables if isinstance(index, Affine) else variables(index)
             if mixed & over and len(mixed) > 1:
                 names = " and ".join(sorted(mixed))
                 return (
@@ -185,7 +185,7 @@ def _product(c: Compute) -> str:
     if not isinstance(a, Read) or not isinstance(b, Read):
         return ""
     mine = [x.name for x in c.axes if x.extent != 1]
-    absent = [[n for n in mine if n not in _read_variables(x)] for x in (a, b)]
+    absent = [[n for n in mine if n not in variables(x)] for x in (a, b)]
     if not all(absent):
         return ""
     return (
@@ -219,7 +219,7 @@ def _load(
     def evidence_of(kind: PatternKind | None, sentence: str, moves: bool = True) -> LoadEvidence:
         return LoadEvidence(c.out, read.tensor, kind, sentence, moves)
 
-    used = _read_variables(read)
+    used = variables(read)
     over = ", ".join(a.name for a in c.reduce if a.name in used)
     if not _is_plain(read):
         where = "past its border" if read.fill is not None else "at indices that are data"
@@ -247,22 +247,3 @@ def _moving(index: tuple[object, ...], shape: Shape) -> tuple[object, ...]:
 def _is_subsequence(few: tuple[object, ...], many: tuple[object, ...]) -> bool:
     remaining = iter(many)
     return all(any(x == y for y in remaining) for x in few)
-
-
-def _read_variables(read: Read) -> frozenset[str]:
-    return frozenset[str]().union(*(_variables(i) for i in read.index))
-
-
-def _variables(index: Affine | Expr) -> frozenset[str]:
-    """Return the axes that an index depends on, also through data that it loads."""
-    match index:
-        case Affine():
-            return index.variables
-        case IndexValue(inner):
-            return inner.variables
-        case Apply(_, args):
-            return frozenset[str]().union(*map(_variables, args))
-        case Read():
-            return _read_variables(index)
-        case _:
-            return frozenset()

@@ -7,10 +7,10 @@ from math import prod
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.regions import propagate
-from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.construct.alignment import (
     RuleCheck,

@@ -13,10 +13,9 @@ from explorer import cache as store
 from explorer.devices.model import Device, text_of_device
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim, symbols_of
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical_symbols, text_of
-from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim, symbols_of
-from explorer.roller.cache_sources import FOLDERS
 from explorer.roller.named_policies import DEFAULT, POLICIES
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
 
@@ -159,3 +158,6 @@ def _candidate(row: dict[str, Any]) -> Candidate[Tiling]:
     tiling = Tiling(tuple((str(a), int(n)) for a, n in tile), Micro(*micro), bool(pack), int(block))
     terms = tuple((str(n), float(us)) for n, us in row["terms"])
     return Candidate(str(row["label"]), tiling, terms, str(row["refused"]))
+
+
+FOLDERS = ("roller", "targets", "tile", "cost", "transforms", "passes", "ir", "ops")

@@ -16,22 +16,20 @@ from explorer.cost.structure import structure
 from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.kernels.normal import stores
-from explorer.ir.patterns.sliding import slides
-from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.roller.construct.axis_fusion import Fused, unfused
-from explorer.roller.construct.construct import KEPT_TILES_ON_CPU, Growth, results_of
+from explorer.ir.patterns.running import slides
+from explorer.roller.construct.axis_fusion import Fused, as_matmul, unfused
+from explorer.roller.construct.construct import Growth, results_of
+from explorer.roller.construct.cpu_rules import KEPT_TILES
 from explorer.roller.construct.expression import heaviest, of_compute
-from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.shrink import finer
 from explorer.roller.policy import SHOWN_CANDIDATES, tile_candidates, weighed_cuts
-from explorer.roller.tiles.cuts import Cut
+from explorer.roller.tiles.cuts import Cut, cut_by, shared_axes, tile_of, unrepeated
 from explorer.roller.tiles.inside import ContractionInTile, register_tiles
 from explorer.roller.tiles.order import AS_GOOD_RATIO, in_order
-from explorer.roller.tiles.reduction_safe_cuts import unrepeated
-from explorer.roller.tiles.walks import cut_by, shared_axes, tile_of
 from explorer.roller.tiles.weigh import scored
 from explorer.tile.lowering.lower import tensor_contraction, with_sum_lanes
 
@@ -182,7 +180,7 @@ def _fewer_tasks(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple
         if p.shrunk_from:
             spatial = range(p.tiles[0].expression.spatial)
             uncut = TiledProgram(p.shrunk_from, p.border)
-            for finer_program in finer(uncut, device.units, spatial, KEPT_TILES_ON_CPU):
+            for finer_program in finer(uncut, device.units, spatial, KEPT_TILES):
                 yield _ordered(kernel, grown.cut(finer_program)), grown.micro(finer_program)
 
 

@@ -8,21 +8,22 @@ model the two are within 2 % of each other. It weighs a tenth of the tilings, in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Block, Tiling
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv, Sizes
-from explorer.roller.cpu_candidates import cpu_candidates
-from explorer.roller.policy import tile_candidates
+from explorer.passes.policy_call import ShippedPolicies
 
-Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate[Tiling | Block]]]
+Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate[Tiling]]]
 NamedPolicy = Callable[[Kernel, Device, ShapeEnv, Sizes, int], Iterator[Candidate[Tiling]]]
 
-POLICIES: MappingProxyType[str, NamedPolicy] = MappingProxyType(
-    {"candidates": tile_candidates, "construct": cpu_candidates}
+POLICIES: Mapping[str, NamedPolicy] = ShippedPolicies(
+    {
+        "candidates": "explorer.roller.policy.tile_candidates",
+        "construct": "explorer.roller.cpu_candidates.cpu_candidates",
+    }
 )
 DEFAULT = "construct"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from explorer.devices.model import Device
+from explorer.devices.target import target_of
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Block, Tiling
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions
-from explorer.ir.shapes.dims import ShapeEnv, Sizes
-from explorer.roller.blocks.candidates import block_candidates
 from explorer.roller.tiles.cuts import Cut, cuts, shape_of
 from explorer.roller.tiles.inside import ContractionInTile, fitting_micros
 from explorer.roller.tiles.order import in_order
@@ -22,15 +22,13 @@ SHOWN_CANDIDATES = 24  # legal candidates, best first; chosen
 
 def candidates(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN_CANDIDATES
-) -> Iterator[Candidate[Tiling]] | Iterator[Candidate[Block]]:
+) -> Iterator[Candidate[Tiling]] | Iterator[Candidate[Tiling]]:
     """Yield the tilings of a kernel in normal form, best first, or on a GPU its thread blocks.
 
     Refused tilings with the rule that they break follow the legal ones. `sizes` is the binding that
     is tiled for; a kernel stays correct for any other.
     """
-    if device.kind == "gpu":
-        return iter(block_candidates(kernel, device, sizes))
-    return tile_candidates(kernel, device, env, sizes, top_k)
+    return target_of(device).candidates(kernel, device, env, sizes, top_k)
 
 
 def tile_candidates(

@@ -16,9 +16,9 @@ from random import Random
 from explorer.cached_property import cached_property
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Axis, Kernel
 from explorer.ir.kernels.normal import stores
-from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.roller.tiles.weigh import refusal
 from explorer.tile.lowering.lower import lower, tensor_contraction, with_sum_lanes
 

@@ -10,38 +10,47 @@ import numpy as np
 
 from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
-from explorer.counters import counters
 from explorer.devices.model import Device
+from explorer.devices.target import target_of
 from explorer.errors import BadOption, BoundError, ShapeError
-from explorer.garbage import rare_collections
 from explorer.grinder import ControlSchedules, LevelPolicy, control_schedules_of, uprogram
 from explorer.grinder import Options as GrinderOptions
 from explorer.grinder.host import analyse_host, size_relations
+from explorer.grinder.model import straights
+from explorer.grinder.regions import is_dynamic, split_shape_computation
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.decisions.tiling import Chosen
 from explorer.ir.decisions.wall import Wall
+from explorer.ir.dims import Sizes
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import Sizes
-from explorer.ops.reference.bind import bind_sizes
+from explorer.memory.plan import Options as MemoryOptions
+from explorer.ops.interpreter.frame import bind_sizes
+from explorer.process.counters import counters
+from explorer.process.garbage import rare_collections
 from explorer.rammer import Options as RammerOptions
-from explorer.relax.memory.plan import Options as MemoryOptions
-from explorer.runtime.binding.bound import BoundProgram
-from explorer.runtime.binding.constants import Constants
+from explorer.runtime.binding.bound import (
+    BoundProgram,
+    as_usable,
+    check_time,
+    check_values,
+    copy_out,
+)
 from explorer.runtime.binding.measured_wall import measured_wall
 from explorer.runtime.binding.recording import RunTrace, replay
-from explorer.runtime.binding.results import as_usable, copy_out
-from explorer.runtime.broken_relations import Arm, PrunedProgram, broken_arms, check_relations
+from explorer.runtime.binding.tables import Constants
 from explorer.runtime.device_program.instructions import MAX_UNITS
-from explorer.runtime.frames import Frames, RunRegion
-from explorer.runtime.planning.allocations import straights
-from explorer.runtime.planning.limits import check_time, check_values
+from explorer.runtime.frames import (
+    Arm,
+    Frames,
+    PrunedProgram,
+    RunRegion,
+    broken_arms,
+    check_relations,
+)
 from explorer.runtime.planning.plan import Plan, Planner
-from explorer.runtime.planning.runs.sheet_times import SheetTimes
-from explorer.runtime.planning.runs.task_times import TaskTimes
-from explorer.runtime.regions import is_dynamic
-from explorer.runtime.shape_computation import split_shape_computation
+from explorer.runtime.planning.task_times import TaskTimes
 from explorer.runtime.workers import clock
-from explorer.runtime.workers.teams import teams
+from explorer.runtime.workers.workers import teams
 
 Array = np.ndarray
 # Stamps of a unit in a launch, 96 MB at most; filling the room before a run takes time.
@@ -79,7 +88,8 @@ class Executable:
         self.rammer = chosen if isinstance(chosen, RammerOptions) else RammerOptions()
         self.memory_options = memory if isinstance(memory, MemoryOptions) else MemoryOptions()
         self.units = self.rammer.threads or device.units
-        if device.kind == "cpu" and self.units > MAX_UNITS:
+        target = target_of(device)
+        if target.has_resident_workers and self.units > MAX_UNITS:
             raise BadOption(
                 f"rammer.threads is at most {MAX_UNITS} on a CPU, found {self.units}",
                 actual=self.units,
@@ -96,7 +106,7 @@ class Executable:
             self.task_times.of,
             self.rammer,
             self.memory_options,
-            SheetTimes(program, device, blocks) if device.kind == "gpu" else None,
+            target.grid_times(program, device, blocks),
             self.task_times.library,
             program.constants,
         )

@@ -17,12 +17,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from explorer import cache
-from explorer.allowance import cores
 from explorer.cached_property import cached_property
 from explorer.errors import CacheError
 from explorer.ir.dtypes import ITEM_BYTES, dtype_of, numpy_dtype
 from explorer.ir.program import Constant
 from explorer.ir.types import Tensor
+from explorer.process.allowance import cores
 
 SMALL_BYTES = 1 << 12  # constants up to here stand beside the program
 LARGEST_BYTES = 256 << 20  # of all of one program: a share of the folder's bound

@@ -1,4 +1,7 @@
-"""Key of a compilation's entry: everything that the compilation depends on, part by part."""
+"""Key of a compilation's entry: everything that the compilation depends on, part by part.
+
+`why_not` names the parts that differ where a compilation is not on disk.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,23 @@ from typing import Any
 import numpy as np
 
 from explorer import cache
-from explorer.budget import budget
+from explorer.cache import Difference
 from explorer.devices.model import Device, text_of_device
 from explorer.frontends.model import Model
 from explorer.ir.decisions.decided import Decisions
+from explorer.ir.dims import is_symbolic
 from explorer.ir.program import Program
-from explorer.ir.shapes.algebra import is_symbolic
-from explorer.passes.pipeline.code_origin import field_names, kind_of, module_of
-from explorer.passes.pipeline.fingerprint import pass_key
-from explorer.passes.pipeline.pipeline import Step, steps_key
-from explorer.passes.pipeline.user_pass import UserPass
+from explorer.passes.code_origin import field_names, kind_of, module_of
+from explorer.passes.fingerprint import pass_key
+from explorer.passes.snapshots import Step, steps_key
+from explorer.passes.user_pass import UserPass
+from explorer.process.budget import budget
 
 FORMAT = "whole-program-1"
 TOOLS = ("numpy", "numba", "llvmlite", "onnx", "ml_dtypes", "sympy")
 PLAIN = (bool, int, float, str, type(None))
 SHORT = 80  # characters of a value that is told as it is
+FOLLOWS = frozenset({"steps", "device", "packages"})  # from other parts, which say it better
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +184,33 @@ def _is_ours(value: Any, seen: set[int]) -> bool:
         if kind_of(kind.__module__) != "ours":
             return False
     return all(_is_ours(item, seen) for item in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """Answer to the question whether a compilation is on disk.
+
+    `is_cached`: it is. Otherwise `differs` lists the parts that differ from the nearest entry of a
+    model of this name. `is_unstorable`: such a compilation is never stored.
+    """
+
+    model: str
+    is_cached: bool
+    differs: tuple[Difference, ...] = ()
+    is_unstorable: bool = False
+
+
+def why_not(model: str, key: ProgramKey | None) -> WhyNot:
+    """Return the reason for a key, which is None if the compilation cannot be stored."""
+    if key is None:
+        return WhyNot(model, is_cached=False, is_unstorable=True)
+    cache.finish()
+    if cache.has(key.key):
+        return WhyNot(model, is_cached=True)
+
+    def is_there(parts: Mapping[str, str]) -> bool:
+        return cache.has(ProgramKey(model, parts).key)
+
+    differing = cache.differences(model, key.parts, is_there) or ()
+    primary = tuple(d for d in differing if d.part not in FOLLOWS)
+    return WhyNot(model, is_cached=False, differs=primary or differing)

@@ -1,10 +1,10 @@
-"""Whole programs in the cache folder, for later processes."""
+"""Whole programs in the cache folder, for later processes, and the tiers that hold them."""
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -12,16 +12,23 @@ from weakref import WeakValueDictionary
 
 from explorer import cache
 from explorer.codegen.build import KernelCode
-from explorer.codegen.cpu.object.object_code import loaded
-from explorer.counters import counters
+from explorer.codegen.cpu.object_code import loaded
 from explorer.devices.model import Device
-from explorer.forking import ForkLock
 from explorer.frontends.model import Model
 from explorer.ir.program import Constant, Program, SourceOp
+from explorer.process.counters import counters
+from explorer.process.forking import ForkLock
 from explorer.stored import constants
-from explorer.stored.program_key import ProgramKey
-from explorer.stored.serialize import Unreadable, Unwritable, deserialize, serialize
-from explorer.stored.vocabulary import Code, Entry, StoredStep
+from explorer.stored.program_key import ProgramKey, WhyNot
+from explorer.stored.serialize import (
+    Code,
+    Entry,
+    StoredStep,
+    Unreadable,
+    Unwritable,
+    deserialize,
+    serialize,
+)
 
 REMEMBERED = 1024
 
@@ -185,7 +192,7 @@ def _opened(
         if machine is None:
             return None
         codes[code.call] = KernelCode(
-            code.source, machine, code.tile_program, code.arguments, device.target
+            code.source, machine, code.tile_program, code.arguments, device.isa
         )
     return CachedProgram(entry.program, codes, entry.steps)
 
@@ -196,3 +203,36 @@ def _rows(head: bytes) -> list[constants.ConstantRow]:
         return [constants.row_of(fields) for fields in json.loads(head)]
     except Exception as problem:  # bytes that others wrote may be anything
         raise Unreadable(f"{type(problem).__name__}: {problem}") from problem
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A place to look: True if it has the whole program, and the number of its kernels there."""
+
+    name: str
+    place: str
+    program: bool
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """The key of a compilation, or None; the tiers in lookup order; and the reason of a miss."""
+
+    key: ProgramKey | None
+    why: WhyNot
+    tiers: tuple[Tier, ...]
+    kernels: int
+
+
+def find_tiers(program: ProgramKey | None, why: WhyNot, kernels: Iterable[str]) -> Tiers:
+    """Return where a program and the kernels of these keys are now."""
+    cache.finish()
+    keys, digest = tuple(dict.fromkeys(kernels)), program.key if program else None
+    own, shared = cache.disk(), cache.team()
+    tiers = [Tier("memory", "this process", in_memory(digest), len(keys))]
+    for name, store in (("private", own), ("team", shared)):
+        if store is not None:
+            there = digest is not None and store.has(digest)
+            tiers.append(Tier(name, str(store.folder), there, sum(map(store.has, keys))))
+    return Tiers(program, why, tuple(tiers), len(keys))

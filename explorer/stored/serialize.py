@@ -2,7 +2,8 @@
 
 The bytes are leaves, then a row for each distinct part. Equal parts are written once. The text is
 JSON: `kinds` names the types, `leaves` are numbers and words, and row n makes a value of the kind
-`heads[n]` from the values that `refs[n]` indexes, leaves first.
+`heads[n]` from the values that `refs[n]` indexes, leaves first. An entry may hold values of the
+frozen types of these `MODULES`, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,18 +11,110 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from explorer.codegen.build import Argument
 from explorer.errors import SnapshotError
-from explorer.ir.shapes.algebra import is_symbolic
+from explorer.ir.dims import is_symbolic
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
 from explorer.ir.text.text_lines import Line
 from explorer.ir.text.text_parser import parse_dim
 from explorer.ir.text.text_tokens import print_dim
-from explorer.stored.vocabulary import field_names, kinds, names
+from explorer.ir.tile_program import TileProgram
+
+# Names, because a program holds types of a few: the others are not loaded for it.
+MODULES = frozenset(
+    {
+        "explorer.codegen.build",
+        "explorer.grinder.options",
+        "explorer.ir.affine",
+        "explorer.ir.calls",
+        "explorer.ir.decisions.candidate",
+        "explorer.ir.decisions.control",
+        "explorer.ir.decisions.decided",
+        "explorer.ir.decisions.memory_plan",
+        "explorer.ir.decisions.tile_graph",
+        "explorer.ir.decisions.tiling",
+        "explorer.ir.decisions.wall",
+        "explorer.ir.dims",
+        "explorer.ir.kernel",
+        "explorer.ir.program",
+        "explorer.ir.stage",
+        "explorer.ir.tile_program",
+        "explorer.ir.types",
+        "explorer.memory.plan",
+        "explorer.rammer.options",
+        "explorer.rammer.task_profile",
+        "explorer.relax.dispatch",
+        "explorer.relax.fusion_graph",
+        "explorer.relax.graph_patterns",
+        "explorer.relax.lift_workspaces",
+        "explorer.relax.options",
+        "explorer.relax.pattern_kinds",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Code of a kernel call: the key of its cache entry, and its printed source."""
+
+    call: str
+    key: str
+    source: str
+    tile_program: TileProgram
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStep:
+    """A step that led to the program, and its seconds when it ran."""
+
+    name: str
+    stage: Stage
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Content of an entry."""
+
+    program: Program
+    codes: tuple[Code, ...]
+    steps: tuple[StoredStep, ...]
+
+
+@cache
+def _kind_of(name: str) -> type | None:
+    """Return the type of a name that entries use, None if there is none."""
+    own = {"Entry": Entry, "Code": Code, "StoredStep": StoredStep}
+    module, _, word = name.rpartition(".")
+    if module not in MODULES:
+        return own.get(name)
+    kind = vars(import_module(module)).get(word)
+    return kind if isinstance(kind, type) and _name_of(kind) == name else None
+
+
+@cache
+def _name_of(kind: type) -> str:
+    """Return the name of a type in entries, "" if they may not hold its values."""
+    if kind in (Entry, Code, StoredStep):
+        return kind.__name__
+    is_frozen = (is_dataclass(kind) or issubclass(kind, Enum)) and not _is_called(kind)
+    return f"{kind.__module__}.{kind.__name__}" if kind.__module__ in MODULES and is_frozen else ""
+
+
+def _is_called(kind: type) -> bool:
+    """Return True if instances of a type can be called."""
+    return any("__call__" in vars(base) for base in kind.__mro__)
+
 
 FORMAT = "values-1"
 LEAVES = frozenset({str, int, float, bool, type(None)})
@@ -124,16 +217,16 @@ class _Writer:
         if kind is dict:
             pairs = [self.ref(entry) for item in value.items() for entry in item]
             return self.row("dict", tuple(pairs))
-        if kind in names():
+        if _name_of(kind):
             return self.own(value, kind)
         return self.other(value)
 
     def own(self, value: Any, kind: type) -> int:
         """Write a value of the vocabulary."""
         if isinstance(value, Enum):
-            return self.row(names()[kind], (self.ref(value.name),))
-        refs = [self.ref(getattr(value, name)) for name in _fields(kind)]
-        return self.row(names()[kind], tuple(refs))
+            return self.row(_name_of(kind), (self.ref(value.name),))
+        refs = [self.ref(getattr(value, name)) for name in _field_names(kind)]
+        return self.row(_name_of(kind), tuple(refs))
 
     def other(self, value: Any) -> int:
         """Write bytes, a NumPy scalar, or a dim."""
@@ -148,9 +241,9 @@ class _Writer:
 
 
 @lru_cache(maxsize=1024)
-def _fields(kind: type) -> tuple[str, ...]:
-    """Return the fields of a type."""
-    return field_names(kind)
+def _field_names(kind: type) -> tuple[str, ...]:
+    """Return the fields of a frozen value in the order of its constructor."""
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
 
 
 @lru_cache(maxsize=65536)
@@ -220,7 +313,9 @@ def _maker(name: str, objects: Mapping[str, object]) -> Callable[..., Any]:
             return _number
         case "dim":
             return _dim
-    kind = kinds()[name]
+    kind = _kind_of(name)
+    if kind is None:
+        raise Unreadable(name)
     return kind.__getitem__ if issubclass(kind, Enum) else kind
 
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Axis, Kernel, reads
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import group_of
 from explorer.ir.patterns.regions import propagate
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_programs.elements import Buffer, Fetch
-from explorer.ir.tile_programs.statements import Map, Span
+from explorer.ir.tile_program import Buffer, Fetch, Map, Span
 from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import (
     Walk,
@@ -33,8 +32,7 @@ from explorer.tile.lowering.contract import (
 )
 from explorer.tile.lowering.lower import grid_of, reduced_alone, tensor_contraction
 from explorer.tile.lowering.places import BufferPlaces
-from explorer.tile.lowering.tile_epilogue import tile_epilogue
-from explorer.tile.lowering.transposed_tile import transposed_sizes, transposed_tile
+from explorer.tile.lowering.tile_epilogue import tile_epilogue, transposed_sizes, transposed_tile
 from explorer.tile.rewriting.register_tiles import RowLayout, row_layout
 
 REMEMBERED_KERNELS, REMEMBERED_TILES = 64, 256  # bounds on memory, chosen

@@ -15,15 +15,17 @@ import numpy as np
 from explorer.errors import CheckFailed
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
+from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.dtypes import as_computed, is_float, numpy_dtype
 from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.patterns.forms import group_of
-from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
-from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.tile_program import (
+    REGISTER,
     At,
+    Buffer,
     Contract,
+    Do,
+    Fetch,
     Fill,
     Find,
     For,
@@ -39,10 +41,12 @@ from explorer.ir.tile_programs.statements import (
     Span,
     Statement,
     Sync,
+    TileExpr,
+    TileProgram,
     Window,
 )
-from explorer.ir.tile_programs.traversal import threads_of, with_loads, writes
-from explorer.ops.kernels.scalar import call, identity, number
+from explorer.ir.tile_traversal import threads_of, with_loads, writes
+from explorer.ops.interpreter.scalar import call, identity, number
 from explorer.tile.lowering.packing import pack_constant
 from explorer.tile.thread_order import Env, ThreadBlock
 

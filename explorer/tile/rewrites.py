@@ -11,18 +11,16 @@ from typing import TypeAlias
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_program import TileProgram
 from explorer.tile.lowering.lower import lower
-from explorer.tile.rewriting.hoisting import hoist
-from explorer.tile.rewriting.keep_in_output import keep_in_output
+from explorer.tile.rewriting.keep_in_output import keep_in_output, share_scratch
 from explorer.tile.rewriting.long_sums import sum_in_blocks
-from explorer.tile.rewriting.map_groups import group_maps
+from explorer.tile.rewriting.map_groups import group_maps, hoist
 from explorer.tile.rewriting.one_pass import one_pass
 from explorer.tile.rewriting.register_tiles import register_tiles
 from explorer.tile.rewriting.row_blocks import blocks_of_rows
-from explorer.tile.rewriting.shared_scratch import share_scratch
 from explorer.tile.rewriting.vectorise import vectorise
 from explorer.tile.rewriting.windows import reduce_windows
 

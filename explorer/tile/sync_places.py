@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from explorer.errors import CheckFailed
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Shuffle, Statement, Sync
-from explorer.ir.tile_programs.traversal import statements
+from explorer.ir.tile_program import For, Shuffle, Statement, Sync, TileProgram
+from explorer.ir.tile_traversal import statements
 
 Path = tuple[int, ...]  # index in the body, then in the loop there, and so on
 UNKNOWN_TRIPS = 64  # assumed of a loop with a symbolic extent; chosen

@@ -14,8 +14,8 @@ import numpy as np
 
 from explorer.ir.affine import Affine
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.tile_programs.statements import For, Map, Shuffle, Span, Statement, Sync
-from explorer.ir.tile_programs.traversal import distributed_loops, threads_of
+from explorer.ir.tile_program import For, Map, Shuffle, Span, Statement, Sync
+from explorer.ir.tile_traversal import distributed_loops, threads_of
 
 Env = dict[str, Any]
 Registers = dict[str, np.ndarray]

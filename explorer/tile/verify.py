@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from explorer.devices.model import Device
 from explorer.errors import CheckFailed
+from explorer.ir.dims import concrete_dim
 from explorer.ir.dtypes import ITEM_BYTES
-from explorer.ir.shapes.dims import concrete_dim
-from explorer.ir.tile_programs.elements import REGISTER, Buffer
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Shuffle, Sync
-from explorer.ir.tile_programs.traversal import distributed_loops, statements, threads_of, touched
+from explorer.ir.tile_program import REGISTER, Buffer, For, Shuffle, Sync, TileProgram
+from explorer.ir.tile_traversal import distributed_loops, statements, threads_of, touched
 from explorer.tile.hazards import race
 from explorer.tile.sync_places import Parts, parts_of_block
 
@@ -35,7 +33,7 @@ def level_problem(p: TileProgram, device: Device) -> str:
     for b in p.buffers:
         if b.level not in (*names, REGISTER):
             return f"{b.name} lies in {b.level}, and {device.name} has {', '.join(names)}"
-    return _room_problem(p, device) if device.kind == "gpu" else ""
+    return _room_problem(p, device) if device.block_shared_bytes else ""
 
 
 def shared_bytes(p: TileProgram, device: Device) -> int:

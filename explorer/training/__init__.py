@@ -8,17 +8,13 @@ scale.
 from __future__ import annotations
 
 from explorer.training.dropout import dropout, random_bits
+from explorer.training.fitted import Epoch, Fitted, Span, Timeline
 from explorer.training.losses import binary_cross_entropy, cross_entropy, squared_error
-from explorer.training.optimizers.adam import Adam, AdamW
-from explorer.training.optimizers.loss_scale import LossScale
-from explorer.training.optimizers.schedules import Cosine, Stairs
-from explorer.training.optimizers.sgd import SGD
+from explorer.training.optimizers import SGD, Adam, AdamW, Cosine, LossScale, Stairs
 from explorer.training.pretrained import Pretrained, trainable
-from explorer.training.runs.fit import fit
-from explorer.training.runs.fitted import Epoch, Fitted
-from explorer.training.runs.replicas.ranks import Mpi, on_threads
-from explorer.training.runs.timeline import Span, Timeline
+from explorer.training.ranks import Mpi, on_threads
 from explorer.training.step import first_state, train_step
+from explorer.training.training_loop import fit
 
 __all__ = [
     "SGD",

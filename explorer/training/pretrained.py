@@ -12,18 +12,18 @@ from uuid import uuid4
 import numpy as np
 
 from explorer.errors import BadOption, MissingInput, ShapeError, UnsupportedOperator
-from explorer.frontends.embed_program import embed_program
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.frontends.torch_export import is_exported, load_exported
-from explorer.frontends.tracing.frames import attributed_to_call
-from explorer.frontends.tracing.promote import is_traced, traced
+from explorer.frontends.python.functions import embed_program
+from explorer.frontends.python.tracing.emit import is_traced, traced
+from explorer.frontends.python.tracing.frames import attributed_to_call
+from explorer.frontends.torch.export import is_exported, load_exported
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Constant, Program
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
-from explorer.passes.simplify.bind_symbols import bind_symbols
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.relax import deduce
+from explorer.transforms.simplify.substitution import bind_symbols
 
 STATISTICS = {"BatchNormalization": (3, 4)}  # operands that are statistics of data and not trained
 

@@ -11,10 +11,9 @@ import numpy as np
 
 import explorer.np as enp
 from explorer.errors import BadOption, ShapeError
-from explorer.frontends.tracing.control.scans import scan
+from explorer.frontends.python.tracing.control_flow import scan
 from explorer.gradients import value_and_grad
-from explorer.training.optimizers.checks import at_least, counts, working_dtype
-from explorer.training.optimizers.loss_scale import LossScale
+from explorer.training.optimizers import LossScale, at_least, counts, working_dtype
 from explorer.training.tree import each, leaves
 
 FEW_BITS = ("bfloat16", "float16")

@@ -1,12 +1,12 @@
-"""Functions over nested parameters: dicts, lists and tuples of arrays."""
+"""Functions over nested parameters, which are dicts, lists and tuples of arrays, and names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.frontends.tracing.structure import flatten, rebuild
+from explorer.frontends.python.tracing.structure import flatten, rebuild
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -37,3 +37,21 @@ def _check_nesting(flattened: tuple[list[Any], Any], nesting: Any) -> list[Any]:
             f"parameters have the nesting {nesting}, and another tree has {flattened[1]}"
         )
     return flattened[0]
+
+
+def names_of(tree: Any, prefix: str) -> list[str]:
+    """Return one name for each array, in the order of `flatten`."""
+    return list(_names(tree, prefix))
+
+
+def _names(tree: Any, path: str) -> Iterator[str]:
+    if tree is None:
+        return
+    if isinstance(tree, dict):
+        for key, part in tree.items():
+            yield from _names(part, f"{path}.{key}")
+    elif isinstance(tree, (tuple, list)):
+        for n, part in enumerate(tree):
+            yield from _names(part, f"{path}.{n}")
+    else:
+        yield path

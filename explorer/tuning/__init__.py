@@ -1,1 +1,1 @@
-"""Forecasts, comparisons of compilations and policies, tile search, and runtime races."""
+"""Forecasts, comparisons, sensitivity, sweeps, tile search, and races with other runtimes."""

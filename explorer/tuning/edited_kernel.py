@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 
 from explorer.codegen.build import KernelCode
-from explorer.codegen.cpu.object.object_code import compile_problem, compile_uncached
-from explorer.compilation import Compilation
+from explorer.codegen.cpu.object_code import compile_problem, compile_uncached
+from explorer.compiler.compilation import Compilation
 from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, KernelCompileError
+from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import Sizes
 from explorer.measure.compare import Comparison, Measurement, comparison
-from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel
-from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.measure.one_kernel import Operands, PreparedKernel
+from explorer.measure.this_cpu import this_cpu
 from explorer.measure.turns import take_turns
 from explorer.printed import Printed
-from explorer.sandbox.helper import Ended, Limits, in_helper, is_helper
-from explorer.tuning.answers import TOLERANCE_SHARE, agree, largest_error
+from explorer.process.sandbox import Ended, Limits, in_helper, is_helper
+from explorer.tuning.compare import TOLERANCE_SHARE, agree, largest_error
 
 LIMITS = Limits(seconds=20.0, mib=2048)
 LONGEST_SOURCE = 200_000  # characters: ten times the longest of ours; chosen
@@ -107,12 +107,12 @@ def _run_in_helper(
 ) -> dict[str, Any]:
     """Run, check and time the edited kernel in the helper; return the result as JSON data."""
     try:
-        machine_code = compile_uncached(source, code.target)
+        machine_code = compile_uncached(source, code.isa)
     except KernelCompileError as problem:
         if isinstance(problem.__cause__, MemoryError):
             raise problem.__cause__ from None
         return {"problem": _compile_sentence(problem), "error": 0.0}
-    edited = KernelCode(source, machine_code, code.tile_program, code.arguments, code.target)
+    edited = KernelCode(source, machine_code, code.tile_program, code.arguments, code.isa)
     operands = Operands(kernel, sizes)
     ours = PreparedKernel(code, operands)
     want, before = _run_outputs(ours), {n: a.copy() for n, a in operands.arrays.items()}

@@ -14,8 +14,8 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from explorer.compilation import Compilation
-from explorer.compiler import compile as compile_model
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.pipeline import compile as compile_model
 from explorer.frontends.model import Model
 from explorer.measure.compare import (
     Comparison,
@@ -25,10 +25,9 @@ from explorer.measure.compare import (
     measurement,
 )
 from explorer.measure.machine import machine
-from explorer.measure.quiet import Disturbance, Watch
-from explorer.measure.turns import Clock, Series, Watcher, take_turns
+from explorer.measure.turns import Clock, Disturbance, Series, Watch, Watcher, take_turns
 from explorer.printed import Printed
-from explorer.tuning.answers import check_answers
+from explorer.tuning.compare import check_answers
 from explorer.tuning.peers.peer_process import prepare_peers_apart
 from explorer.tuning.peers.runtimes import check_peer_names, own_version
 

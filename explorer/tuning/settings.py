@@ -9,12 +9,12 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from explorer.compiler.options import Options
 from explorer.devices import hardware
 from explorer.errors import BadOption, did_you_mean
-from explorer.options import Options
-from explorer.passes.pipeline import user_passes
-from explorer.passes.pipeline.ranges import shown
-from explorer.passes.pipeline.user_pass import describe_error, with_article
+from explorer.extend import passes
+from explorer.passes.ranges import shown
+from explorer.process.user_code import describe_error, with_article
 
 __all__ = ["apply"]
 
@@ -57,7 +57,7 @@ def _group(options: Options, name: str, flag: str) -> Any:
     groups_by_name: dict[str, Any] = {
         n: group for n, group in groups.items() if is_dataclass(group)
     }
-    for _, run in user_passes.typed_passes(options.passes):
+    for _, run in passes.typed_passes(options.passes):
         groups_by_name[run.name] = run.run
     if name in groups_by_name:
         return groups_by_name[name]
@@ -85,7 +85,7 @@ def _replace_group(options: Options, group: str, changed: Any) -> Options:
         return replace(options, **{group: changed})
     own = tuple(
         (after, replace(run, run=changed) if run.name == group else run)
-        for after, run in user_passes.typed_passes(options.passes)
+        for after, run in passes.typed_passes(options.passes)
     )
     return replace(options, passes=own)
 
@@ -152,11 +152,11 @@ def _takes_functions(kind: Any) -> bool:
 
 def _parse_policy(path: str, text: str, flag: str) -> object:
     """Return a policy's name, or the function of a plug-in or Python file."""
-    from explorer import plugins
+    from explorer import extend
 
-    if not plugins.is_known(text):
+    if not extend.is_known(text):
         return text
-    policy = plugins.load(text)
+    policy = extend.load(text)
     if callable(policy):
         return policy
     kind = with_article(type(policy).__name__)

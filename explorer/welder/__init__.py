@@ -7,14 +7,18 @@ levels of a device: `levels`. GraphConnecting and SubGraphTiling: `two_step`, `l
 artifact's greedy grouping: `artifact_policy`. A connected group becomes one kernel.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from explorer.welder.join_results import JoinResults
-from explorer.welder.named_policies import POLICIES
-from explorer.welder.options import Options
+from explorer.welder.options import POLICIES, Options
 from explorer.welder.program_bytes import bytes_per_level, dram_bytes
 from explorer.welder.tiles.plan import plan_group
 from explorer.welder.tiles.tile_costs import TileCost, curve, tile_cost
 from explorer.welder.transform import Weld
-from explorer.welder.what_if import WhatIf
+
+if TYPE_CHECKING:
+    from explorer.welder.what_if import WhatIf
 
 __all__ = [
     "POLICIES",
@@ -29,3 +33,10 @@ __all__ = [
     "plan_group",
     "tile_cost",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load `WhatIf` when it is first used: compiling asks for no other fusion."""
+    if name == "WhatIf":
+        return import_module("explorer.welder.what_if").WhatIf
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

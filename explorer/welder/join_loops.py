@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
 
 from explorer.cached_property import cached_property
-from explorer.ir.calls import KernelCall, MatchCast, Var, View, updates_of
+from explorer.ir.calls import KernelCall, Loop, MatchCast, Var, View, updates_of
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel, reads, rename_tensors
 from explorer.ir.kernels.in_place import written_over
-from explorer.ir.kernels.join import inline_output, join_kernels, maps_one_grid
-from explorer.ir.kernels.merge import share_inputs
+from explorer.ir.kernels.merge import inline_output, join_kernels, maps_one_grid, share_inputs
+from explorer.ir.patterns.scatter import row_copy
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
 
 MOST_TENSORS = 16  # of one loop: each is an address to advance; chosen
@@ -45,7 +45,7 @@ def ends(function: Function, program: Program) -> tuple[frozenset[str], frozense
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class JoinableLoop:
     """Kernels that have been fused into one.
 
     It has their places, the kernel, whose tensors are named after values, and these values.
@@ -58,7 +58,7 @@ class Loop:
     pointwise: frozenset[str]
 
 
-def join_loops(function: Function, facts: Facts) -> list[Loop]:
+def join_loops(function: Function, facts: Facts) -> list[JoinableLoop]:
     """Return the kernels of a function that were fused with another."""
     choice = _Fusion(function, facts)
     return [loop for loop in choice.fuse() if len(loop.places) > 1]
@@ -80,7 +80,7 @@ class _Fusion:
         for n, b in enumerate(self.body):
             for v in b.reads:
                 self.readers.setdefault(v.name, set()).add(n)
-        self.loops: dict[int, Loop] = {}
+        self.loops: dict[int, JoinableLoop] = {}
         self.near: dict[str, list[int]] = {}  # loops that read a value pointwise, or write it
         over = written_over(self.body)
         for n, b in enumerate(self.body):
@@ -95,7 +95,7 @@ class _Fusion:
         """Return the dependences, computed on first use: they grow with the square of the body."""
         return _Depends(self.body)
 
-    def fuse(self) -> Iterable[Loop]:
+    def fuse(self) -> Iterable[JoinableLoop]:
         """Fuse pairs until none saves anything any more, and return the loops."""
         todo = [row for n in self.loops for row in self._pairs(n) if row[1] < row[2]]
         heapify(todo)
@@ -110,7 +110,7 @@ class _Fusion:
                         heappush(todo, row)
         return self.loops.values()
 
-    def _add(self, loop: Loop) -> int:
+    def _add(self, loop: JoinableLoop) -> int:
         number = next(self.numbers)
         self.loops[number] = loop
         for name in loop.pointwise.union(loop.kernel.outputs):
@@ -127,7 +127,7 @@ class _Fusion:
             if spared > 0:
                 yield -spared, min(n, m), max(n, m)
 
-    def _saved_bytes(self, a: Loop, b: Loop) -> int:
+    def _saved_bytes(self, a: JoinableLoop, b: JoinableLoop) -> int:
         """Return the bytes of shared reads, and of values that become internal.
 
         It is 0 if all of it stays in near memory anyway and no output could overwrite an input.
@@ -146,7 +146,7 @@ class _Fusion:
                 saved += size[n] * (2 if self.readers.get(n, set()) <= places else 1)
         return saved
 
-    def _fused(self, a: Loop, b: Loop) -> Loop | None:
+    def _fused(self, a: JoinableLoop, b: JoinableLoop) -> JoinableLoop | None:
         """Return both as one loop, or None if they do not fit.
 
         They do not fit either if something between needs one and is needed by the other.
@@ -166,16 +166,16 @@ class _Fusion:
         if len(names) > MOST_TENSORS:
             return None
         values = {**a.values, **b.values}
-        return Loop(places, kernel, {n: values[n] for n in names}, _pointwise_reads(kernel))
+        return JoinableLoop(places, kernel, {n: values[n] for n in names}, _pointwise_reads(kernel))
 
 
-def _single_loop(n: int, binding: Binding, call: KernelCall) -> Loop:
+def _single_loop(n: int, binding: Binding, call: KernelCall) -> JoinableLoop:
     shared, names_of_args = share_inputs(call.kernel, tuple(a.name for a in call.args))
     names = dict(zip(shared.inputs, names_of_args, strict=True))
     names |= {t: v.name for t, v in zip(shared.outputs, binding.vars, strict=True)}
     values = {v.name: v for v in (*call.args, *binding.vars)}
     kernel = rename_tensors(shared, names)
-    return Loop((n,), kernel, values, _pointwise_reads(kernel))
+    return JoinableLoop((n,), kernel, values, _pointwise_reads(kernel))
 
 
 def _pointwise_reads(kernel: Kernel) -> frozenset[str]:
@@ -251,3 +251,60 @@ def _bits(mask: int, first: int) -> Iterator[int]:
         low = mask & -mask
         yield first + low.bit_length() - 1
         mask ^= low
+
+
+@dataclass(frozen=True, slots=True)
+class _Trip:
+    """The values of a loop's body that depend on the iteration only, or are loop-invariant."""
+
+    counts: frozenset[str]
+    outside: frozenset[str]
+
+
+def loop_rows(function: Function, program: Program) -> frozenset[str]:
+    """Return the values of a function that are rows of loop-invariant values.
+
+    The function is a loop's body, and the row's index depends on the iteration only.
+    """
+    loops = [
+        b.expr
+        for _, b in program.bindings()
+        if isinstance(b.expr, Loop) and b.expr.body == function.name
+    ]
+    if not loops:
+        return frozenset()
+    first = 2 + max(len(loop.state) for loop in loops)
+    outside = {p.name for p in function.params[first:]} | program.constants.keys()
+    trip = _Trip(_counts(function, program), frozenset(outside))
+    calls = (b for b in function.body if isinstance(b.expr, KernelCall))
+    return frozenset(b.name for b in calls if _is_row(b, b.kernel_call, trip))
+
+
+def _counts(function: Function, program: Program) -> frozenset[str]:
+    """Return scalars that are computed from the iteration and constants only."""
+    iteration_scalars = {function.params[0].name} | program.constants.keys()
+    for binding in function.body:
+        call = binding.expr
+        if not isinstance(call, KernelCall) or not _is_scalar(call.kernel):
+            continue
+        if all(a.name in iteration_scalars for a in call.args):
+            iteration_scalars.update(v.name for v in binding.vars)
+    return frozenset(iteration_scalars)
+
+
+def _is_scalar(kernel: Kernel) -> bool:
+    return all(not c.axes and not c.reduce for c in kernel.computes)
+
+
+def _is_row(binding: Binding, call: KernelCall, trip: _Trip) -> bool:
+    copy = row_copy(call.kernel)
+    if copy is None:
+        return False
+    arg_names = dict(zip(call.kernel.inputs, (a.name for a in call.args), strict=True))
+    (compute,) = call.kernel.computes
+    within: Collection[str] = {arg_names[r.tensor] for r in reads(compute.expr)} - {
+        arg_names[copy.tensor]
+    }
+    return (
+        arg_names[copy.tensor] in trip.outside and bool(within) and trip.counts.issuperset(within)
+    )

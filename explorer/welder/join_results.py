@@ -14,12 +14,19 @@ from heapq import heapify, heappop, heappush
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tile_graph import FusionGroup, TileGraph
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import reads
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.passes.pipeline.registry import compiler_pass
-from explorer.welder.groups.loop_rows import loop_rows
-from explorer.welder.join_loops import Facts, Loop, bytes_of, ends, join_loops, needs_of
+from explorer.passes.registry import compiler_pass
+from explorer.welder.join_loops import (
+    Facts,
+    JoinableLoop,
+    bytes_of,
+    ends,
+    join_loops,
+    loop_rows,
+    needs_of,
+)
 
 
 @compiler_pass("join-results", paper="OpenXLA, multi-output fusion")
@@ -70,7 +77,7 @@ def _joined(function: Function, facts: Facts, into: dict[str, Binding]) -> Funct
 
 
 def _in_order(
-    new: Mapping[int, Binding], loops: Sequence[Loop], body: Sequence[Binding]
+    new: Mapping[int, Binding], loops: Sequence[JoinableLoop], body: Sequence[Binding]
 ) -> tuple[Binding, ...]:
     """Return the bindings in the order of the body, but each after those that it needs."""
     stands = {p: loop.places[-1] for loop in loops for p in loop.places}
@@ -96,7 +103,7 @@ def _in_order(
     return tuple(order)
 
 
-def _binding(loop: Loop, body: Sequence[Binding]) -> Binding:
+def _binding(loop: JoinableLoop, body: Sequence[Binding]) -> Binding:
     """Return the single call.
 
     The compute that reads most is written first: it may be the last to read what the next

@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.calls import Var
 from explorer.ir.decisions.candidate import Candidate, Refusal
-from explorer.passes.pipeline.policy_call import PolicyCall, a, shown
-from explorer.passes.pipeline.progress import report_progress
-from explorer.passes.rewrite_trace import is_recorded, record_match
-from explorer.welder.groups.eviction import evicted_us
+from explorer.passes.policy_call import PolicyCall
+from explorer.process.cancellation import report_progress
+from explorer.process.user_code import a, shown
+from explorer.transforms.rewrite import is_recorded, record_match
 from explorer.welder.groups.groups import Facts, Group, Merge, Merged, absorb, merge_kernels
-from explorer.welder.groups.halo import halo
-from explorer.welder.groups.heuristics import rejected_by_heuristic
+from explorer.welder.groups.heuristics import evicted_us, halo, is_window, rejected_by_heuristic
 from explorer.welder.groups.recompute_columns import in_blocks, recompute_columns
 from explorer.welder.groups.refusals import early_refusal, illegal_merge, no_gain
-from explorer.welder.groups.windows import is_window
 from explorer.welder.model import bytes_at_hint, form_of, home, is_point, is_row, loads_of
-from explorer.welder.tiles.capacity import no_legal_tile
+from explorer.welder.tiles.reduce_steps import no_legal_tile
 
 Terms = tuple[tuple[str, float], ...]
 Verdict = Callable[[Merge, Facts], Candidate[bool]]
@@ -162,3 +160,6 @@ def is_pointwise(merge: Merge) -> bool:
         across = len(loads) > 1 and any(c.reduce and not is_row(r, c) for c, r in loads)
         return not across and not any(is_window(r, c) for c, r in loads)
     return form_of(merge.consumer).is_map and all(is_point(r, c) for c, r in loads)
+
+
+BY_GAIN = ByPairs(judge_gain)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from explorer.devices.model import Device
 from explorer.ir.calls import LibraryCall
 from explorer.ir.decisions.tile_graph import LevelBytes
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.plan import plan_group
@@ -41,7 +41,7 @@ def dram_bytes(program: Program, device: Device) -> int:
 def _kernels(program: Program, device: Device) -> Iterator[tuple[LevelBytes, ...]]:
     for b in program.kernel_calls:
         call = b.kernel_call
-        yield plan_group(call.kernel, device, program.env, call.tiling).levels
+        yield plan_group(call.kernel, device, program.env, call.core_tiling).levels
 
 
 def _library(binding: Binding, env: ShapeEnv) -> int:

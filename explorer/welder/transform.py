@@ -11,24 +11,21 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.tile_graph import FusionGroup, TileEdge, TileGraph
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernels.canonical import kernel_text
 from explorer.ir.kernels.in_place import overwritten
-from explorer.ir.kernels.kernel_text import kernel_text
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
-from explorer.passes.pipeline.policy_call import PolicyCall
-from explorer.passes.rewrite_trace import is_recorded, record_match
+from explorer.passes.policy_call import PolicyCall
+from explorer.transforms.rewrite import is_recorded, record_match
 from explorer.welder.groups.groups import Facts, Group, single_group
-from explorer.welder.groups.loop_rows import loop_rows
-from explorer.welder.join_loops import bytes_of
+from explorer.welder.join_loops import bytes_of, loop_rows
 from explorer.welder.model import Price
-from explorer.welder.named_policies import no_fusion, policy_of
-from explorer.welder.options import Options
+from explorer.welder.options import Options, no_fusion, policy_of
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.plan import plan_group
-from explorer.welder.validate_policy import validate_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +75,8 @@ class Weld:
         policy = policy_of(self.options.policy) if self.options.enabled else no_fusion
         if self._is_own:
             policy_call = PolicyCall("Welder", policy, f"the kernels of {f.name!r}")
+            from explorer.welder.validate_policy import validate_groups  # a user's policy
+
             policy_groups = validate_groups(policy_call, lambda: policy(kernels, facts), kernels, f)
         else:
             policy_groups = tuple(policy(kernels, facts))

@@ -11,7 +11,8 @@ from explorer.ir.decisions.tile_graph import TileEdge
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Function
 from explorer.ir.tile_rules import tile_problem
-from explorer.passes.pipeline.policy_call import PolicyCall, a, shown
+from explorer.passes.policy_call import PolicyCall
+from explorer.process.user_code import a, shown
 from explorer.welder.groups.groups import Group
 from explorer.welder.tiles.sized_tile import SizedTile
 

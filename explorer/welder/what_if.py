@@ -21,10 +21,10 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, LevelBytes
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.welder.groups.groups import Group
 from explorer.welder.groups.regroup import Kernels, NotFusible, tensor_of
 from explorer.welder.tiles.level_tiles import TilingChoice, fits, tile_at
@@ -35,7 +35,7 @@ C = TypeVar("C", bound="Welded")
 
 
 class Welded(Protocol):
-    """The part of a compilation that moves need: `explorer.compilation.Compilation` has it."""
+    """The part of a compilation that moves need: `explorer.compiler.Compilation` has it."""
 
     device: Device
     options: Any
@@ -144,10 +144,10 @@ class Move(Generic[C]):
             changed.snapshot("fuse (Welder)").before, self.value, changed.device
         )
         group = group_of(changed, self.value)
-        if call.tiling is None or kernels is None or group is None:
+        if call.core_tiling is None or kernels is None or group is None:
             return True
         (kernel,) = (g.kernel for g in kernels.grouped(group.members, inside_of(group)))
-        tiling = by_position(call.tiling, call.kernel, kernel)
+        tiling = by_position(call.core_tiling, call.kernel, kernel)
         wanted = {tensor_of(self.value): self.level}
         return fits(kernel, tiling, changed.device, changed.program.env, wanted)
 
@@ -293,7 +293,7 @@ class WhatIf(Generic[C]):
                 program = c.snapshot("fuse (Welder)").after
                 binding = next(b for b in program.kernel_calls if b.name == group.name)
             call = binding.kernel_call
-            tiling = call.tiling
+            tiling = call.core_tiling
             env = program.env.at(self.sizes)
             self._plans[group.name] = plan_group(call.kernel, c.device, env, tiling)
         return self._plans[group.name]
@@ -304,8 +304,8 @@ class WhatIf(Generic[C]):
         for group in groups:
             binding = binding_of(self.compilation, group.name)
             call = None if binding is None else binding.expr
-            if isinstance(call, KernelCall) and call.tiling is not None:
-                tilings.append(by_position(call.tiling, call.kernel, kernel))
+            if isinstance(call, KernelCall) and call.core_tiling is not None:
+                tilings.append(by_position(call.core_tiling, call.kernel, kernel))
         return list(dict.fromkeys(tilings))
 
     def _state(self, names: Sequence[str], plans: Sequence[GroupPlan]) -> MoveState:

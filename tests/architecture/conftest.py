@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from explorer import cli
 from explorer.ops import user_operators
-from explorer.passes.pipeline import registry
+from explorer.passes import registry
 
 Shell = Callable[..., str]
 File = Callable[..., str]
@@ -21,7 +21,7 @@ File = Callable[..., str]
 @pytest.fixture(autouse=True)
 def own_registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test registers is gone afterwards."""
-    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    monkeypatch.setattr(registry, "_passes", registry._passes.copy())
     yield
     for name in list(user_operators.user_operators()):
         user_operators.forget(name)

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 SMALL_LINES = 60  # of a module that one other alone imports
 LONG_LINES = 50  # of a function
 KIND = re.compile(r"""\.kind\s*(?:==|!=|in\b|not in\b)\s*[("']*(?:cpu|gpu)""")
 LOADED = """
 import sys, time
-begin = time.perf_counter()
+begin, used = time.perf_counter(), time.process_time()
 import explorer
 explorer.compile("zoo:tiny_bert")
-seconds = time.perf_counter() - begin
-ours = [m for m in sys.modules if m.partition(".")[0] in ("explorer", "widgets")]
-print(len(ours), round(seconds, 2))
+used, seconds = time.process_time() - used, time.perf_counter() - begin
+print(used, seconds, sum(m.partition(".")[0] in ("explorer", "widgets") for m in sys.modules))
 """
 PEERS = """
 import time
-begin = time.perf_counter()
+begin, used = time.perf_counter(), time.process_time()
 import numba, onnx, sympy, networkx
-print(round(time.perf_counter() - begin, 2))
+print(time.process_time() - used, time.perf_counter() - begin)
 """
+TURNS = 5  # of each start, one after the other
 
 
 def sources(root: Path, *rooms: str) -> dict[str, str]:
@@ -102,14 +106,47 @@ def main(root: Path) -> None:
     """Print the figures, and what a first compile loads."""
     for name, value in table(root).items():
         print(f"{name:46} {value:>10,}" if isinstance(value, int) else f"{name:46} {value:>10}")
-    for name, script in (
-        ("modules and seconds of a first compile", LOADED),
-        ("peers alone", PEERS),
-    ):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in starts(root, Path(folder)):
+            print(f"{name:46} {text}")
+
+
+def starts(root: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the modules and seconds of first compiles, and the seconds of importing the peers.
+
+    Bytecode is there, as for a user. Compiles with a warm cache and imports take turns, because
+    other processes disturb them alike.
+    """
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "code")}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def run(script: str, cache: str) -> list[float]:
         done = subprocess.run(
-            [sys.executable, "-c", script], cwd=root, capture_output=True, text=True
+            [sys.executable, "-c", script],
+            cwd=root,
+            env={**env, "IRONWORKS_CACHE": str(folder / cache)},
+            capture_output=True,
+            text=True,
         )
-        print(f"{name:46} {done.stdout.strip() or done.stderr[-300:]}")
+        if done.returncode:
+            raise SystemExit(done.stderr[-300:])
+        return [float(word) for word in done.stdout.split()]
+
+    run(LOADED, "warm")  # writes the bytecode
+    run(PEERS, "warm")
+    rows: dict[str, list[list[float]]] = {"cold": [], "warm": [], "peers": []}
+    for turn in range(TURNS):
+        rows["cold"].append(run(LOADED, f"cold {turn}"))
+        rows["warm"].append(run(LOADED, "warm"))
+        rows["peers"].append(run(PEERS, "warm"))
+    for what, found in rows.items():
+        used, seconds, *modules = zip(*found, strict=True)
+        count = f"{modules[0][0]:.0f} modules, " if modules else ""
+        spread = f"{min(used):.2f} to {max(used):.2f}"
+        text = f"{count}{median(used):.2f} s of a core ({spread}), {median(seconds):.2f} s"
+        yield f"start, {what}", text
+    warm, peers = (median(row[0] for row in rows[what]) for what in ("warm", "peers"))
+    yield "start, warm / peers", f"{warm / peers:.2f}"
 
 
 if __name__ == "__main__":

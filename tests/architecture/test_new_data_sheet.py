@@ -46,7 +46,7 @@ def test_it_is_a_target() -> None:
     assert "acme" in explorer.device_names()
     c = explorer.compile(model, target="acme")
     assert c.device.name == "acme" and c.device.units == 4
-    assert all(c.program.decisions.rolled(b.name) for b in c.program.kernel_calls)
+    assert all(c.program.decisions.tiling(b.name) for b in c.program.kernel_calls)
 
 
 @pytest.mark.parametrize("name", ["roller", "waves", "roofline", "staircase", "welder", "curve"])

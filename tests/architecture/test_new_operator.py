@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.ops.arithmetic.elementwise import call, unary
+from explorer.ops.elementwise import call, unary
 from tests.architecture.conftest import FLOAT, File, Shell
 from tests.architecture.house import drawn, program
 from widgets.session.session import Session

@@ -1,5 +1,5 @@
 """A pass is added by `@explorer.compiler_pass(name, after=...)` in any file or cell, or as one line
-of `explorer.compiler`'s pipeline; its fields are its options.
+of `explorer.compiler.pipeline`'s pipeline; its fields are its options.
 """
 
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ import pytest
 
 import explorer
 from explorer.ir.program import Program
-from explorer.ops.arithmetic.elementwise import call, unary
+from explorer.ops.elementwise import call, unary
 from tests.architecture.conftest import FLOAT, File, Shell
 from tests.architecture.house import knob, program
 from widgets.session.session import Session

@@ -12,8 +12,7 @@ from explorer.ir.stage import Stage
 from tests.browser.over_session import house
 from widgets.draw.svg import Svg, label
 from widgets.draw.table import Table
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 from widgets.page.report import document, page
 from widgets.rooms import gallery
 from widgets.session import state

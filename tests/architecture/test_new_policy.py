@@ -11,13 +11,13 @@ import pytest
 import explorer
 import explorer.np as enp
 from explorer import rammer, roller, welder
+from explorer.compiler.options import Options
 from explorer.errors import BadOption
-from explorer.options import Options
-from explorer.rammer.policies.op_by_op import op_by_op
+from explorer.rammer.policies.wavefront import op_by_op
 from explorer.rammer.policy import POLICIES as RAMMING
 from explorer.roller.named_policies import POLICIES as ROLLING
 from explorer.roller.policy import candidates
-from explorer.welder.named_policies import POLICIES as WELDING
+from explorer.welder.options import POLICIES as WELDING
 from tests.architecture.conftest import Shell
 from tests.architecture.house import drawn, knob
 from tests.architecture.literal import behind
@@ -43,9 +43,9 @@ def first_found(kernel: Any, device: Any, env: Any, sizes: Any, top_k: int) -> I
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(behind(RAMMING), "in-order", in_order)
-    monkeypatch.setitem(behind(WELDING), "alone", alone)
-    monkeypatch.setitem(behind(ROLLING), "first-found", first_found)
+    monkeypatch.setitem(behind(RAMMING), "in-order", f"{__name__}.in_order")
+    monkeypatch.setitem(behind(WELDING), "alone", f"{__name__}.alone")
+    monkeypatch.setitem(behind(ROLLING), "first-found", f"{__name__}.first_found")
 
 
 @explorer.trace

@@ -12,9 +12,8 @@ import explorer
 import explorer.np as enp
 from explorer.devices.model import Device
 from explorer.ir.kernel import Const
-from explorer.ir.tile_programs.elements import Do, TileExpr
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.traversal import with_functions
+from explorer.ir.tile_program import Do, TileExpr, TileProgram
+from explorer.ir.tile_traversal import with_functions
 from explorer.tile import rewrites
 from tests.architecture.house import drawn
 from widgets.session.session import Session
@@ -66,7 +65,7 @@ def test_the_house_and_the_shell_show_what_it_changed(capsys: pytest.CaptureFixt
     told = drawn(session, "tile_program")
     assert "changed by" in told and "numbers right" in told.partition("\n")[0]
     assert "data-step" in told and "* 0.25" in told
-    from explorer.cli.explained.rewrites import rewrites as explained
+    from explorer.views.program import rewrites as explained
 
     text = explained(session.now.compiled, None).text
     before, after = text.split("\n  numbers right\n")[:2]

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.codegen.cpu.math.elementary import ELEMENTARY
-from explorer.cost.operations import function_cycles
+from explorer.codegen.cpu.math.vector_math import ELEMENTARY
+from explorer.cost.loops import function_cycles
 from explorer.errors import IronworksError
 from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Read
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS, ScalarFunction
 from explorer.ir.text.parser import parse_program
 from explorer.ir.text.program_text import print_program
-from explorer.ops.arithmetic.elementwise import call, unary
-from explorer.ops.kernels.verify_scalars import result_of
+from explorer.ops.elementwise import call, unary
+from explorer.ops.verify_kernel import result_of
 from tests.architecture.conftest import FLOAT, File, Shell
 from tests.architecture.house import drawn, program
 from widgets.session.session import Session

@@ -17,7 +17,7 @@ WORDS = frozenset(
         *("rest", "said", "side", "sides", "told", "way", "whole"),
     )
 )
-NUMPY = ("explorer/frontends/arrays/run_time.py", "side")  # a parameter of `searchsorted`
+NUMPY = ("explorer/frontends/python/arrays/run_time.py", "side")  # a parameter of `searchsorted`
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 OPENINGS = ("What ", "Whether ", "None of ", "Such ", "Whose ", "Whom ")
 

@@ -61,8 +61,8 @@ def watched() -> Iterator[list[int]]:
 def measure(model: str) -> dict[str, object]:
     """One compilation and the first run in this process; of no model, only the machine's card."""
     import explorer
-    from explorer.compiler import compile  # imports are not what is measured
-    from explorer.measure.this_machine.this_cpu import this_cpu
+    from explorer.compiler.pipeline import compile  # imports are not what is measured
+    from explorer.measure.this_cpu import this_cpu
 
     this_cpu()
     if not model:

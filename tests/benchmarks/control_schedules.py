@@ -30,7 +30,7 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer import np as xp
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.grinder import Options as Grinder
 from explorer.ir.decisions.control import ControlSchedule
 from explorer.measure.compare import Comparison, compare, measure

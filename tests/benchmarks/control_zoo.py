@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.frontends import zoo
 from explorer.grinder import Options as Grinder
 from tests.benchmarks.control_flow import MODELS, Arrays, compiled, feeds

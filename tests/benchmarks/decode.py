@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 import explorer
-from explorer.counters import counters
 from explorer.frontends import zoo
+from explorer.process.counters import counters
 from tests.benchmarks.control_flow import Arrays, Peer, agree, our_turn
 from tests.benchmarks.racer import Turn, turns_of
 from tests.benchmarks.rows import Row, numbers, parser_of, report, row_of, say, series_of

@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.rammer import Options as RammerOptions
 from tests.benchmarks.rows import Row, parser_of, report, timed
 

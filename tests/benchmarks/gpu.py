@@ -27,12 +27,11 @@ import numpy as np
 import explorer
 from explorer.codegen.cuda.build import BlockCode
 from explorer.codegen.cuda.object.machine_code import machine_code
-from explorer.compilation.on_gpu import OnGpu
+from explorer.compiler.on_gpu import OnGpu
 from explorer.errors import BadOption, IronworksError
 from explorer.frontends.zoo import names
-from explorer.runtime.cuda.calls import StreamCalls
 from explorer.runtime.cuda.driver import SimulatedDriver
-from explorer.runtime.cuda.gpu import Gpu
+from explorer.runtime.cuda.gpu import Gpu, StreamCalls
 from tests.benchmarks.single_kernels.case import Case, written
 from tests.benchmarks.single_kernels.operators import operators
 
@@ -117,7 +116,7 @@ def row_of(case: Case, sheet: str, folder: Path) -> tuple[str, float]:
     """The line of a row of the kernel table, and how many times as fast as PyTorch."""
     import torch
 
-    from explorer.tuning.peers.torch.peer import Frozen, torch_plan
+    from explorer.tuning.peers.torch_peer import Frozen, torch_plan
 
     cuda = import_module("numba.cuda")
     model = written(case.proto(), folder)
@@ -189,7 +188,7 @@ def _peers(c: explorer.Compilation, inputs: dict[str, np.ndarray]) -> Iterator[t
     """PyTorch's ways with a model, in microseconds a run."""
     import torch
 
-    from explorer.tuning.peers.torch.peer import Frozen, torch_plan
+    from explorer.tuning.peers.torch_peer import Frozen, torch_plan
 
     given = [torch.from_numpy(inputs[p.name]).cuda() for p in c.model.program.main.params]
     with torch.inference_mode():

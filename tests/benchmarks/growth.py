@@ -25,12 +25,12 @@ import numpy as np
 
 import explorer
 from explorer.frontends.model import Model
-from explorer.garbage import rare_collections
 from explorer.ir.calls import Attrs, OpCall, Var
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
-from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.measure.this_cpu import this_cpu
+from explorer.process.garbage import rare_collections
 from explorer.roller import Price
 from explorer.welder import POLICIES, Weld
 from explorer.welder import Options as WelderOptions

@@ -42,8 +42,8 @@ import explorer
 from explorer.devices import hardware
 from explorer.errors import IronworksError
 from explorer.plain_text import table
-from widgets.model.controls import settings
-from widgets.model.step_knobs import HIDDEN
+from widgets.model import settings
+from widgets.model.pipeline_knobs import HIDDEN
 from widgets.page.report import page
 from widgets.rooms import gallery
 from widgets.session.session import Session
@@ -264,7 +264,7 @@ def opening(operators: int) -> None:
 
 def graph(operators: int) -> None:
     """A large model folded."""
-    from explorer.compilation.operators import operators as read
+    from explorer.compiler.operators import operators as read
     from widgets.model import dataflow_graph
 
     c = explorer.compile(layered(operators), until="typed")

@@ -25,9 +25,9 @@ from time import perf_counter_ns
 
 from explorer.errors import AnswerMismatch, BadOption, IronworksError
 from explorer.measure.compare import checked_seconds
-from explorer.measure.this_machine.this_cpu import measured_cpu
+from explorer.measure.this_cpu import measured_cpu
 from explorer.measure.turns import Clock, Watcher
-from explorer.tuning.answers import TOLERANCE_SHARE, agree
+from explorer.tuning.compare import TOLERANCE_SHARE, agree
 from explorer.tuning.peers.runtimes import LEAST_SPIN, SPIN_VARIABLE
 from tests.benchmarks.rows import Row, mean, over_peers, parser_of, report, say, timed
 from tests.benchmarks.single_kernels.case import Case

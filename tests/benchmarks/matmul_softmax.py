@@ -25,8 +25,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 import explorer
 from explorer.devices.model import Device
 from explorer.frontends.model import Model
-from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.tuning.answers import check_answers
+from explorer.measure.this_cpu import this_cpu
+from explorer.tuning.compare import check_answers
 from tests.benchmarks.memory_chain import COPY, compiled, copying, without_copy
 from tests.benchmarks.rows import Row, parser_of, report, timed
 

@@ -23,9 +23,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.frontends.model import Model
-from explorer.tuning.answers import check_answers
+from explorer.tuning.compare import check_answers
 from explorer.tuning.peers.peer_process import prepare_apart
 from explorer.tuning.peers.runtimes import Skipped
 from explorer.tuning.race import with_threads

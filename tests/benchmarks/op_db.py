@@ -505,7 +505,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = asked.parse_args(arguments)
     import torch
 
-    import explorer.compiler  # loaded once, before the processes begin
+    import explorer.compiler.pipeline  # loaded once, before the processes begin
 
     torch.set_num_threads(1)
     warmed = exported(_module(1, torch.sin), (torch.ones(2),))  # else each process imports again

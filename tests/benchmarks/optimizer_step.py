@@ -17,8 +17,8 @@ import onnx
 from onnx import TensorProto, helper
 
 import explorer
-from explorer.compilation import Compilation
-from explorer.passes.switches.arrangement import Options as Steps
+from explorer.compiler.compilation import Compilation
+from explorer.passes.arrangement import Options as Steps
 from explorer.rammer import Options as RammerOptions
 from tests.benchmarks.rows import Row, parser_of, report, timed
 

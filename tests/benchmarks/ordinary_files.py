@@ -39,12 +39,11 @@ import onnx
 from explorer.errors import AnswerMismatch
 from explorer.measure.compare import comparison
 from explorer.measure.machine import machine
-from explorer.measure.quiet import Watch
-from explorer.measure.turns import take_turns
-from explorer.ops.reference.evaluate import evaluate
+from explorer.measure.turns import Watch, take_turns
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.plain_text import size as bytes_text
 from explorer.plain_text import table
-from explorer.tuning.answers import check_answers, largest_error
+from explorer.tuning.compare import check_answers, largest_error
 from tests.benchmarks.rows import mean, parser_of, say
 
 Arrays = dict[str, np.ndarray]

@@ -20,16 +20,16 @@ from time import perf_counter, perf_counter_ns, sleep
 import numpy as np
 
 import explorer
-from explorer.allowance import cores
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.types import Tensor
-from explorer.measure.interval import Interval, median_interval
+from explorer.measure.compare import Interval, median_interval
+from explorer.process.allowance import cores
 from explorer.runtime.workers import overheads
-from explorer.runtime.workers.teams import teams
+from explorer.runtime.workers.workers import teams
 
 STEPS, WIDTH = 1000, 192
 SPIN = (

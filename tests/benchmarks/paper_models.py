@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BadOption, Cancelled, IronworksError
 from explorer.frontends import zoo
 from explorer.measure.compare import checked_seconds
 from explorer.measure.turns import Clock, Watcher
-from explorer.tuning.answers import check_answers
+from explorer.tuning.compare import check_answers
 from explorer.tuning.peers.peer_process import prepare_peers_apart
 from explorer.tuning.peers.runtimes import LEAST_SPIN, SPIN_VARIABLE, check_peer_names
 from tests.benchmarks.rows import Row, over_peers, parser_of, report, say, timed

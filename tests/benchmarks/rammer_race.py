@@ -21,16 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from explorer.compilation import Compilation
-from explorer.compiler import compile as compile_model
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import compile as compile_model
 from explorer.errors import InternalFault, IronworksError
 from explorer.frontends.load import load
 from explorer.measure.turns import Clock
 from explorer.measure.walls import compare_walls
-from explorer.options import Options
 from explorer.rammer import POLICIES
 from explorer.rammer import Options as RammerOptions
-from explorer.tuning.compare_policies import BASELINE, policy_wall
+from explorer.tuning.compare import BASELINE, policy_wall
 from explorer.tuning.peers.runtimes import check_peer_names
 from tests.benchmarks.paper_models import ModelBench, inputs_of, model_row, sizes_of
 from tests.benchmarks.rows import Row, mean, over_peers, say

@@ -18,7 +18,7 @@ import numpy as np
 
 import explorer
 from explorer.frontends import zoo
-from explorer.frontends.zoo.control_flow.recursive_autoencoder import FULL
+from explorer.frontends.zoo.loops import RECURSIVE_AUTOENCODER
 from explorer.grinder import Options as GrinderOptions
 from explorer.grinder import on_host
 from explorer.rammer import Options as RammerOptions
@@ -28,8 +28,10 @@ from tests.benchmarks.rows import Row, parser_of, report, row_of
 
 Array = np.ndarray
 NAME = "recursive_autoencoder"
-NODES = FULL.nodes
-BY_NUMPY = FULL.function({w.name: w.drawn(0) for w in FULL.weights})
+NODES = RECURSIVE_AUTOENCODER.nodes
+BY_NUMPY = RECURSIVE_AUTOENCODER.function(
+    {w.name: w.drawn(0) for w in RECURSIVE_AUTOENCODER.weights}
+)
 
 
 def balanced(nodes: int, room: int = NODES) -> tuple[Array, Array]:
@@ -60,7 +62,11 @@ def made(how: str, tree: str, threads: int) -> Callable[[], Any]:
     Python.
     """
     left, right = TREES[tree]
-    leaf = np.random.default_rng(1).standard_normal((NODES, FULL.hidden)).astype(np.float32)
+    leaf = (
+        np.random.default_rng(1)
+        .standard_normal((NODES, RECURSIVE_AUTOENCODER.hidden))
+        .astype(np.float32)
+    )
     feeds = {"left": left, "right": right, "leaf": leaf}
     if how == OTHERS[0]:
         return partial(_only, lambda given: BY_NUMPY(**given), feeds)

@@ -27,7 +27,7 @@ import explorer.np as enp
 from explorer.rammer import Options as RammerOptions
 from explorer.training import Adam, Mpi, Timeline, on_threads
 from widgets.training import replicas
-from widgets.training.replica_rows import ReplicaRun, data
+from widgets.training.replica_timeline import ReplicaRun, data
 
 STEPS = 12
 FORMS = {"sync-free": True, "ordinary": False}

@@ -14,11 +14,9 @@ from math import exp, log
 from time import perf_counter_ns
 from typing import Any
 
-from explorer.measure.compare import checked_seconds, comparison, measurement, verdict
-from explorer.measure.interval import Interval
+from explorer.measure.compare import Interval, checked_seconds, comparison, measurement, verdict
 from explorer.measure.machine import machine
-from explorer.measure.quiet import Watch
-from explorer.measure.turns import Clock, Elsewhere, Series, Watcher, Work, take_turns
+from explorer.measure.turns import Clock, Elsewhere, Series, Watch, Watcher, Work, take_turns
 from explorer.plain_text import duration, table
 
 NO_PEER = "no other runtime ran"

@@ -18,7 +18,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from tests.benchmarks.rows import Row, parser_of, report, timed
 
 STEPS, WIDTH = 100, 64

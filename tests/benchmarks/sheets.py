@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 from time import process_time
 
 import explorer
-from explorer.options import Options
+from explorer.compiler.options import Options
 from explorer.plain_text import percent, table
 from explorer.rammer.walls.wall_statistics import WallStatistics
-from explorer.tuning.compare_policies import BASELINE, compare_policies
+from explorer.tuning.compare import BASELINE, compare_policies
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,10 @@ def ours(name: str, batch: int, threads: int, share: float) -> tuple[Step, int]:
     """A step compiled, and the bytes of its arena."""
     import explorer
     import explorer.np as enp
-    from explorer.autodiff.rematerialisation import Options as Again
-    from explorer.frontends.tracing.structure import flatten
+    from explorer.frontends.python.tracing.structure import flatten
     from explorer.rammer import Options as RammerOptions
     from explorer.training import Adam, first_state, train_step
+    from explorer.transforms.autodiff.options import Options as Again
     from tests.benchmarks.step_memory_models import Ours
     from tests.benchmarks.training_step import declared
 

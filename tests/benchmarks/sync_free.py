@@ -17,11 +17,11 @@ import numpy as np
 
 import explorer
 import explorer.np as enp
-from explorer.frontends.tracing.structure import flatten
+from explorer.frontends.python.tracing.structure import flatten
 from explorer.rammer import Options as RammerOptions
 from explorer.training import Adam, LossScale, cross_entropy, first_state
-from explorer.training.runs.programs import Ordinary, Setting, StepInputs, SyncFree
-from explorer.training.runs.timeline import Timeline
+from explorer.training.fitted import Timeline
+from explorer.training.programs import Ordinary, Setting, StepInputs, SyncFree
 from explorer.training.step import Recipe
 from tests.benchmarks.racer import racers, turns_of
 from tests.benchmarks.rows import Row, parser_of, report, row_of

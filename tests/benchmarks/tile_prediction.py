@@ -19,26 +19,23 @@ import numpy as np
 from explorer.cost.estimate import kernel_terms
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv
+from explorer.measure.fit import elementwise, product, softmax
 from explorer.measure.machine import machine
-from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, prepare
-from explorer.measure.this_machine.sample_kernels import (
-    batched_product,
-    convolution,
-    elementwise,
-    layer_norm,
-    pooling,
-    product,
-    reduction,
-    softmax,
-    transpose,
-)
-from explorer.measure.this_machine.this_cpu import measured_cpu, this_cpu
+from explorer.measure.one_kernel import Operands, PreparedKernel, prepare
+from explorer.measure.this_cpu import measured_cpu, this_cpu
 from explorer.roller.named_policies import DEFAULT, POLICIES
-from explorer.roller.tiles.weigh import label_of
 from explorer.roller.tiling_space import space_of
 from tests.benchmarks.rows import parser_of, say
+from tests.sample_kernels import (
+    batched_product,
+    convolution,
+    layer_norm,
+    pooling,
+    reduction,
+    transpose,
+)
 
 TILINGS, TOP, SEED = 40, 10, 0
 NEAR_RATIO = 1.15  # of the best of the first ten; chosen
@@ -107,7 +104,7 @@ def predict(
         ready = [prepare(kernel, t, operands, this_cpu(), threads, env) for t in tilings]
         told = [sum(us for _, us in kernel_terms(kernel, t, here, {})) for t in tilings]
         rows = zip(tilings, told, timed(ready, rounds), strict=True)
-        return tuple(Point(label_of(t), round(p, 3), round(m, 3)) for t, p, m in rows)
+        return tuple(Point(t.words, round(p, 3), round(m, 3)) for t, p, m in rows)
 
     seen, best = points(drawn, ROUNDS), points(top, TOP_ROUNDS)
     rank = rank_correlation([p.predicted_us for p in seen], [p.measured_us for p in seen])

@@ -11,24 +11,25 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from os import environ
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import TypeAlias
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.measure.machine import machine
-from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, prepare
-from explorer.measure.this_machine.this_cpu import measured_cpu, this_cpu
-from explorer.roller.tiles.weigh import label_of
-from explorer.roller.tiling_space import space_of
-from explorer.tuning.search_strategies import STRATEGIES, Trial
+from explorer.measure.one_kernel import Operands, PreparedKernel, prepare
+from explorer.measure.this_cpu import measured_cpu, this_cpu
+from explorer.roller.tiling_space import TilingSpace, space_of
+from explorer.tuning.tile_search import SearchResult, Trial, evolve
 from tests.benchmarks.rows import parser_of, say
 from tests.benchmarks.tile_prediction import in_rounds, operators, rollers_first
 
@@ -143,9 +144,7 @@ def _compared(
     rows = []
     for label, (tried, seconds, tilings) in spent.items():
         best = min(tilings, key=lambda t: times[t])
-        rows.append(
-            Contender(label, tried, round(seconds, 3), label_of(best), round(times[best], 3))
-        )
+        rows.append(Contender(label, tried, round(seconds, 3), best.words, round(times[best], 3)))
     by_name = {r.name: r for r in rows}
     searched = [by_name[label] for label in STRATEGIES]
     best_us = min(r.us for r in searched)
@@ -257,3 +256,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def random_search(space: TilingSpace, trials: int, trial: Trial, seed: int) -> SearchResult:
+    """Try random legal tilings."""
+    result, begin = SearchResult(), perf_counter()
+    for tiling in space.drawn(seed):
+        if result.trials == trials:
+            break
+        drawing = perf_counter() - begin
+        us, seconds = trial(tiling, result.best_us)
+        result.add(us, tiling, seconds + drawing)
+        begin = perf_counter()
+    return result
+
+
+def evolutionary_search(space: TilingSpace, trials: int, trial: Trial, seed: int) -> SearchResult:
+    """Try generations of tilings whose parents are the best so far.
+
+    A child mixes the choices of two parents, or changes one choice of one; some of each generation
+    are random.
+    """
+    every = deque(evolve(space, trials, trial, seed), maxlen=1)
+    return every.pop() if every else SearchResult()
+
+
+Strategy: TypeAlias = Callable[[TilingSpace, int, Trial, int], SearchResult]
+
+
+STRATEGIES: dict[str, Strategy] = {"random": random_search, "evolutionary": evolutionary_search}

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 ALONE = """
 import json, sys, time
-import explorer, explorer.compiler
+import explorer, explorer.compiler.pipeline
 from tests.benchmarks.training_step import Ours
 start = time.perf_counter()
 with explorer.counters.delta() as did:

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 import explorer
-from explorer.compilation import Compilation
-from explorer.frontends.tracing.structure import flatten
+from explorer.compiler.compilation import Compilation
+from explorer.frontends.python.tracing.structure import flatten
 from explorer.ir.types import Tensor, dtype_of
 from explorer.rammer import Options as RammerOptions
 from explorer.training import Adam, first_state, train_step

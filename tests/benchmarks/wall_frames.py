@@ -14,7 +14,7 @@ import argparse
 
 import numpy as np
 
-from explorer.measure.interval import median_interval
+from explorer.measure.compare import median_interval
 from tests.browser.driver import chromium_browser
 from tests.browser.over_session import house
 from tests.conftest import find_chromium

@@ -20,7 +20,7 @@ from pathlib import Path
 from time import perf_counter
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import Cancelled
 from explorer.frontends import zoo
 from explorer.measure.walls import WallComparison, compare_walls

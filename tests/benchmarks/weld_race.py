@@ -4,7 +4,7 @@
         [--against onnxruntime,torch] [--partial FILE] [--json]
 
 Unwelded means every operator its own kernel, from the same generator. PyTorch runs in its fastest
-form (`torch_forms`). Ratios are over the welded time. Each model has a process of its own. Rows go
+form (`torch_peer`). Ratios are over the welded time. Each model has a process of its own. Rows go
 to the partial file as they are made, and those that are there are not made again. Paper: Shi et al.
 2023, Welder, section 5.
 """
@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 
-from explorer.compilation import Compilation
-from explorer.compiler import compile as compile_model
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import compile as compile_model
 from explorer.frontends import zoo
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.frontends.zoo.entries import WELDER
 from explorer.measure.turns import Clock
-from explorer.options import Options
 from explorer.rammer import Options as RammerOptions
 from explorer.tuning.peers.runtimes import check_peer_names
 from explorer.welder import plan_group

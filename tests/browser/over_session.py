@@ -19,7 +19,7 @@ from widgets.page import front_end
 from widgets.page.shell import CHANGES, refused
 from widgets.rooms import gallery
 from widgets.session.session import Session
-from widgets.session.wall_views import Binary
+from widgets.session.shown import Binary
 
 HERE = Path(__file__).parent
 HAS = "([where, text]) => document.querySelector(where)?.textContent.includes(text)"

@@ -3,8 +3,7 @@
 import pytest
 from playwright.sync_api import Browser
 
-from widgets.draw.table import Table
-from widgets.draw.table_drawing import WIDTH, draw_table
+from widgets.draw.table import WIDTH, Table, draw_table
 
 pytestmark = pytest.mark.browser
 CAPTION = (

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page
 
 import explorer
-from explorer.sandbox.helper import CAN_FORK
+from explorer.process.sandbox import CAN_FORK
 from tests.browser.exhaustive import exhaustive
 from widgets.session.session import Session
 

@@ -16,11 +16,11 @@ from playwright.sync_api import Browser, Page
 
 import explorer
 from explorer.measure.compare import Comparison, Measurement
-from explorer.passes.pipeline.progress import report_progress
+from explorer.process.cancellation import report_progress
 from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, house, settle
 from widgets.session.session import Session
-from widgets.timed import sizes_picture
+from widgets.timed import sizes
 
 pytestmark = pytest.mark.browser
 
@@ -334,8 +334,8 @@ def test_a_picture_that_takes_a_while_says_how_far_it_is_and_is_cancelled(
                 told_of.wait(0.01)
         return data(now, symbol)
 
-    data = sizes_picture.data
-    monkeypatch.setattr(sizes_picture, "data", slow)
+    data = sizes.data
+    monkeypatch.setattr(sizes, "data", slow)
     session.house.cache.clear()
     with house(browser, session, width=1266, height=920) as page:
         page.evaluate("driver.go('relax')")

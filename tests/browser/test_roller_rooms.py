@@ -11,9 +11,9 @@ from explorer.measure.compare import Comparison, Measurement
 from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets import made_by_hand as hand
 from tests.widgets.of_family import of_family
+from widgets.session.bench import Subject
+from widgets.session.jobs import Job
 from widgets.session.session import Session
-from widgets.session.timing.jobs import Job
-from widgets.session.timing.tuning import Subject
 
 pytestmark = pytest.mark.browser
 

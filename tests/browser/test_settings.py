@@ -10,14 +10,14 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import explorer
-from explorer.ops.reference.cancellation import raise_if_cancelled
+from explorer.process.cancellation import raise_if_cancelled
 from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, settle
 from tests.browser.over_session import house as house_of
 from tests.browser.test_axe import objections
 from widgets.model.knobs import Setting, turn_knob
+from widgets.session import compiling
 from widgets.session.session import Session
-from widgets.session.timing import turning
 
 pytestmark = pytest.mark.browser
 NAMED = """([name, part]) => document.activeElement.dataset.name === name
@@ -96,7 +96,7 @@ def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
             raise_if_cancelled("held")
         return turn_knob(now, *args)
 
-    monkeypatch.setattr(turning, "turn_knob", late)
+    monkeypatch.setattr(compiling, "turn_knob", late)
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
     with house_of(browser, session) as page:
         open_(page, "hardware")

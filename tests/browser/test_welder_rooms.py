@@ -16,10 +16,10 @@ from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets.of_family import of_family
 from widgets.model.compiled import Compiled
-from widgets.model.manual_moves import Move
+from widgets.model.picture import Move
+from widgets.session.jobs import Job
 from widgets.session.move_editor import MoveEditor
 from widgets.session.session import Session
-from widgets.session.timing.jobs import Job
 
 pytestmark = pytest.mark.browser
 

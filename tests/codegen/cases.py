@@ -8,6 +8,7 @@ import numpy as np
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, evaluate_shape, symbol
 from explorer.ir.dtypes import is_float, numpy_dtype
 from explorer.ir.kernel import (
     Apply,
@@ -24,7 +25,6 @@ from explorer.ir.kernel import (
     axes,
 )
 from explorer.ir.patterns.scatter import scattered
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, evaluate_shape, symbol
 
 BATCH, SEQ = symbol("batch"), symbol("seq")
 ENV = ShapeEnv((SymbolBound("batch", 1, 64), SymbolBound("seq", 2, 512)))

@@ -18,9 +18,9 @@ import numpy as np
 
 from explorer.codegen.build import KernelCode, build_kernel
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, evaluate_dim, evaluate_shape
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv, evaluate_dim, evaluate_shape
 from explorer.tile.lowering.packing import pack_constant
 from tests.tile.programs import HERE
 

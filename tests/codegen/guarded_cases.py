@@ -16,10 +16,10 @@ from onnx import helper, numpy_helper
 import explorer
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, evaluate_shape
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.forms import Form
-from explorer.ir.shapes.dims import ShapeEnv, evaluate_shape
 from tests.codegen import cases, test_forms, test_packed_runs
 from tests.codegen.guard_pages import run_between_guards
 from tests.codegen.running import run_kernel

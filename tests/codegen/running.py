@@ -11,8 +11,8 @@ import numpy as np
 from explorer.codegen.build import build_kernel
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, evaluate_dim, evaluate_shape
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv, evaluate_dim, evaluate_shape
 from explorer.tile.lowering.packing import pack_constant
 from tests.tile.programs import HERE
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from explorer.ir.affine import var
+from explorer.ir.dims import Dim, Shape, Sizes, evaluate_shape
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, TensorSpec, apply, at, axes
-from explorer.ir.shapes.dims import Dim, Shape, Sizes, evaluate_shape
 from explorer.ir.types import numpy_dtype
 
 Update = tuple[tuple[str, str], ...]

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from explorer.codegen.build import print_kernel
 from explorer.ir.affine import Affine
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import Sizes, evaluate_dim
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Panels, Reduce
+from explorer.ir.tile_program import For, Map, Panels, Reduce, TileProgram
 from explorer.roller.policy import candidates
 from explorer.tile.coverage import Numbers, Store, Unknown, boxes_of, stores, unwritten
 from tests.codegen.cases import CASES, ENV, Case

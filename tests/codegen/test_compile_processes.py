@@ -14,9 +14,9 @@ import pytest
 
 import explorer
 from explorer.codegen.build import build
-from explorer.codegen.cpu.object import compile_processes, helper_count
-from explorer.codegen.cpu.object.compile_processes import Helpers, Job, compile_jobs
-from explorer.codegen.cpu.object.object_code import MachineCode, key_of, loaded
+from explorer.codegen.cpu import compile_processes
+from explorer.codegen.cpu.compile_processes import Helpers, Job, compile_jobs
+from explorer.codegen.cpu.object_code import MachineCode, key_of, loaded
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.errors import Cancelled, KernelCompileError
 from explorer.ir.calls import efficient_binding
@@ -84,11 +84,11 @@ def test_what_a_helper_compiled_is_what_this_process_would_have(
         "raise SystemExit(3)",
         "import no_such_module",
         "import sys; sys.stdout.write('nonsense' * 99)",
-        "from explorer.codegen.cpu.object.compile_processes import *\n"
-        "from explorer.codegen.cpu.object.compile_processes import _receive, _send\n"
+        "from explorer.codegen.cpu.compile_processes import *\n"
+        "from explorer.codegen.cpu.compile_processes import _receive, _send\n"
         "_send(sys.stdout.buffer, READY); _receive(sys.stdin.buffer); raise SystemExit",
-        "from explorer.codegen.cpu.object.compile_processes import *\n"
-        "from explorer.codegen.cpu.object.compile_processes import _receive, _send\n"
+        "from explorer.codegen.cpu.compile_processes import *\n"
+        "from explorer.codegen.cpu.compile_processes import _receive, _send\n"
         "_send(sys.stdout.buffer, READY); _receive(sys.stdin.buffer)\n"
         "for text in (b'{}', b''): _send(sys.stdout.buffer, text)\n"
         "_receive(sys.stdin.buffer)",
@@ -193,33 +193,35 @@ def test_helpers_that_nothing_was_left_for_are_gone(monkeypatch: pytest.MonkeyPa
 def test_a_model_has_helpers_ahead_when_it_is_compiled_for_the_first_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(helper_count, "helpers_for", lambda kernels: int(kernels > 8))
-    with helper_count.HelpersAhead("a model", 100) as ahead:
+    monkeypatch.setattr(compile_processes, "helpers_for", lambda kernels: int(kernels > 8))
+    with compile_processes.HelpersAhead("a model", 100) as ahead:
         assert len(ahead.processes) == 1
         ahead.remember()
     with (
-        helper_count.HelpersAhead("a model", 100) as again,
-        helper_count.HelpersAhead("small", 9) as small,
+        compile_processes.HelpersAhead("a model", 100) as again,
+        compile_processes.HelpersAhead("small", 9) as small,
     ):
         assert not again.processes and not small.processes
 
 
 def policy(monkeypatch: pytest.MonkeyPatch, idle: int, free: int) -> None:
-    monkeypatch.setattr(helper_count, "idle_cores", lambda: idle)
-    monkeypatch.setattr(helper_count, "free_bytes", lambda: free)
+    monkeypatch.setattr(compile_processes, "idle_cores", lambda: idle)
+    monkeypatch.setattr(compile_processes, "free_bytes", lambda: free)
 
 
 def test_no_idle_core_few_kernels_and_little_memory_get_no_helper(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     policy(monkeypatch, idle=0, free=1 << 40)
-    assert helper_count.helpers_for(1000) == 0
-    policy(monkeypatch, idle=7, free=helper_count.KEPT_FREE_BYTES)
-    assert helper_count.helpers_for(1000) == 0
+    assert compile_processes.helpers_for(1000) == 0
+    policy(monkeypatch, idle=7, free=compile_processes.KEPT_FREE_BYTES)
+    assert compile_processes.helpers_for(1000) == 0
     policy(monkeypatch, idle=7, free=0)
-    assert helper_count.helpers_for(1000) == 0
+    assert compile_processes.helpers_for(1000) == 0
     policy(monkeypatch, idle=7, free=1 << 40)
-    assert [helper_count.helpers_for(n) for n in (0, 1, 2 * helper_count.KERNELS_A_HELPER - 1)] == [
+    assert [
+        compile_processes.helpers_for(n) for n in (0, 1, 2 * compile_processes.KERNELS_A_HELPER - 1)
+    ] == [
         0,
         0,
         0,
@@ -229,12 +231,17 @@ def test_no_idle_core_few_kernels_and_little_memory_get_no_helper(
 def test_helpers_are_as_many_as_idle_cores_and_work_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     policy(monkeypatch, idle=3, free=1 << 40)
     assert [
-        helper_count.helpers_for(n * helper_count.KERNELS_A_HELPER) for n in (2, 3, 4, 100)
+        compile_processes.helpers_for(n * compile_processes.KERNELS_A_HELPER)
+        for n in (2, 3, 4, 100)
     ] == [1, 2, 3, 3]
     policy(monkeypatch, idle=63, free=1 << 40)
-    assert helper_count.helpers_for(1000) == helper_count.MOST_HELPERS
-    policy(monkeypatch, idle=63, free=helper_count.KEPT_FREE_BYTES + 2 * helper_count.HELPER_BYTES)
-    assert helper_count.helpers_for(1000) == 2
+    assert compile_processes.helpers_for(1000) == compile_processes.MOST_HELPERS
+    policy(
+        monkeypatch,
+        idle=63,
+        free=compile_processes.KEPT_FREE_BYTES + 2 * compile_processes.HELPER_BYTES,
+    )
+    assert compile_processes.helpers_for(1000) == 2
 
 
 def test_progress_tells_of_every_kernel_in_words_that_can_be_shown() -> None:

@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from explorer.codegen.cpu.math.ulp import (
-    BOUNDS,
-    BOUNDS_64,
-    EXACT,
-    every,
-    largest_error,
-    largest_error_64,
-)
 from explorer.codegen.cpu.math.vector_math import power32
+from tests.codegen.ulp import BOUNDS, BOUNDS_64, EXACT, every, largest_error, largest_error_64
 
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0]
 TINY = [1e-40, -1e-40, 1e-45, 5e-39, -103.9, -104.5, -95.0, 88.7, 88.8, 1e30, -1e30]

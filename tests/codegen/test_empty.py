@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.ir.kernels.normal import normalise
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.roller.policy import candidates
 from tests.codegen.cases import (
     ENV,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.devices.target import Target
+from explorer.devices.isa import InstructionSet
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec
 from explorer.ir.patterns.forms import FORMS, Form
-from explorer.ir.tile_programs.statements import Panels
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import Panels
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
 from tests.codegen.running import run_kernel
@@ -119,7 +119,7 @@ def test_groups_of_small_integers_are_exact_with_any_instruction(
     here = {"groups": DOTS, "pairs": DOTS[1:], "plain": DOTS[2:]}[TARGET.dot_product(lanes)]
     if dot not in here:
         pytest.skip("this processor has no such instruction")
-    monkeypatch.setattr(Target, "dot_product", lambda target, lanes: dot)
+    monkeypatch.setattr(InstructionSet, "dot_product", lambda target, lanes: dot)
     for form in (
         Form("uint8", "int8", "int32"),
         Form("int16", "int16", "int32"),

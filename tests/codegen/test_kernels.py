@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.codegen.cases import CASES, ENV, Case, arrays
 from tests.codegen.running import run_kernel
 

@@ -5,9 +5,9 @@ import pytest
 
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel
 
 COLUMNS = 64

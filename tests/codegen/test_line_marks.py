@@ -1,28 +1,25 @@
-"""Lines of LLVM IR and assembly have the line of the source that they come from, and are of the
-code that runs.
-"""
+"""Source lines of listings are those of the code that runs; marked loops stay as they are."""
+
+from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
+from llvmlite import ir
 
 from explorer.codegen.build import build_kernel, print_kernel
-from explorer.codegen.cpu.math.conversions import NotTranslated
-from explorer.codegen.cpu.object import object_code
-from explorer.codegen.cpu.object.jit_linker import assembly_of, optimised
-from explorer.codegen.cpu.object.object_code import (
-    BY_NUMBA,
-    EXACT,
-    OTHER_CODE,
-    compile_cfunc,
-    disassemble,
-)
-from explorer.codegen.cpu.object.translate import translate
-from explorer.codegen.current_target import compiling_for
-from explorer.codegen.listing import Listing
-from explorer.ir.decisions.tiling import Tiling
-from explorer.ir.shapes.dims import ShapeEnv
-from tests.codegen.cases import CASES
+from explorer.codegen.cpu import object_code
+from explorer.codegen.cpu.jit import assembly_of, optimised
+from explorer.codegen.cpu.math.llvm_value import compiling_for
+from explorer.codegen.cpu.object_code import BY_NUMBA, EXACT, OTHER_CODE, compile_cfunc, disassemble
+from explorer.codegen.cpu.translate import mark_loop, translate, with_loop_metadata
+from explorer.codegen.cpu.translate_values import NotTranslated
+from explorer.devices.cpus import CPUS, like
+from explorer.devices.listing import Listing
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv
+from tests.codegen.cases import CASES, conv
 from tests.codegen.test_translate import source_of
 from tests.tile.programs import HERE, TARGET
 
@@ -114,3 +111,38 @@ def test_what_numba_compiled_has_no_lines_and_says_so() -> None:
         assert "define" in found.llvm.text
     else:
         raise AssertionError("our own front end took it")
+
+
+# LLVM unrolls for the loop buffer of a processor: Zen 3 holds what 14 products twice are.
+ZEN3 = replace(CPUS["cpu-avx2"].isa, processor="znver3")
+TILE_ROWS = 14  # with one vector of columns and one of values: 16 registers, all that AVX2 has
+
+
+def test_the_steps_of_a_full_register_tile_are_not_unrolled_into_spills() -> None:
+    given = conv(56, 56, 24, 144, 1, 1, 0, n=8, micro=Micro(TILE_ROWS, 1, 8), relu=False)
+    source, _, _ = print_kernel(given.kernel, given.tiling, ShapeEnv(), like(HERE, "cpu-avx2"))
+    assert f"micro_kernel({TILE_ROWS}, 1, 8" in source
+    with compiling_for(ZEN3):
+        text = translate(source, "kernel", "kernel_x")
+    written = len(re.findall(r"call [^\n]*@\"?llvm\.fma", text))
+    assembly = assembly_of(optimised(text, ZEN3), ZEN3)
+    assert written == TILE_ROWS == len(re.findall(r"\bvfmadd", assembly))
+    assert not re.findall(r"%ymm\d+, -?\d*\(%rsp\)", assembly)
+
+
+def test_a_mark_says_nothing_until_its_wish_is_written() -> None:
+    module = ir.Module("m")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "f")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    for name in ("one", "two"):
+        block, after = function.append_basic_block(name), function.append_basic_block("after")
+        b.branch(block)
+        b.position_at_end(block)
+        mark_loop(module, b.cbranch(ir.IntType(1)(0), block, after))
+        b.position_at_end(after)
+    b.ret_void()
+    plain = str(module)
+    assert "unroll" not in plain and plain.count("!llvm.loop") == 2
+    text = with_loop_metadata(plain)
+    assert len(set(re.findall(r"^(!\d+) = distinct !\{\1, !1000000, !1000001\}$", text, re.M))) == 2
+    assert str(optimised(text, ZEN3))

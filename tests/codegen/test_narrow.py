@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from explorer.codegen.build import build_kernel
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import (
     ITEM_BYTES,
     NARROW_FLOATS,
@@ -23,8 +24,7 @@ from explorer.ir.dtypes import (
     numpy_dtype,
 )
 from explorer.ir.kernel import Apply, Compute, Const, Expr, Kernel, Read, TensorSpec, at, axes
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel
 from tests.examples import examples
 from tests.tile.programs import HERE

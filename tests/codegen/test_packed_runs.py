@@ -13,11 +13,11 @@ import pytest
 from explorer.codegen.build import print_kernel
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import placed_program, tile_program
-from explorer.tile.rewriting.memory_runs import memory_runs
+from explorer.tile.rewriting.vectorise import memory_runs
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE
 

@@ -14,9 +14,9 @@ from explorer.codegen.build import print_kernel
 from explorer.errors import BadOption
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.codegen.cases import arrays, conv, linear
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE

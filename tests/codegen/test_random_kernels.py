@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 from explorer.errors import BadOption
+from explorer.ir.dims import evaluate_shape
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import evaluate_shape
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import ENV, Case, arrays

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from explorer.ir.decisions.tiling import Micro, Tiling
-from explorer.ir.tile_programs.statements import For, Panels, Statement
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import For, Panels, Statement
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import ENV, arrays, attention
 from tests.codegen.running import run_kernel

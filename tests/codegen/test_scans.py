@@ -16,8 +16,8 @@ from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, axes
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.running import running
-from explorer.ir.tile_programs.statements import Scan
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import Scan
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import BATCH, ENV, SEQ

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, Sizes, SymbolBound, evaluate_shape, symbol
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import ShapeEnv, Sizes, SymbolBound, evaluate_shape, symbol
-from explorer.ir.tile_programs.statements import Map, OnePass
+from explorer.ir.tile_program import Map, OnePass
 from explorer.ir.types import numpy_dtype
-from explorer.ops.kernels.loop_nest import evaluate_outputs
-from explorer.ops.kernels.verify_kernel import verify_kernel
+from explorer.ops.interpreter.loop_nest import evaluate_outputs
+from explorer.ops.verify_kernel import verify_kernel
 from explorer.roller.cpu_candidates import cpu_candidates
 from explorer.tile.coverage import Numbers, boxes_of, unwritten
 from explorer.tile.interpret import Interpreter

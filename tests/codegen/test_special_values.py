@@ -9,7 +9,7 @@ import pytest
 
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, TensorSpec, at, axes
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.codegen.cases import softmax_computes
 from tests.codegen.running import run_kernel
 

@@ -9,10 +9,10 @@ import pytest
 
 from explorer.codegen.build import build_kernel, print_kernel
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Compute, Kernel, TensorSpec, apply, at, axes
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.codegen.cases import layer_norm
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE

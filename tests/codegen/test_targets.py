@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.compilation import compilation
+from explorer.compiler import compilation
 from explorer.devices.cpus import CPUS, like, runs_on
-from explorer.devices.target import Target
+from explorer.devices.isa import InstructionSet
 from explorer.errors import BadOption
-from explorer.measure.this_machine.this_cpu import from_json, this_cpu
-from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.measure.this_cpu import from_json, this_cpu
+from explorer.passes.random_inputs import random_inputs
 from tests.tile.programs import HERE
 
 MODEL = Path(__file__).parent.parent / "data" / "tiny_mobilenetv2.onnx"
@@ -62,7 +62,7 @@ def test_code_for_wider_vectors_can_be_read_where_it_cannot_run(
 
 def test_a_feature_that_is_missing_is_enough_not_to_run() -> None:
     assert runs_on(HERE, HERE)
-    more = replace(HERE, target=Target(HERE.target.processor, ("+no-such-feature",)))
+    more = replace(HERE, isa=InstructionSet(HERE.isa.processor, ("+no-such-feature",)))
     assert not runs_on(more, HERE)
     assert not runs_on(replace(HERE, lanes=HERE.lanes * 2), HERE)
     assert not runs_on(replace(HERE, kind="gpu"), HERE)
@@ -72,7 +72,7 @@ def test_a_target_is_read_back_as_it_was_written() -> None:
     import json
     from dataclasses import asdict
 
-    assert from_json(json.dumps(asdict(HERE))).target == HERE.target
+    assert from_json(json.dumps(asdict(HERE))).isa == HERE.isa
 
 
 def test_what_this_machine_can_run_is_asked_once_and_not_at_every_run(

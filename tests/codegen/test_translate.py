@@ -10,24 +10,23 @@ from itertools import product
 from pathlib import Path
 
 import llvmlite.binding as llvm
+import numba
 import numpy as np
 import pytest
 
 from explorer.codegen.build import print_kernel
-from explorer.codegen.cpu.expressions import dim_text
-from explorer.codegen.cpu.math.conversions import NotTranslated
-from explorer.codegen.cpu.math.elementary import ELEMENTARY
-from explorer.codegen.cpu.object import object_code
-from explorer.codegen.cpu.object.jit_linker import object_of, optimised
-from explorer.codegen.cpu.object.jit_memory import JitMemory
-from explorer.codegen.cpu.object.object_code import compile_cfunc, disassemble, key_of
-from explorer.codegen.cpu.object.source_digest import generator_text
-from explorer.codegen.cpu.object.translate import translate
+from explorer.codegen.cpu import object_code
+from explorer.codegen.cpu.emitter import dim_text
+from explorer.codegen.cpu.jit import JitMemory, object_of, optimised
+from explorer.codegen.cpu.math.llvm_value import compiling_for
+from explorer.codegen.cpu.math.vector_math import ELEMENTARY
+from explorer.codegen.cpu.object_code import compile_cfunc, disassemble, generator_text, key_of
 from explorer.codegen.cpu.print import DECORATOR, HEADER
-from explorer.codegen.current_target import compiling_for
+from explorer.codegen.cpu.translate import translate
+from explorer.codegen.cpu.translate_values import NotTranslated
 from explorer.errors import KernelCompileError
 from explorer.ir.decisions.tiling import Tiling
-from explorer.ir.shapes.dims import ShapeEnv, floor_div, symbol
+from explorer.ir.dims import ShapeEnv, floor_div, symbol
 from tests.codegen.cases import CASES
 from tests.tile.programs import HERE, TARGET
 
@@ -206,36 +205,36 @@ def test_every_elementary_function_has_names_that_sources_call() -> None:
     assert set(keys.values()) == {keys["exp32"]} != {generator_text(source_of("pass"))}
 
 
-@pytest.mark.parametrize("file", ["cpu.math.elementary", "current_target"])
+@pytest.mark.parametrize("file", ["cpu.math.vector_math", "cpu.math.llvm_value"])
 def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Include a file that only an import of an import names."""
-    from explorer.codegen.cpu.object import source_digest
+    from explorer.codegen.cpu import object_code
 
     plain = source_of("st_float32(y, 0, ld_float32(x, 0))")
     mathematical = source_of("st_float32(y, 0, exp32(ld_float32(x, 0)))")
     before = generator_text(plain), generator_text(mathematical)
     assert before[0] != before[1]
-    real = source_digest._file
+    real = object_code._file
 
     def changed(name: str) -> object:
         found = real(name)
-        other = source_digest._File(b"changed", found.names, found.imports)
+        other = object_code._File(b"changed", found.names, found.imports)
         return other if name == file else found
 
-    monkeypatch.setattr(source_digest, "_file", changed)
-    source_digest._hash_of.cache_clear()
+    monkeypatch.setattr(object_code, "_file", changed)
+    object_code._hash_of.cache_clear()
     try:
         after = generator_text(plain), generator_text(mathematical)
     finally:
-        source_digest._hash_of.cache_clear()
+        object_code._hash_of.cache_clear()
     assert after[0] == before[0] and after[1] != before[1]
 
 
 def test_where_numba_is_switched_off_what_needs_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     source = source_of("st_float32(y, 0, [ld_float32(x, 0)][0])")  # a list is none of our words
-    monkeypatch.setattr(object_code.numba.config, "DISABLE_JIT", 1)
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     with pytest.raises(KernelCompileError, match="needs Numba's compiler, which NUMBA_DISABLE_JIT"):
         compile_cfunc(source, TARGET)
 

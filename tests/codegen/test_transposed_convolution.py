@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import explorer
 from explorer.ir.calls import KernelCall
-from explorer.ir.tile_programs.statements import For, Panels, Reduce, Statement
+from explorer.ir.tile_program import For, Panels, Reduce, Statement
 
 CASES: tuple[tuple[int, int, int, int, dict[str, Any]], ...] = (
     (9, 16, 5, 3, {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}),

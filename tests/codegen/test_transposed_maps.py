@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from explorer.codegen.build import print_kernel
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim, ShapeEnv
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, IndexValue, Kernel, Read, TensorSpec
-from explorer.ir.shapes.dims import Dim, ShapeEnv
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.codegen.cases import BATCH, ENV, SEQ
 from tests.codegen.running import run_kernel
 from tests.examples import examples

@@ -14,6 +14,7 @@ from explorer.codegen.build import print_kernel
 from explorer.codegen.cpu.vector.vector_nest import Nest, Node, Operand, Stored, vector_nest
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import (
     Apply,
@@ -27,8 +28,7 @@ from explorer.ir.kernel import (
     at,
     axes,
 )
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.codegen.cases import BATCH, ENV, SEQ, layer_norm, softmax, softmax_computes
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE

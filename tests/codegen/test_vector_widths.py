@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 import explorer
 from explorer.devices.model import Device
-from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.measure.this_cpu import this_cpu
 
 WIDTHS = ((16, 32), (8, 16), (4, 16))  # AVX-512, AVX2, any
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 
 from explorer.frontends.model import Model
-from explorer.ir.shapes.dims import evaluate_shape
+from explorer.ir.dims import evaluate_shape
 
 LARGEST_ERROR = 1e-4  # of the largest answer
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 import explorer
-from explorer.relax.memory.plan import Options
+from explorer.memory.plan import Options
 from explorer.welder import Options as Welding
 
 MOST = 0.6  # what is asked for, of the intermediates of the same program

@@ -6,8 +6,8 @@ import onnx
 import pytest
 
 from explorer.frontends.load import load
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce, legalize
 from tests.conformance.answers import Oracle, agree, inputs
 from tests.conformance.salt import salted

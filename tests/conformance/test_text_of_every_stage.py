@@ -9,7 +9,7 @@ import pytest
 
 import explorer
 from explorer.ir.text.program_text import parse_program, print_program
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.verify import verify
 
 DATA = Path(__file__).parent.parent / "data"
 

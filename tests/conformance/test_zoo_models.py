@@ -9,9 +9,9 @@ import onnx
 import pytest
 
 import explorer
-from explorer.counters import counters
 from explorer.frontends import zoo
 from explorer.frontends.zoo.entries import WELDER
+from explorer.process.counters import counters
 from tests.conformance.answers import Oracle, agree, inputs
 
 BUILT = [n for n, e in zoo.ENTRIES.items() if isinstance(e.source, zoo.Built)]

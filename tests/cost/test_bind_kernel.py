@@ -6,8 +6,8 @@ import sympy
 
 from explorer.cost.bind_kernel import bind_kernel, sizes_of
 from explorer.ir.affine import var
+from explorer.ir.dims import ShapeEnv, SymbolBound
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 from explorer.ir.symbols import symbols_of_kernel
 
 N, STEP, M = (sympy.Symbol(n, integer=True) for n in ("n", "step", "m"))

@@ -12,9 +12,9 @@ import pytest
 
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.model import Device
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.rammer.device_sheet_kernels import choose_pair
 from explorer.roller import Price
 from explorer.roller.blocks.gpu_candidates import grids

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 import explorer
 from explorer.cost.counts import EDGE_ROW, ROW, TILE
 from explorer.cost.estimate import Estimate
-from explorer.ir.shapes.dims import Sizes
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Once, Panels, Statement
+from explorer.ir.dims import Sizes
+from explorer.ir.tile_program import For, Once, Panels, Statement, TileProgram
 from explorer.tile.contraction_form import ContractionForm, PartForm, contraction_form
 from explorer.tile.interpret import Env, Interpreter
 from explorer.tile.lowering.lower import tensor_contraction

@@ -9,22 +9,15 @@ from dataclasses import replace
 import pytest
 
 from explorer.cost.counts import VECTOR, miss_cycles
-from explorer.cost.estimate import Estimate, kernel_terms, task_terms, tasks
+from explorer.cost.estimate import Estimate, kernel_terms, tasks
 from explorer.devices.costs import NAMES
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.patterns.running import running
-from explorer.measure.this_machine.sample_kernels import (
-    batched_product,
-    convolution,
-    elementwise,
-    layer_norm,
-    product,
-    reduction,
-    transpose,
-)
+from explorer.measure.fit import elementwise, product
 from tests.roller.test_policy import DEVICE
+from tests.sample_kernels import batched_product, convolution, layer_norm, reduction, transpose
 
 ONE = replace(DEVICE, units=1)
 
@@ -96,7 +89,7 @@ def test_a_kernel_takes_its_tasks_and_the_imbalance_of_the_last_ones(kernel: Ker
     for size in (1, 2, 7, 16):
         tiling = Tiling(((last, size),), Micro(4, 1))
         number = tasks(kernel, tiling, {})
-        one = sum(x for _, x in task_terms(kernel, tiling, DEVICE, {}))
+        one = sum(x for _, x in Estimate(kernel, tiling, DEVICE).terms({}))
         whole = dict(kernel_terms(kernel, tiling, DEVICE, {}))
         even = one * number / DEVICE.units
         assert sum(whole.values()) == pytest.approx(even + whole["load imbalance"])

@@ -3,12 +3,12 @@
 import pytest
 
 import explorer
-from explorer.cost.estimate import Estimate, task_terms
+from explorer.cost.estimate import Estimate
 from explorer.devices.costs import Costs
 from explorer.devices.model import Device, MemoryLevel
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernels.normal import normalise
-from explorer.measure.this_machine.sample_kernels import product
+from explorer.measure.fit import product
 
 DEVICE = Device(
     "two cores",
@@ -38,7 +38,7 @@ def test_an_estimate_made_once_is_that_of_each_binding(name):
         for size in (1, 2, 7, 512):
             sizes = dict.fromkeys(c.hint, size)
             terms = prepared.terms(sizes)
-            assert terms == task_terms(kernel, tiling, c.device, sizes)
+            assert terms == Estimate(kernel, tiling, c.device).terms(sizes)
             assert terms[0][0] == "compute" and terms[-1][0] == "task"
             assert all(us >= 0 for _, us in terms)
 

@@ -9,7 +9,7 @@ import pytest
 
 import explorer
 import explorer.np as enp
-from explorer.cost.gathers import gathered_regions
+from explorer.cost.parts import gathered_regions
 from explorer.cost.traffic import traffic
 from explorer.devices.hardware import Options as Hardware
 from explorer.ir.kernel import Kernel

@@ -7,9 +7,9 @@ from dataclasses import replace
 import explorer
 from explorer.cost.thread_blocks import thread_blocks
 from explorer.devices.catalogue import device
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import thread_block
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.tile.gpu.demand import Demand, Work, demand_of
 from explorer.tile.gpu.rewrites import unsynced
@@ -36,7 +36,7 @@ def test_phases_are_counted_as_often_as_threads_go_through_them() -> None:
         main, last = kernel.computes[0], kernel.computes[-1]
         (i, j), (k,) = (a.name for a in main.axes), (a.name for a in main.reduce)
         tile = tuple((a.name, 32) for a in last.axes)
-        block = Block(tile, 64, ((i, 4), (j, 4)), ((k, at_once),))
+        block = thread_block(tile, 64, ((i, 4), (j, 4)), ((k, at_once),))
         return demand_of(unsynced(kernel, block, ShapeEnv(), H100), H100).phases
 
     assert [phases(n) for n in (8, 16, 32)] == [5 * chunks + 4 for chunks in (12, 6, 3)]

@@ -16,8 +16,8 @@ from explorer.cost.traffic import Traffic, traffic
 from explorer.devices.catalogue import device, device_names
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
-from explorer.ir.shapes.dims import symbol
 from tests.strategies.kernels import EXTENTS, chain, convolution, tiles, whole_kernels
 from tests.welder import groups
 

@@ -14,7 +14,7 @@ from explorer.cost.traffic import tile_count, traffic
 from explorer.ir.affine import var
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.patterns.regions import propagate
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 
 MIB = 1 << 20
 ROWS, DEPTH, COLUMNS = 98304, 64, 128

@@ -14,10 +14,9 @@ import pytest
 
 from explorer.course import assignment as grading
 from explorer.course.__main__ import main
-from explorer.course.assignment import assignment
-from explorer.course.cells import Kind, cells
+from explorer.course.assignment import Kind, assignment, cells
 from explorer.course.exercises import EXERCISES
-from explorer.sandbox.helper import Limits
+from explorer.process.sandbox import Limits
 from tests.course.answers import WRONG
 
 ROOT = Path(__file__).parents[2]

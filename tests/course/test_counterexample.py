@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from explorer.course import counterexample
-from explorer.course.small_program import random_program, smaller_programs
+from explorer.course.counterexample import random_program, smaller_programs
 from explorer.errors import BadOption
 from explorer.ir.calls import OpCall
 from explorer.ir.program import Binding, Program

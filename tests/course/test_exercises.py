@@ -13,14 +13,13 @@ import explorer
 from explorer import course
 from explorer.course import checking
 from explorer.course.exercises import EXERCISES, provenance
-from explorer.course.log import logged_events
+from explorer.course.prediction import logged_events
 from explorer.errors import BadOption
 from explorer.ops import user_operators
-from explorer.passes.pipeline import registry
-from explorer.passes.policies import registered
-from explorer.sandbox.helper import Limits
+from explorer.passes import policy_call, registry
+from explorer.process.sandbox import Limits
 from tests.course.answers import WRONG, made
-from widgets.model.controls import settings
+from widgets.model import settings
 from widgets.rooms import gallery, own_picture
 
 SEED = 11
@@ -30,15 +29,15 @@ SEED = 11
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """What a cell registers is gone afterwards, and the log lies elsewhere."""
     monkeypatch.setenv("IRONWORKS_COURSE_LOG", str(tmp_path / "log.jsonl"))
-    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    monkeypatch.setattr(registry, "_passes", registry._passes.copy())
     monkeypatch.setattr(gallery, "PICTURES", gallery.PICTURES)
     monkeypatch.setattr(own_picture, "_own", dict(own_picture._own))
     yield
     for name in list(user_operators.user_operators()):
         user_operators.forget(name)
     for e in EXERCISES.values():
-        if e.policy_name in registered.by_system(e.policy_of):
-            registered.forget(e.policy_of, e.policy_name)
+        if e.policy_name in policy_call.by_system(e.policy_of):
+            policy_call.forget(e.policy_of, e.policy_name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,7 +83,7 @@ def test_a_policy_that_passes_is_a_choice_of_the_house(name: str, tmp_path: Path
     e = EXERCISES[name]
     option, words = f"{e.policy_of}.policy", e.policy_name
     course.check(name, made(tmp_path, name, WRONG[name][next(iter(WRONG[name]))][0]))
-    assert not registered.all_policies()
+    assert not policy_call.all_policies()
     said = str(course.check(name, made(tmp_path, name, e.solution)))
     assert said.endswith(
         f"It is {words!r} among the choices of {option} now, in explorers and in options."

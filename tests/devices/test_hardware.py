@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import explorer
 from explorer import cli
-from explorer.compiler import device_of
+from explorer.compiler.pipeline import device_of
 from explorer.devices.hardware import Figure, Options, amount, changed, changes, figures
 from explorer.devices.model import Device
 from explorer.errors import BadOption, IronworksError
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.settings import apply
 from tests.examples import examples
 

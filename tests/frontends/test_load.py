@@ -13,7 +13,7 @@ import pytest
 import explorer
 from explorer import np as xp
 from explorer.errors import BadModelFile, BadOption, BoundError, TraceError
-from explorer.frontends.torch_export import _narrow_bounds
+from explorer.frontends.torch.export import _narrow_bounds
 from tests.frontends.models import DATA
 
 tensor = explorer.tensor
@@ -133,7 +133,7 @@ def test_inputs_are_of_traced_functions_alone() -> None:
 def test_loading_a_file_imports_neither_torch_nor_the_tracer() -> None:
     script = (
         "import sys, explorer; explorer.load(sys.argv[1]);"
-        "print([m for m in sys.modules if m == 'torch' or m.startswith('explorer.frontends.arr')])"
+        "print([m for m in sys.modules if m == 'torch' or m.startswith('explorer.frontends.py')])"
     )
     found = subprocess.run(
         [sys.executable, "-c", script, str(DATA / "tiny_skip.onnx")],

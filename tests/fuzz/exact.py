@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import LibraryCall, OpCall, Var
+from explorer.ir.dims import evaluate_shape
 from explorer.ir.dtypes import dtype_of, is_float
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import evaluate_shape
 from explorer.ir.types import Tensor
-from explorer.ops.reference.bind import bind_sizes
-from explorer.ops.reference.evaluate import Interpreter, evaluate
-from explorer.ops.reference.frame import CallFrame
+from explorer.ops.interpreter.evaluate import Interpreter, evaluate
+from explorer.ops.interpreter.frame import CallFrame, bind_sizes
 
 Arrays = Mapping[str, np.ndarray]
 REACH = 8.0  # times the largest spread seen: what more trials would have found

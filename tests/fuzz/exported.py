@@ -10,7 +10,7 @@ import torch
 
 import explorer
 from explorer.errors import UnsupportedOperator
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from tests.fuzz.judge import Failure, crash
 from tests.fuzz.settings import PLAIN
 from tests.strategies.choices import Choices

@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BoundError, IronworksError, ShapeError, UnsupportedOperator
 from explorer.frontends.model import Model
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from tests.fuzz.blame import nodes_seen_otherwise
 from tests.fuzz.compare import compare
 from tests.fuzz.exact import Bound, bounds

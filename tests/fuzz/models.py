@@ -15,8 +15,8 @@ import explorer
 from explorer.errors import UnsupportedOperator
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.tuning.answers import LEAST, TOLERANCE_SHARE, largest, largest_error
+from explorer.passes.random_inputs import random_inputs
+from explorer.tuning.compare import LEAST_ANSWER, TOLERANCE_SHARE, largest, largest_error
 from tests.fuzz.settings import PLAIN, Setting, everywhere
 
 
@@ -76,7 +76,7 @@ def _apart(a: np.ndarray, b: np.ndarray) -> float:
         return float("inf")
     if a.dtype.kind != "f":
         return 0.0 if np.array_equal(a, b) else float("inf")
-    return largest_error(a, b) / max(largest(b), LEAST)
+    return largest_error(a, b) / max(largest(b), LEAST_ANSWER)
 
 
 def main(given: Sequence[str]) -> int:

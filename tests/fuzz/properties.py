@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from explorer.welder import POLICIES
-from tests.autodiff import test_random_arrays, test_random_programs
 from tests.codegen import test_random_kernels
 from tests.cost import test_contraction_form
-from tests.frontends import test_every_schedule, test_python_control_flow
+from tests.frontends.python import test_every_schedule, test_python_control_flow
+from tests.memory import test_poison
 from tests.ops import test_symbolic_dims
-from tests.relax import test_fuse_ops, test_poison, test_run_time_chains, test_workspace
+from tests.relax import test_fuse_ops, test_run_time_models, test_workspace
 from tests.relax import test_random_programs as test_stages
 from tests.runtime import test_executable
 from tests.strategies import hand_programs as hand
@@ -22,6 +22,7 @@ from tests.strategies.choices import Choices, generator
 from tests.strategies.onnx import symbolic
 from tests.strategies.onnx.run_time_chains import chains
 from tests.strategies.python_flow import block
+from tests.transforms.autodiff import test_random_arrays, test_random_programs
 from tests.welder import test_policies
 
 Values = tuple[Any, ...]
@@ -42,8 +43,8 @@ PROPERTIES: dict[str, tuple[Any, ...]] = {
     ),
     "chain": (
         lambda c, _: (chains.make(c),),
-        test_run_time_chains.test_every_stage_means_the_same,
-        test_run_time_chains.test_compiled_programs_mean_the_same,
+        test_run_time_models.test_every_stage_means_the_same,
+        test_run_time_models.test_compiled_programs_mean_the_same,
     ),
     "layer": (
         lambda c, _: (c.one(sorted(POLICIES)), layer_programs.programs.make(c)),

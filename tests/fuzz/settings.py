@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from explorer.compiler.options import Options
 from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device, MemoryLevel
-from explorer.measure.this_machine.this_cpu import lanes
-from explorer.options import Options
-from explorer.passes.convolution.winograd import Options as ConvolutionOptions
-from explorer.passes.recurrent.shared_products import Options as RecurrentOptions
-from explorer.passes.softmax.online_softmax import OnlineSoftmax
+from explorer.measure.this_cpu import lanes
+from explorer.memory.plan import Options as MemoryOptions
 from explorer.rammer import POLICIES as RAMMER
 from explorer.rammer import Options as RammerOptions
-from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.options import Options as RelaxOptions
 from explorer.roller import Options as RollerOptions
 from explorer.roller.named_policies import POLICIES as ROLLER
+from explorer.transforms.convolution.winograd import Options as ConvolutionOptions
+from explorer.transforms.recurrent.shared_products import Options as RecurrentOptions
+from explorer.transforms.softmax import OnlineSoftmax
 from explorer.welder import POLICIES as WELDER
 from explorer.welder import Options as WelderOptions
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
 from explorer.errors import IronworksError
 from explorer.ir.decisions.tiling import Micro, Tiling
-from explorer.options import Options
-from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.passes.random_inputs import random_inputs
 from explorer.relax import deduce
 from explorer.roller import Options as RollerOptions
 from explorer.tuning.settings import apply
@@ -29,7 +29,7 @@ from tests.fuzz.files import ODD_NUMBERS, ODD_REALS, ODD_TEXTS
 from tests.fuzz.judge import Failure, crash, sentence_judged
 from tests.fuzz.settings import PLAIN
 from tests.fuzz.state_models import MODELS
-from widgets.model.controls import settings
+from widgets.model import settings
 from widgets.model.knobs import with_code
 from widgets.session.session import Session
 

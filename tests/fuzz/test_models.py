@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.options import Options
+from explorer.compiler.options import Options
 from explorer.welder import Options as WelderOptions
 from tests.fuzz import models
 from tests.fuzz.settings import PLAIN, Setting

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from explorer.compiler.options import Options
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import Apply, Compute
 from explorer.ir.program import Program
-from explorer.options import Options
 from explorer.relax import Options as RelaxOptions
 from tests.fuzz import attempt
 from tests.fuzz.net import SHARES, Worker, cast

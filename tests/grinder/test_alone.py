@@ -11,7 +11,7 @@ import pytest
 import explorer
 from explorer import np as xp
 from explorer import tensor
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.grinder import Options as Grinder
 from explorer.ir.decisions.control import ControlDecision, TaskTree

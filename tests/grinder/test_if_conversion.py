@@ -10,7 +10,7 @@ import pytest
 
 import explorer
 from explorer import np as xp
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.grinder import Options as Grinder
 from explorer.ir.calls import Branch
 from explorer.ir.decisions.control import ControlDecision

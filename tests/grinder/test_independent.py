@@ -20,13 +20,12 @@ from explorer.grinder.independent import group_name, is_lone
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
+from explorer.memory.plan import Options as MemoryOptions
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.rammer import POLICIES, Options, schedule
-from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable
-from explorer.runtime.planning.units.concurrent_control_flow import GroupCosts, balance, groups_of
-from explorer.runtime.planning.units.recursion_schedule import on_one_unit
+from explorer.runtime.planning.unit_assignment import GroupCosts, balance, groups_of, on_one_unit
 from tests.examples import examples
 from tests.runtime.programs import DEVICE, Model, inputs_of
 from tests.runtime.test_executable import same

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.grinder.calls.inline import inline_calls
-from explorer.grinder.calls.inline_policy import decide_inlining
-from explorer.grinder.calls.recursion import find_recursive
+from explorer.grinder.inline import decide_inlining, inline_calls
+from explorer.grinder.recursion import find_recursive
 from explorer.ir.calls import FunctionCall, OpCall, Var
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Function, Program, SourceOp
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from tests.examples import examples
 from tests.runtime.programs import Model, inputs_of, vector
 from tests.runtime.test_executable import same
@@ -119,7 +118,7 @@ def test_no_more_is_inlined_than_there_is_room_for(
 ) -> None:
     program, _ = circle(11)
     assert len(decide_inlining({f.name: f for f in program.functions}).inlined) > 1
-    monkeypatch.setattr("explorer.grinder.calls.inline.MOST_BINDINGS", room)
+    monkeypatch.setattr("explorer.grinder.inline.MOST_BINDINGS", room)
     after = inline_calls(program)
     before, now = (sum(len(f.body) for f in p.functions) for p in (program, after))
     assert now <= before + room and (after is program) == (room == 0)

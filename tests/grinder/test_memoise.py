@@ -9,10 +9,10 @@ import pytest
 
 import explorer
 from explorer import tensor
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.grinder import Options as Grinder
-from explorer.runtime.memoized_calls import MOST_COMPARED_BYTES, MemoizedCalls
+from explorer.runtime.frames import MOST_COMPARED_BYTES, MemoizedCalls
 
 VECTOR, COUNT = tensor("float32", 3), tensor("int64")
 

@@ -1,7 +1,7 @@
 """The fifteen properties of Grinder's control flow, by number, and what shows each of them.
 
  1 Every schedule gives what Python gives, without a trip or a true condition too:
-   `tests.runtime.control.test_every_schedule`, `tests.runtime.test_control_flow`; both sides of a
+   `tests.runtime.test_every_schedule`, `tests.runtime.test_control_flow`; both sides of a
    branch: `tests.grinder.test_if_conversion`.
  2 A region in the program is one launch; from Python each part of each trip is one:
    `test_python_launches_and_reads_in_every_trip_and_the_program_never`, in the first of these.
@@ -31,9 +31,9 @@
    those
    that read them.
 14 What is in the program does not go back to Python: here, `tests.grinder.test_grind` and
-   `tests.runtime.control.test_select_control_schedule`.
-15 The fastest way measured is taken: `tests.measure.test_measured_control_schedules`;
-   ways that cannot be say why: `tests.runtime.control.test_select_control_schedule`.
+   `tests.runtime.test_select_control_schedule`.
+15 The fastest way measured is taken: `tests.measure.test_control_schedules`;
+   ways that cannot be say why: `tests.runtime.test_select_control_schedule`.
 
 Source: Zhang et al., OSDI 2023, and the code that its authors published.
 """
@@ -63,23 +63,23 @@ from explorer.grinder import (
     uprogram,
 )
 from explorer.grinder import Options as Grinder
-from explorer.grinder.if_conversion_policy import MOST_KERNELS, refusal
+from explorer.grinder.if_conversion import MOST_KERNELS, refusal
+from explorer.grinder.model import nested_parts, operators_of
 from explorer.grinder.tree import barriers_per_trip
-from explorer.grinder.unroll import nested_parts, operators_of
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import Interpreter, evaluate
+from explorer.ops.interpreter.evaluate import Interpreter, evaluate
 from explorer.rammer import POLICIES, Options
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable
-from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.aligned_memory import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
 from explorer.runtime.workers.workers import Team
 from tests.examples import examples
-from tests.runtime.control.test_every_schedule import mixed
 from tests.runtime.interleaving import Fault, Modelled, Stepped
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
+from tests.runtime.test_every_schedule import mixed
 from tests.runtime.test_executable import same
 from tests.runtime.test_interleavings import N, chooser, outcome, programs
 from tests.runtime.test_recursion import recursive

@@ -11,10 +11,10 @@ import pytest
 import explorer
 from explorer.grinder import BranchTask, LoopTask, uprogram
 from explorer.grinder import Options as Grinder
-from explorer.grinder.scalar_barriers import arm_needs_barrier, loop_needs_barrier
+from explorer.grinder.tree import arm_needs_barrier, loop_needs_barrier
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.rammer import Options
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable

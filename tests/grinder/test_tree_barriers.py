@@ -9,12 +9,12 @@ import pytest
 import explorer
 import explorer.np as xp
 from explorer import tensor
-from explorer.cli.explained.grinder import tasks
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.ir.decisions.control import TaskTree
+from explorer.views.grinder import tasks
 from widgets.grinder import task_tree
 from widgets.grinder.shown_tasks import TaskFacts
-from widgets.grinder.tree_rows import tree_rows
+from widgets.grinder.task_tree import tree_rows
 
 VECTOR, COUNT = tensor("float32", 5), tensor("int64")
 

@@ -11,7 +11,7 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.rammer import Options
 from explorer.runtime.executable import Executable
 from tests.runtime.programs import DEVICE, Model, inputs_of, kernel_of, vector

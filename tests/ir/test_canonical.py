@@ -13,16 +13,9 @@ import explorer
 from explorer.codegen.build import build_kernel, print_kernel
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, evaluate_dim, floor_div, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, with_symbols
-from explorer.ir.shapes.dims import (
-    Dim,
-    ShapeEnv,
-    SymbolBound,
-    evaluate_dim,
-    floor_div,
-    symbol,
-)
 from explorer.roller.cached_tilings import best_tilings
 from tests.codegen.running import run_kernel
 from tests.roller.test_policy import DEVICE
@@ -143,7 +136,7 @@ def test_symbols_with_other_bounds_are_tiled_for_themselves() -> None:
 
 
 FINDS = """
-from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import *
 from explorer.ir.kernels.canonical import text_of
 names = ("w0", "w1", "x2", "w3", "w4")

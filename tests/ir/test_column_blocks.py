@@ -14,7 +14,7 @@ from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, r
 from explorer.ir.kernels.column_blocks import ColumnBlock, blocks_read, split_columns
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction
-from explorer.ops.kernels.loop_nest import evaluate_kernel
+from explorer.ops.interpreter.loop_nest import evaluate_kernel
 from tests.examples import examples
 
 DEPTH = 5

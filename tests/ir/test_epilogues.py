@@ -5,7 +5,7 @@ import numpy as np
 from explorer.ir.affine import var
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import align, epilogue_of
-from explorer.ops.kernels.loop_nest import evaluate_kernel
+from explorer.ops.interpreter.loop_nest import evaluate_kernel
 
 X = np.arange(14, dtype=np.float32)
 

@@ -21,12 +21,12 @@ from explorer.ir.kernel import (
     reads,
     result_dtype,
     rewrite,
+    size_of,
     substitute,
 )
-from explorer.ir.kernels.kernel_size import size_of
 from explorer.ir.kernels.normal import LARGEST, _values, inline, is_cheap, normalise
 from explorer.ir.patterns.contraction import contraction
-from explorer.ops.kernels.loop_nest import evaluate_kernel
+from explorer.ops.interpreter.loop_nest import evaluate_kernel
 from tests.examples import examples
 
 AXES = (Axis("i", 3), Axis("j", 4))

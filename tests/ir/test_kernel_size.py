@@ -1,6 +1,7 @@
 """Expressions as trees: how large they are, walked at any depth, kept where nothing changes."""
 
 from explorer.ir.affine import Affine, affine, var
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -8,14 +9,15 @@ from explorer.ir.kernel import (
     Const,
     Kernel,
     Read,
+    Size,
     TensorSpec,
+    expr_size,
     reads,
     rename_tensors,
     rewrite,
+    size_of,
     substitute,
 )
-from explorer.ir.kernels.kernel_size import Size, expr_size, size_of
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 
 X = Read("x", (var("i"),))
 Y = Read("y", (var("j"), X))

@@ -9,7 +9,7 @@ import pytest
 
 from explorer.ir.dtypes import ITEM_BYTES, numpy_dtype
 from explorer.ir.scalar_functions import RECORDS, SCALAR_FUNCTIONS, ScalarFunction, dtype_of_result
-from explorer.ops.kernels.verify_scalars import result_of
+from explorer.ops.verify_kernel import result_of
 
 STEP = 1e-6
 INSIDE = {"acosh": (1.1, 3.0), "log": (0.1, 3.0), "sqrt": (0.1, 3.0), "pow": (0.2, 2.0)}

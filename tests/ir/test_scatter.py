@@ -10,15 +10,15 @@ import pytest
 from explorer.errors import VerifyError
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, axes
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.scatter import scatter, scattered
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.text.tile_printer import print_tile_program
-from explorer.ir.tile_programs.statements import At, For, Map
-from explorer.ir.tile_programs.traversal import statements
-from explorer.ops.kernels.verify_kernel import verify_kernel
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import At, For, Map
+from explorer.ir.tile_traversal import statements
+from explorer.ops.interpreter.evaluate import evaluate_kernel
+from explorer.ops.verify_kernel import verify_kernel
 from explorer.tile.lowering.lower import lower
 
 

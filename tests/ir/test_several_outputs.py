@@ -19,8 +19,8 @@ from explorer.ir.stage import Stage
 from explorer.ir.text.parser import parse_program
 from explorer.ir.text.printer import print_kernel, print_program
 from explorer.ir.types import Tensor
-from explorer.ops.kernels.verify_kernel import verify_kernel
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.verify import verify
+from explorer.ops.verify_kernel import verify_kernel
 from tests.codegen.several_outputs import IN_PLACE, adam, product
 
 

@@ -29,10 +29,10 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.decisions.tiling import Block, Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling, thread_block
+from explorer.ir.dims import ShapeEnv, SymbolBound, ceil_div, floor_div, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Const, IndexValue, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, ceil_div, floor_div, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.text.program_text import (
     parse_program,
@@ -244,7 +244,7 @@ def kernel() -> Kernel:
     )
 
 
-B = Block((("i", 2),), 96, (("i", 2),), (("k", 8),), (("k", 4),), ("i", "j", "k"))
+B = thread_block((("i", 2),), 96, (("i", 2),), (("k", 8),), (("k", 4),), ("i", "j", "k"))
 
 
 def everything() -> Program:
@@ -256,7 +256,7 @@ def everything() -> Program:
     body = (
         Binding((names[0],), OpCall("Clip", (x, None, w), (("axis", 1), ("shape", (n, 2)))), one),
         Binding((Var("k", Tensor((2, n), "float32")),), KernelCall(kernel(), (x, w), tiling), one),
-        Binding((Var("b", Tensor((2, n), "float32")),), KernelCall(kernel(), (x, w), block=B), one),
+        Binding((Var("b", Tensor((2, n), "float32")),), KernelCall(kernel(), (x, w), B), one),
         Binding((names[1],), KernelCall(replace(kernel(), constants=frozenset()), (x, w)), one),
         Binding((Var("z", Tensor((n,), "float32")),), View(w, 2 * n), one),
         Binding((names[12],), View(x), one),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from explorer.compiler import compile as compile_model
+from explorer.compiler.pipeline import compile as compile_model
 from explorer.frontends.model import Model
 from explorer.ir.affine import var
 from explorer.ir.kernel import Const, Read
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from tests.tuning.models import written
 
 X = np.linspace(-3, 3, 64, dtype=np.float32).reshape(8, 8)

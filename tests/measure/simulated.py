@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import exp, pi, sin
 from random import Random
 
-from explorer.measure.quiet import Disturbance
+from explorer.measure.turns import Disturbance
 
 PIECE_US = 2_000.0  # a longer call meets several states of the machine
 

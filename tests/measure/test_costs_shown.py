@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.cli.answer import Answer, to_json_types
 from explorer.cli.arguments import parse_flags
 from explorer.cli.commands import devices
 from explorer.devices.costs import Costs, Fit
 from explorer.errors import BadOption
-from explorer.measure.quiet import Disturbance
+from explorer.measure.turns import Disturbance
+from explorer.views.answer import Answer, to_json_types
 from tests.measure.test_this_cpu import SMALL
 
 FITS = (Fit("contraction m=64", 2.0, 2.2, 0.01), Fit("nothing", 0.0, 0.0))

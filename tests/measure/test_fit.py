@@ -1,4 +1,4 @@
-"""The fit of the model's constants: what it recovers, and what it says of its own errors."""
+"""The bandwidths of this machine, and the fit of the model's constants with its errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from explorer.cost.counts import Counts
 from explorer.devices.costs import NAMES, Costs, costs_from
-from explorer.measure.this_machine.fit import Observation, fitted, probes
+from explorer.measure.fit import Bandwidth, Observation, bandwidths, fitted, probes
+from explorer.measure.this_cpu import code_of
 from tests.roller.test_policy import DEVICE
 
 TRUE = Costs(tile=50.0, pack=0.4, run=3.0, vector=1.25, start=90.0)
@@ -86,3 +87,20 @@ def test_costs_are_read_back_from_plain_fields() -> None:
 
     found = fitted(DEVICE, seen(3))
     assert costs_from(asdict(found)) == found
+
+
+def test_a_byte_stored_costs_what_a_copy_takes_beyond_reading() -> None:
+    assert Bandwidth("L3", 100.0, 100.0, 0, 0).store_weight == pytest.approx(1.0)
+    assert Bandwidth("L3", 100.0, 50.0, 0, 0).store_weight == pytest.approx(3.0)
+    assert Bandwidth("L3", 100.0, 400.0, 0, 0).store_weight == 0.0
+
+
+def test_every_level_is_read_and_copied_by_one_unit_and_by_all() -> None:
+    from explorer.measure.fit import COPY, READ
+
+    spans = {"L1": 16 << 10, "L2": 128 << 10, "L3": 1 << 20}
+    read, copy = code_of(READ), code_of(COPY)
+    found = bandwidths(spans, frozenset({"L3"}), 2, read.address, copy.address)
+    assert [b.level for b in found] == list(spans)
+    for b in found:
+        assert min(b.read, b.copy, b.read_together, b.copy_together) > 0.1

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from explorer.devices.model import Device
-from explorer.measure.quiet import Disturbance
-from explorer.measure.this_machine import in_background
+from explorer.measure import in_background
+from explorer.measure.turns import Disturbance
 from tests.measure.test_this_cpu import SMALL
 
 

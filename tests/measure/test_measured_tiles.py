@@ -12,15 +12,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 import explorer
 from explorer import Options
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BadOption, Cancelled
 from explorer.frontends import zoo
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Tiling
 from explorer.measure import measured_tiles
 from explorer.measure.measured_tiles import MeasureTiles, Question
-from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.passes.pipeline.pipeline import Step, run_steps
+from explorer.measure.this_cpu import this_cpu
+from explorer.passes.snapshots import Step, run_steps
 from explorer.roller import Options as RollerOptions
 
 NAME = "small_nerf"

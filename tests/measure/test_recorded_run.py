@@ -14,11 +14,11 @@ import pytest
 
 import explorer
 from explorer.errors import BadOption, SnapshotError
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import thread_block
 from explorer.measure.machine import machine
 from explorer.measure.recorded_run import SHIPPED, read, shipped, write
+from explorer.roller.blocks.candidates import block_problem
 from explorer.roller.blocks.thread_block import launched
-from explorer.roller.blocks.validate_block import block_problem
 from tests.tile.gpu.products import A100, CASES, blocks
 
 MODEL = "zoo:small_bert"
@@ -67,7 +67,7 @@ def test_it_stands_beside_a_prediction_for_another_machine(file: Path) -> None:
 
 
 def test_a_block_of_whole_pieces_of_matrices_comes_back(file: Path, tmp_path: Path) -> None:
-    block = Block((("i", 32),), 64, (("i", 4),), (("k", 16),), (), ("i", "j", "k"))
+    block = thread_block((("i", 32),), 64, (("i", 4),), (("k", 16),), (), ("i", "j", "k"))
     run = replace(read(file), blocks=(("y", (block, replace(block, matrix=()))),))
     write(run, tmp_path / "run.json")
     assert read(tmp_path / "run.json") == run

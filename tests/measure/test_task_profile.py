@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from explorer import cache as store
-from explorer.counters import counters
 from explorer.errors import Cancelled
 from explorer.grinder import Options as Grinder
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
-from explorer.ir.shapes.dims import symbol
+from explorer.ir.dims import symbol
 from explorer.ir.types import Tensor
 from explorer.measure.task_times import task_profile
+from explorer.process.counters import counters
 from explorer.rammer import Options, TaskProfile, TaskTime
 from explorer.runtime.device_program.native import native
 from explorer.runtime.executable import Executable

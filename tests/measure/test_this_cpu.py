@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from explorer.allowance import cores
-from explorer.counters import counters
 from explorer.devices import host
 from explorer.devices.cpus import like
+from explorer.devices.isa import InstructionSet
 from explorer.devices.model import Device, MemoryLevel
-from explorer.devices.target import Target
-from explorer.measure.this_machine import default_cpu, this_cpu
+from explorer.measure import this_cpu
+from explorer.process.allowance import cores
+from explorer.process.counters import counters
 
 SMALL = Device(
     name="this-cpu",
@@ -111,9 +111,9 @@ def test_the_clock_is_what_the_system_tells_where_that_can_be(
 def test_a_machine_starts_as_many_multiply_adds_as_its_processor(
     monkeypatch: pytest.MonkeyPatch, processor: str, name: str, starts: float
 ) -> None:
-    monkeypatch.setattr(default_cpu, "lanes", lambda: 16)
-    monkeypatch.setattr(default_cpu, "target", lambda: Target(processor, ("+avx512f",)))
-    found = default_cpu.default_cpu()
+    monkeypatch.setattr(this_cpu, "lanes", lambda: 16)
+    monkeypatch.setattr(this_cpu, "target", lambda: InstructionSet(processor, ("+avx512f",)))
+    found = this_cpu.default_cpu()
     found = like(found, name) if name else found
     assert found.fma_per_cycle == starts
     assert found.peak_gflops_per_unit == 2 * starts * found.lanes * found.clock_ghz

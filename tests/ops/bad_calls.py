@@ -25,8 +25,8 @@ import onnx
 from explorer.errors import InternalFault, IronworksError
 from explorer.frontends.load import load
 from explorer.ir.calls import OpCall, Var
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Constant, Function, Program
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
 from explorer.relax import deduce, legalize

@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 from explorer.frontends.load import load
 from explorer.ir.program import Program
 from explorer.ir.text.program_text import parse_program, print_program
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce, legalize
 
 

@@ -14,10 +14,10 @@ import pytest
 
 import explorer
 from explorer.errors import DtypeError, InternalFault, ShapeError
-from explorer.frontends.arrays.nn import gelu
+from explorer.frontends.python.arrays.nn import gelu
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
-from explorer.ops.reference.libraries import call_library
+from explorer.ops.interpreter.libraries import call_library
 from explorer.ops.user_operators import forget, register
 from explorer.relax import deduce, legalize
 from tests.ops.bad_calls import Call, attempt, bad_calls

@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 import explorer
 from explorer.ir.dtypes import EIGHT_BIT_FLOATS, NARROW_FLOATS, numpy_dtype
 from explorer.ir.text.program_text import parse_program, print_program
-from explorer.ops.arithmetic.casting import convert
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.casting import convert
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from tests.ops.one_operator import Case, oracle, proto, stages
 
 random = np.random.default_rng(5)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from tests.ops.one_operator import Case, agree, check, proto, stages
 
 random = np.random.default_rng(0)
@@ -207,8 +207,8 @@ def test_several_arguments_are_taken_from_the_left(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from([1, 2, 3]), min_size=0, max_size=4), st.data())
 def test_any_two_shapes_that_numpy_broadcasts(shape: list[int], data: st.DataObject) -> None:
-    from explorer.ops.arithmetic.broadcast import broadcast
-    from explorer.ops.site import Site
+    from explorer.ops.record import Site
+    from explorer.ops.shape_rules import broadcast
 
     other = [n if data.draw(st.booleans()) else 1 for n in shape][
         data.draw(st.integers(0, len(shape))) :

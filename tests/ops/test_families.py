@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.ops.families import kernel_family
+from explorer.ops import kernel_family
 from tests.codegen.cases import (
     Case,
     attention,

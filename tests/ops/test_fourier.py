@@ -13,8 +13,8 @@ import explorer
 from explorer.frontends.load import load
 from explorer.ir.calls import KernelCall
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce, legalize
 from tests.ops.one_operator import Case, check, proto
 

@@ -13,8 +13,8 @@ import pytest
 
 import explorer
 from explorer.ir.dtypes import numpy_dtype
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from tests.ops import (
     test_contractions,
     test_fourier,

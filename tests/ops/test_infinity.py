@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import explorer
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from tests.ops.one_operator import Case, proto, stages
 
 INF, NAN = np.inf, np.nan

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 import explorer
 from explorer.frontends.load import load
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.relax import deduce, legalize
 
 A = (-1, 7, -7, 5, 0, 1)  # and the least number three times

@@ -11,7 +11,7 @@ from explorer.frontends.load import load
 from explorer.ir.calls import LibraryCall, MatchCast
 from explorer.ir.types import Tensor
 from explorer.ops import family
-from explorer.ops.reference.libraries import call_library
+from explorer.ops.interpreter.libraries import call_library
 from explorer.relax import deduce, legalize
 from tests.ops.one_operator import Case, check, proto
 

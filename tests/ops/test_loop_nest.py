@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.ir.affine import Affine, affine, var
+from explorer.ir.dims import symbol
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -24,9 +25,8 @@ from explorer.ir.kernel import (
     TensorSpec,
     apply,
 )
-from explorer.ir.shapes.dims import symbol
-from explorer.ops.kernels import loop_nest
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter import loop_nest
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.examples import examples
 
 random = np.random.default_rng(0)

@@ -13,8 +13,8 @@ from onnx import helper
 import explorer
 from explorer.frontends.load import load
 from explorer.ir.calls import KernelCall
-from explorer.ir.kernels.kernel_size import size_of
-from explorer.passes.pipeline.fingerprint import program_key
+from explorer.ir.kernel import size_of
+from explorer.passes.fingerprint import program_key
 from explorer.relax import deduce, legalize
 from tests.frontends.models import model, saved, value
 

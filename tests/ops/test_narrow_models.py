@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import explorer
 from explorer.ir.dtypes import numpy_dtype
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 
 random = np.random.default_rng(11)
 

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.ir.calls import KernelCall
-from explorer.ops.reference.evaluate import evaluate
+from explorer.memory.plan import Options as MemoryOptions
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.rammer import Options as RammerOptions
-from explorer.relax.memory.plan import Options as MemoryOptions
 
 DOMAIN = "ai.onnx.preview.training"
 MOMENTS = {"Adagrad": 1, "Adam": 2, "Momentum": 1}

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import explorer
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from tests.ops.one_operator import Case, check, proto, stages
 
 random = np.random.default_rng(4)

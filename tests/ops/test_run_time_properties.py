@@ -17,8 +17,8 @@ from onnx import TensorProto, helper
 from explorer.errors import ShapeError
 from explorer.frontends.load import load
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.run_time.cuts import cut
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.slicing import cut
 from explorer.relax import deduce, legalize
 from tests.examples import examples
 

@@ -17,8 +17,8 @@ from onnx import helper, numpy_helper
 import explorer
 from explorer.errors import ShapeError
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce, legalize
 from tests.ops.one_operator import agree, oracle
 

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BoundError, IronworksError
 from tests.ops.one_operator import Case, oracle, proto
 

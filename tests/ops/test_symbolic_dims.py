@@ -15,10 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 import explorer
 from explorer.errors import IronworksError, ShapeError
 from explorer.frontends.load import load
+from explorer.ir.dims import symbol
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import symbol
-from explorer.ops.reference.evaluate import evaluate
-from explorer.passes.pipeline.validate import difference
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.passes.validate import difference
 from explorer.relax import deduce, legalize
 from tests.ops.one_operator import agree, oracle
 from tests.strategies.onnx import symbolic

@@ -15,7 +15,7 @@ import explorer
 from explorer.errors import IronworksError, VerifyError
 from explorer.ir.affine import var
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
-from explorer.ops.kernels.verify_kernel import verify_kernel
+from explorer.ops.verify_kernel import verify_kernel
 
 TYPES = {"f": TensorProto.FLOAT, "i": TensorProto.INT64}
 

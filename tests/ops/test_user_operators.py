@@ -17,7 +17,7 @@ import explorer
 from explorer.errors import BadOperator, BadOption, IronworksError, UnsupportedOperator
 from explorer.ir.calls import KernelCall
 from explorer.ops import RECORDS, user_operators
-from explorer.ops.arithmetic.elementwise import call, unary
+from explorer.ops.elementwise import call, unary
 from explorer.ops.record import OperatorRecord
 from tests.two_inputs import two_inputs
 

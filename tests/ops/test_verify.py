@@ -24,9 +24,9 @@ from explorer.ir.calls import Branch, KernelCall, Loop, OpCall, Var, View
 from explorer.ir.kernel import Apply, Axis, Compute, Const, IndexValue, Read
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
-from explorer.ops.reference.bind import bind_sizes
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.frame import bind_sizes
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce, legalize
 from tests.frontends.models import saved
 from tests.runtime.test_scans import rnn

@@ -15,15 +15,14 @@ import numpy as np
 import pytest
 
 import explorer
+from explorer.compiler.options import Options
 from explorer.errors import Cancelled
 from explorer.ir.program import Program
 from explorer.ops import user_operators
-from explorer.ops.reference.cancellation import cancellable, cancelling_user_code
-from explorer.options import Options
-from explorer.passes.pipeline.progress import reporting_to
+from explorer.process import sandbox
+from explorer.process.cancellation import cancellable, cancelling_user_code, reporting_to
 from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions
-from explorer.sandbox import helper
 from explorer.welder import Options as WelderOptions
 from tests.ops.test_user_operators import rules, traced
 
@@ -34,7 +33,7 @@ X = np.ones((3, 8), np.float32)
 @pytest.fixture(autouse=True)
 def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a process cannot fork: a pass runs in this one at once, and nothing ends it."""
-    monkeypatch.setattr(helper, "CAN_FORK", False)
+    monkeypatch.setattr(sandbox, "CAN_FORK", False)
 
 
 def endless(*_: Any) -> Any:
@@ -181,7 +180,7 @@ def test_a_profiler_runs_where_code_was_ended_before(wanted: bool) -> None:
     script = f"""
 import sys
 from explorer.errors import Cancelled
-from explorer.ops.reference.cancellation import cancellable, cancelling_user_code
+from explorer.process.cancellation import cancellable, cancelling_user_code
 try:
     with cancellable(lambda: {not wanted}), cancelling_user_code("a loop"):
         while {not wanted}:

@@ -23,8 +23,8 @@ from onnx import helper as helper_of_onnx
 
 import explorer
 from explorer.ir.decisions.tiling import Micro, Tiling
-from explorer.passes.pipeline.content import Unhashable, content_key
-from explorer.passes.pipeline.fingerprint import pass_key
+from explorer.passes.content import Unhashable, content_key
+from explorer.passes.fingerprint import pass_key
 
 node = helper_of_onnx.make_node
 LIMIT = 1

@@ -16,9 +16,9 @@ from onnx import helper
 from explorer.cache import Memory
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline.pipeline import Step, run_steps
+from explorer.passes.snapshots import Step, run_steps
 from tests.examples import examples
-from tests.passes.programs import legalized, weights
+from tests.transforms.programs import legalized, weights
 
 # Helpers that call each other in any way: each kind has a number that may be edited.
 KINDS = {

@@ -9,10 +9,10 @@ import pytest
 
 import explorer
 from explorer.cache import Memory
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
-from explorer.passes.pipeline import pipeline
+from explorer.passes import snapshots
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer import Placement, Share
 from explorer.roller import Options as RollerOptions
@@ -98,6 +98,6 @@ def test_what_is_edited_is_asked_anew(
     else:
         exec(edit, cell)
     now = compiled()
-    monkeypatch.setattr(pipeline, "memo_of", lambda key, program: Memory())
+    monkeypatch.setattr(snapshots, "memo_of", lambda key, program: Memory())
     assert now == compiled()
     assert now != first

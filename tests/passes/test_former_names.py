@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 import explorer
-from explorer.compilation.compilation import Compilation
-from explorer.compiler import device_of, pipeline
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.pipeline import device_of, pipeline
 from explorer.ir.program import Program
-from explorer.passes.pipeline.former_names import CURRENT_NAMES, current_name
-from explorer.passes.switches.arrangement import Options as Steps
+from explorer.passes.arrangement import Options as Steps
+from explorer.passes.registry import CURRENT_NAMES, current_name
 from explorer.rammer import manual_moves
 from explorer.runtime.cuda import driver
-from explorer.stepping.leave_out import without
+from explorer.tuning.sensitivity import without
 from widgets.session import state
 
 

@@ -11,17 +11,19 @@ import pytest
 
 import explorer
 from explorer.cli import main
+from explorer.compiler.options import Options
 from explorer.errors import BadOption, BadPolicy
-from explorer.options import Options
-from explorer.passes.policies import registered
+from explorer.memory.plan import Options as Memory
+from explorer.passes import policy_call
+from explorer.passes.content import content_key
+from explorer.process.user_code import registrations_undone
 from explorer.rammer import Facts, Placement, Share
 from explorer.rammer import Options as Rammer
-from explorer.relax.memory.plan import Options as Memory
 from explorer.roller import Options as Roller
 from explorer.roller.policy import candidates
 from explorer.tuning.settings import apply
 from explorer.welder import Options as Welder
-from explorer.welder.named_policies import no_fusion
+from explorer.welder.options import no_fusion
 from widgets.memory import memory_policies
 from widgets.model.knobs import Setting, knobs
 
@@ -34,7 +36,7 @@ def _nothing_stays() -> Iterator[None]:
         pass
 
     try:
-        with registered.restored():
+        with registrations_undone():
             yield
             raise Back
     except Back:
@@ -168,7 +170,7 @@ def test_a_file_names_one_for_the_command_line(
 def test_what_is_no_policy_is_one_sentence(name: str, system: str, why: str) -> None:
     with pytest.raises(BadOption, match=why):
         explorer.policy(name, system=system)(one_unit)
-    assert not registered.by_system(system)
+    assert not policy_call.by_system(system)
 
 
 def test_a_name_that_is_forgotten_or_unknown_is_told() -> None:
@@ -190,3 +192,11 @@ def test_what_it_raises_is_told_under_its_name() -> None:
     c = explorer.compile(MODEL, options=Options(rammer=Rammer(policy="breaks")))
     with pytest.raises(BadPolicy, match=r"policy 'breaks'.*no idea"):
         c.planned_wall()
+
+
+def test_a_policy_that_ships_is_loaded_when_asked_for_and_keys_do_not_tell() -> None:
+    shipped = policy_call.ShippedPolicies({"exact": "fractions.Fraction"})
+    before = content_key(shipped)
+    assert "exact" in shipped and "other" not in shipped and list(shipped) == ["exact"]
+    assert shipped["exact"](1, 2) + shipped["exact"](1, 2) == 1
+    assert content_key(shipped) == before

@@ -16,23 +16,22 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.cache import Memory
-from explorer.counters import counters
 from explorer.errors import BadOption, Cancelled
 from explorer.frontends.load import load
-from explorer.garbage import rare_collections
 from explorer.ir.calls import KernelCall
+from explorer.ir.dims import ShapeEnv, SymbolBound
 from explorer.ir.kernel import apply
 from explorer.ir.program import Binding, Constant, Program
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 from explorer.ir.stage import Stage
-from explorer.passes import compiler_pass, find_pass, passes
-from explorer.passes.pipeline import pipeline
-from explorer.passes.pipeline.fingerprint import differ_beside_bindings, pass_key, program_key
-from explorer.passes.pipeline.pipeline import Step, run_steps
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.passes.simplify.dead_code import remove_dead_code
+from explorer.passes import compiler_pass, find_pass, passes, snapshots
+from explorer.passes.fingerprint import differ_beside_bindings, pass_key, program_key
+from explorer.passes.random_inputs import random_inputs
+from explorer.passes.snapshots import Step, run_steps
+from explorer.process.counters import counters
+from explorer.process.garbage import rare_collections
 from explorer.relax import deduce, legalize
-from tests.passes.programs import LIGHT, legalized, typed, weights
+from explorer.transforms.simplify.redundancy import remove_dead_code
+from tests.transforms.programs import LIGHT, legalized, typed, weights
 
 node = helper.make_node
 
@@ -197,7 +196,7 @@ def test_other_decisions_are_seen_without_all_of_a_program(
     """Of a policy of Rammer that is tried what other policies decided is no concern."""
     c = explorer.compile("zoo:tiny_skip", until="planned")
     told: list[Program] = []
-    monkeypatch.setattr(pipeline, "program_key", lambda p: told.append(p) or program_key(p))
+    monkeypatch.setattr(snapshots, "program_key", lambda p: told.append(p) or program_key(p))
     for policy in ("op-by-op", "critical-path"):
         other = c.with_options(rammer=replace(c.options.rammer, policy=policy))
         assert other.program.decisions.rammer != c.program.decisions.rammer
@@ -258,7 +257,7 @@ def test_random_indices_stay_within_what_they_select(tmp_path: Path) -> None:
 
 
 def test_models_not_used_for_long_are_forgotten(program: Program) -> None:
-    from explorer.passes.pipeline.pipeline import MEMO_MODELS, memo_of
+    from explorer.passes.snapshots import MEMO_MODELS, memo_of
 
     first = memo_of("model 0", program)
     assert memo_of("model 0", program) is first
@@ -271,11 +270,11 @@ def test_what_steps_made_of_constants_is_forgotten_before_it_is_too_much(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each setting of a pass makes weights of its own: only the last few are remembered."""
-    from explorer.passes.pipeline import pipeline
+    from explorer.passes import snapshots
 
-    monkeypatch.setattr(pipeline, "MEMO_BYTES", 40_000)
-    monkeypatch.setattr(pipeline, "MEMO_TIMES", 0)
-    monkeypatch.setattr(pipeline, "_memos", OrderedDict())
+    monkeypatch.setattr(snapshots, "MEMO_BYTES", 40_000)
+    monkeypatch.setattr(snapshots, "MEMO_TIMES", 0)
+    monkeypatch.setattr(snapshots, "_memos", OrderedDict())
     made = []
     with rare_collections():  # what was there before is not looked through
         for n in range(20):
@@ -287,7 +286,7 @@ def test_what_steps_made_of_constants_is_forgotten_before_it_is_too_much(
 
 
 def test_large_arrays_are_named_only_while_they_live(tmp_path: Path) -> None:
-    from explorer.passes.pipeline.fingerprint import _objects
+    from explorer.passes.fingerprint import _objects
 
     nodes = [node("MatMul", ["x", "w"], ["y"])]
     with rare_collections():  # what was there before is not looked through, and so does not go

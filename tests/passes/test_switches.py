@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -10,14 +11,23 @@ import pytest
 
 import explorer
 from explorer import Options, Stage
-from explorer.compiler import pipeline
+from explorer.compiler.pipeline import pipeline
 from explorer.errors import BadOption
-from explorer.passes.pipeline.pipeline import Step
-from explorer.passes.switches.arrangement import Options as Steps
-from explorer.passes.switches.arrangement import arrange_steps, why_fixed, why_needed
+from explorer.passes.arrangement import Options as Steps
+from explorer.passes.arrangement import arrange_steps, why_needed
+from explorer.passes.snapshots import Step
 from explorer.tuning import settings
 
 MODELS = ("zoo:tiny_bert", "zoo:small_lstm", "zoo:small_skipnet")
+
+
+def why_fixed(steps: Sequence[Step], name: str, after: str) -> str:
+    """Why a step cannot follow another one; "" if it can."""
+    try:
+        arrange_steps(steps, Steps(moved=((name, after),)))
+    except BadOption as refused:
+        return refused.sentence
+    return ""
 
 
 def all_steps() -> tuple[Step, ...]:

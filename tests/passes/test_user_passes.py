@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
 from explorer.errors import BadOption, BadPass
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import apply
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
-from explorer.options import Options
-from explorer.passes.pipeline import registry
-from explorer.passes.pipeline.user_pass import UserPass
-from explorer.sandbox import helper
+from explorer.passes import registry
+from explorer.passes.user_pass import UserPass
+from explorer.process import sandbox
 from tests.passes.test_pipeline import break_values
 from tests.two_inputs import two_inputs
 
@@ -37,7 +37,7 @@ FACTOR = 1.0
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    monkeypatch.setattr(registry, "_passes", registry._passes.copy())
 
 
 @pytest.fixture(scope="module")
@@ -460,7 +460,7 @@ def test_check_blames_the_pass_that_broke_the_values_and_no_step_after_it(model:
 def test_an_endless_pass_is_interrupted_and_leaves_nothing(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(helper, "CAN_FORK", False)  # it runs in this process at once
+    monkeypatch.setattr(sandbox, "CAN_FORK", False)  # it runs in this process at once
     begun = Event()
 
     def endless(p: Program) -> Program:

@@ -4,7 +4,7 @@ device could have.
 
 import random
 
-from explorer.frontends.zoo.nasbench import draw_module
+from explorer.frontends.zoo.searched import draw_module
 from explorer.rammer import Facts, Placement, RKernel, ROperator, VDevice
 from tests.rammer.walls import answers, kernel_of, run_in_some_order
 

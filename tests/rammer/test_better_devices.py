@@ -11,11 +11,11 @@ from functools import lru_cache
 import pytest
 
 import explorer
+from explorer.compiler.options import Options
 from explorer.devices.catalogue import device
 from explorer.devices.hardware import Options as Hardware
 from explorer.devices.hardware import changed
 from explorer.devices.model import Device
-from explorer.options import Options
 from explorer.rammer import device_sheet_kernels
 from explorer.runtime.executable import Executable
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.decisions.rprogram import Run, Wait
+from explorer.ir.decisions.wall import Run, Wait
 from explorer.rammer import POLICIES, Facts, Options, Placement, ROperator, Share, VDevice, schedule
 from explorer.rammer.transform import Bricks, order_of, rprograms
 from tests.examples import examples

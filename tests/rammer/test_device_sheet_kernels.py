@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import explorer
-from explorer.compiler import compile as compile_model
+from explorer.compiler.pipeline import compile as compile_model
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.normal import normalise
@@ -22,7 +22,7 @@ from explorer.rammer.device_sheet_kernels import (
 from explorer.rammer.walls.fast_simulate import fast_simulate, is_plain
 from explorer.rammer.walls.wall_statistics import wall_statistics
 from explorer.roller.blocks.gpu_candidates import grids
-from explorer.tuning.compare_policies import compare_policies
+from explorer.tuning.compare import compare_policies
 from explorer.welder import Options as WelderOptions
 from tests.examples import examples
 from tests.rammer.walls import facts as random_facts

@@ -1,10 +1,8 @@
 """Small walls worked out by hand: the paper's Algorithm 1, and the gangs of its published code."""
 
-import pytest
-
-from explorer.ir.decisions.rprogram import Run, Wait
+from explorer.ir.decisions.wall import Run, Wait
 from explorer.rammer import Facts, Options, Placement, ROperator, Share, VDevice, schedule
-from explorer.rammer.policies.published_gangs import gang, gang_in_a_row
+from explorer.rammer.policies.published_gangs import gang
 
 
 def placed(wall):
@@ -59,10 +57,9 @@ def test_the_papers_figure_9():
     )
 
 
-@pytest.mark.parametrize("policy", [gang, gang_in_a_row])
-def test_gangs_start_together_and_are_fused_where_that_is_shorter(policy):
+def test_gangs_start_together_and_are_fused_where_that_is_shorter():
     operators = (ROperator("A", 2, 3.0), ROperator("B", 2, 3.0), ROperator("C", 4, 1.0, (0, 1)))
-    placement = policy(Facts(operators, VDevice(4, barrier_us=1.0, launch_us=2.0)))
+    placement = gang(Facts(operators, VDevice(4, barrier_us=1.0, launch_us=2.0)))
     assert [(w.label, dict(w.terms), w.refused) for w in placement.weighed] == [
         ("wave 0 with wave 1", {"joined": 7.0, "apart": 8.0}, ""),
         ("waves 0 to 1", {"joined": 5.0, "apart": 7.0}, ""),
@@ -80,10 +77,9 @@ def test_gangs_start_together_and_are_fused_where_that_is_shorter(policy):
     ]
 
 
-@pytest.mark.parametrize("policy", [gang, gang_in_a_row])
-def test_gangs_that_wait_too_long_for_units_are_refused(policy):
+def test_gangs_that_wait_too_long_for_units_are_refused():
     operators = (ROperator("A", 3, 2.0), ROperator("B", 2, 3.0), ROperator("C", 4, 1.0, (0, 1)))
-    placement = policy(Facts(operators, VDevice(4, barrier_us=1.0, launch_us=2.0)))
+    placement = gang(Facts(operators, VDevice(4, barrier_us=1.0, launch_us=2.0)))
     merged, group = placement.weighed
     assert not merged.refused and dict(merged.terms) == {"joined": 9.0, "apart": 10.0}
     assert dict(group.terms) == {"joined": 7.0, "apart": 6.0}

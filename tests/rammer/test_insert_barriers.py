@@ -7,7 +7,7 @@ from itertools import groupby
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.decisions.rprogram import Wait
+from explorer.ir.decisions.wall import Wait
 from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule
 from tests.examples import examples
 from tests.rammer.walls import answers, kernel_of, rich_facts, run_in_some_order

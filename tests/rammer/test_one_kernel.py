@@ -5,7 +5,7 @@ import pytest
 from explorer.errors import BadOption
 from explorer.rammer import Facts, Options, RKernel, ROperator, VDevice, schedule
 from explorer.rammer.manual_moves import PolicyWithMoves
-from explorer.rammer.one_kernel import OneKernel
+from explorer.rammer.policy import OneKernel
 
 
 def facts() -> Facts:

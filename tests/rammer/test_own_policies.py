@@ -10,7 +10,6 @@ import pytest
 
 from explorer.errors import BadOption, BadPolicy
 from explorer.rammer import (
-    Builder,
     Facts,
     Options,
     Placement,
@@ -20,6 +19,7 @@ from explorer.rammer import (
     VDevice,
     schedule,
 )
+from tests.rammer.schedule_builder import Builder
 
 FACTS = Facts((ROperator("a", 2, 1.0), ROperator("b", 1, 1.0, (0,))), VDevice(2))
 

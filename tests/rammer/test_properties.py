@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.decisions.rprogram import Run, Wait
+from explorer.ir.decisions.wall import Run, Wait
 from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule
-from explorer.rammer.policies.topological_levels import waves
+from explorer.rammer.policies.wavefront import waves
 from tests.examples import examples
 from tests.rammer.walls import answers, facts, kernel_of, rich_facts, run_in_some_order
 

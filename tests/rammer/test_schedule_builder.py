@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import BadPolicy
-from explorer.ir.decisions.rprogram import Run, Wait
+from explorer.ir.decisions.wall import Run, Wait
 from explorer.rammer import (
-    Builder,
     Facts,
     Options,
     Placement,
@@ -19,6 +18,7 @@ from explorer.rammer import (
     VDevice,
     schedule,
 )
+from tests.rammer.schedule_builder import Builder
 from tests.rammer.walls import answers, facts, kernel_of, run_in_some_order
 
 FIGURE_9 = Facts(

@@ -7,7 +7,7 @@ from itertools import pairwise
 import networkx as nx
 from hypothesis import strategies as st
 
-from explorer.ir.decisions.rprogram import Run
+from explorer.ir.decisions.wall import Run
 from explorer.rammer import Facts, RKernel, ROperator, VDevice
 
 TIMES = st.sampled_from([0.5, 1.0, 1.0, 3.0, 20.0])

@@ -10,6 +10,7 @@ import numpy as np
 from explorer.frontends.model import Model
 from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Expr, KernelCall, LibraryCall, MatchCast, ShapeOf, Var, View
+from explorer.ir.dims import Dim, Shape, ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import (
     Axis,
     Compute,
@@ -23,7 +24,6 @@ from explorer.ir.kernel import (
     axes,
 )
 from explorer.ir.program import Binding, Constant, Function, Program
-from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Annotation, ShapeType, Tensor
 

@@ -15,7 +15,7 @@ from explorer.ir.annotations import (
     match,
     symbols_in,
 )
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.text.program_text import print_type
 from explorer.ir.types import Annotation, Callable, Object, ShapeType, Tensor, TupleType
 

@@ -13,18 +13,18 @@ import explorer
 from explorer.errors import BadOption, BoundError, DtypeError, ShapeError, VerifyError
 from explorer.ir.affine import var
 from explorer.ir.calls import Expr, FunctionCall, KernelCall, MatchCast, OpCall, ShapeOf, Var, View
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, floor_div, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, floor_div, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.text.program_text import parse_program, print_program
 from explorer.ir.types import Annotation, Object, Tensor
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.heap_trace import trace_heap
-from explorer.ops.reference.shape_heap import heap_of
-from explorer.ops.reference.verify import verify
-from explorer.passes.simplify.bind_symbols import BindSymbols, bind_symbols
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.frame import trace_heap
+from explorer.ops.interpreter.shape_heap import heap_of
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce, legalize
+from explorer.transforms.simplify.substitution import BindSymbols, bind_symbols
 
 n, m, k = symbol("n"), symbol("m"), symbol("k")
 

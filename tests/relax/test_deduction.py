@@ -14,12 +14,12 @@ from onnx import TensorProto, helper, numpy_helper
 from explorer.errors import BoundError, DtypeError, ShapeError
 from explorer.frontends.load import load
 from explorer.ir.calls import OpCall, ShapeOf
+from explorer.ir.dims import symbol
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce, legalize
 from tests.conformance.salt import LIGHT
 from tests.frontends.models import DATA, model, saved, value

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from explorer.errors import IronworksError, ShapeError
 from explorer.frontends.load import load
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.relax import deduce, legalize
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

@@ -16,12 +16,13 @@ from explorer.ir.calls import KernelCall, LibraryCall, OpCall
 from explorer.ir.program import Program
 from explorer.ir.text.program_text import parse_program, print_program
 from explorer.ir.types import Tensor
-from explorer.ops.reference import library_functions
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.libraries import call_library
-from explorer.relax import Dispatch, deduce, legalize
+from explorer.ops.interpreter import library_functions
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.libraries import call_library
+from explorer.relax import Dispatch, deduce, dispatch, legalize
 from explorer.relax import Options as RelaxOptions
-from explorer.relax.dispatch import Moved, Op, number, op, patterns, registry, wild
+from explorer.relax.dispatch import Moved, patterns
+from explorer.relax.graph_patterns import Op, number, op, wild
 from tests.tuning.models import written
 
 random = np.random.default_rng(7)
@@ -33,7 +34,7 @@ def numbers(*shape: int) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(dispatch, "_registered", dict(dispatch._registered))
     monkeypatch.setattr(library_functions, "_functions", dict(library_functions._functions))
     yield
 

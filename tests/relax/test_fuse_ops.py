@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 
 import explorer
 from explorer.ir.calls import FunctionCall, KernelCall, MatchCast, ShapeOf, Var
+from explorer.ir.dims import symbol
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import symbol
 from explorer.ir.text.program_text import print_program
 from explorer.ir.types import ShapeType
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.passes.pipeline.validate import difference
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
+from explorer.passes.random_inputs import random_inputs
+from explorer.passes.validate import difference
 from explorer.relax import FuseOps
 from explorer.relax import Options as RelaxOptions
-from explorer.relax.fusion import FusionPlan, Limits, plan
+from explorer.relax.fusion import Limits, plan
+from explorer.relax.fusion_graph import FusionPlan
 from explorer.relax.pattern_kinds import PatternKind
 from explorer.welder import Options as WelderOptions
 from tests.examples import examples

@@ -13,7 +13,7 @@ from explorer.ir.calls import Branch, KernelCall, Loop, OpCall, View
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.ops import family
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce, legalize
 from tests.conformance.salt import LIGHT
 from tests.frontends.models import DATA, model, saved, value

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import explorer
 from explorer.frontends.load import load
 from explorer.ir.text.program_text import parse_program, print_program
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.relax import deduce
 
 F, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

@@ -10,9 +10,8 @@ import pytest
 
 from explorer.errors import BadPolicy
 from explorer.ir.program import Program
-from explorer.relax.dispatch import Dispatch
-from explorer.relax.dispatch.pattern import Op
-from explorer.relax.dispatch.registry import LibraryPattern
+from explorer.relax.dispatch import Dispatch, LibraryPattern
+from explorer.relax.graph_patterns import Op
 from tests.relax.test_dispatch import node, typed
 
 BAD: dict[str, tuple[Callable[..., Any], str]] = {

@@ -11,6 +11,7 @@ from onnx import helper
 
 from explorer.ir.affine import Affine, affine, var
 from explorer.ir.calls import KernelCall, Var, View
+from explorer.ir.dims import Shape
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -27,14 +28,13 @@ from explorer.ir.kernel import (
     rename_tensors,
 )
 from explorer.ir.kernels.canonical import canonical
-from explorer.ir.shapes.dims import Shape
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import FuseOps
+from explorer.relax.legalization import is_reshape, name_reshapes
 from explorer.relax.pattern_kinds import KindFinding, PatternKind, kinds, pattern_kind
-from explorer.relax.reshape_kernels import is_reshape, name_reshapes
-from tests.passes.programs import legalized
 from tests.relax.kernel_programs import Body, n, tensor
+from tests.transforms.programs import legalized
 
 E, B, I = PatternKind.ELEMENTWISE, PatternKind.BROADCAST, PatternKind.INJECTIVE  # noqa: E741
 REDUCE, OUT, OPAQUE = (

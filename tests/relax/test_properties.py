@@ -28,15 +28,15 @@ from explorer.ir.calls import (
     Var,
 )
 from explorer.ir.calls import View as ViewCall
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.text.program_text import print_program
 from explorer.ir.types import Annotation, ShapeType, Tensor
-from explorer.ops.reference import evaluate as interpreter
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter import libraries
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce
 
 n, m, k = symbol("n"), symbol("m"), symbol("k")
@@ -163,7 +163,7 @@ def test_a5_03_wrong_inputs_raise_before_any_kernel_runs(
     def refuse(*args: Any) -> None:
         raise AssertionError("an operator was run")
 
-    monkeypatch.setattr(interpreter, "operator_results", refuse)
+    monkeypatch.setattr(libraries, "operator_results", refuse)
     with pytest.raises(kind, match=words):
         evaluate(program, arrays(given | changed))
     compiled = compile_once(program)

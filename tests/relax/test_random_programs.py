@@ -10,22 +10,21 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from explorer.compiler import pipeline
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import pipeline
 from explorer.devices.model import Device, MemoryLevel
 from explorer.errors import ShapeError
 from explorer.ir.calls import OpCall, Var
+from explorer.ir.dims import evaluate_shape
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
-from explorer.ir.shapes.dims import evaluate_shape
 from explorer.ir.stage import Stage
 from explorer.ir.text.program_text import print_program
 from explorer.ir.types import Tensor, dtype_of
-from explorer.ops.reference.bind import bind_sizes
-from explorer.ops.reference.evaluate import Interpreter
-from explorer.ops.reference.frame import CallFrame
-from explorer.ops.reference.verify import verify
-from explorer.options import Options
-from explorer.passes.pipeline.pipeline import Step
-from explorer.passes.pipeline.validate import difference
+from explorer.ops.interpreter.evaluate import Interpreter
+from explorer.ops.interpreter.frame import CallFrame, bind_sizes
+from explorer.ops.interpreter.verify import verify
+from explorer.passes.snapshots import Step
+from explorer.passes.validate import difference
 from explorer.relax.options import Options as RelaxOptions
 from tests.examples import examples
 from tests.strategies.operator_programs import inputs_of, programs

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import HealthCheck, given, settings
 from onnx import TensorProto, helper
 
 import explorer
 from explorer.ir.calls import LibraryCall
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
+from tests.examples import examples
 from tests.ops.one_operator import agree, oracle
+from tests.strategies.onnx.run_time_chains import Chain, chains
 
 Array = np.ndarray
 Inputs = Mapping[str, tuple[Sequence[Any], Array]]  # declared shape, and what is given
@@ -134,3 +140,35 @@ def test_rows_by_a_mask_that_is_known_are_no_binding_beside_their_constant() -> 
         assert all(s.checked in (None, True) for s in c.snapshots)
         x = np.arange(12, dtype=np.float32).reshape(4, 3)
         np.testing.assert_allclose(next(iter(c.run(x).values())), np.asarray(f(x)))
+
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+def loaded(chain: Chain, folder: str) -> tuple[onnx.ModelProto, explorer.Model]:
+    model, path = chain.model(), Path(folder) / "chain.onnx"
+    onnx.save(model, path)
+    return model, explorer.load(path, {"n0": (0, None)})
+
+
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=SLOW)
+@given(chains())
+def test_every_stage_means_the_same(chain: Chain) -> None:
+    with TemporaryDirectory() as folder:
+        model, source = loaded(chain, folder)
+        wanted = oracle(model, chain.feeds)
+        for step in explorer.compile(source, until="rolled").snapshots:
+            verify(step.after)
+            found = evaluate(step.after, chain.feeds)
+            for mine, right in zip(found.values(), wanted, strict=True):
+                agree(np.asarray(mine), right, 1e-5, step.name)
+
+
+@settings(max_examples=examples(12, few=5), deadline=None, suppress_health_check=SLOW)
+@given(chains())
+def test_compiled_programs_mean_the_same(chain: Chain) -> None:
+    with TemporaryDirectory() as folder:
+        model, source = loaded(chain, folder)
+        found = explorer.compile(source).run(chain.feeds)
+        for mine, right in zip(found.values(), oracle(model, chain.feeds), strict=True):
+            agree(np.asarray(mine), right, 1e-5, "run")

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from explorer.errors import BoundError, DtypeError, ShapeError
 from explorer.ir.calls import MatchCast, Var
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, evaluate_dim, floor_div, symbol
 from explorer.ir.program import Binding, Function
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, evaluate_dim, floor_div, symbol
 from explorer.ir.types import Annotation, Object, ShapeType, Tensor, TupleType
-from explorer.ops.reference.frame import CallFrame
-from explorer.ops.reference.heap_trace import trace_heap
-from explorer.ops.reference.shape_heap import CheckPoint, heap_of
+from explorer.ops.interpreter.frame import CallFrame, trace_heap
+from explorer.ops.interpreter.shape_heap import CheckPoint, heap_of
 
 n, m, k = symbol("n"), symbol("m"), symbol("k")
 ANY = ShapeEnv(tuple(SymbolBound(s, 0) for s in "nmk"))

@@ -9,9 +9,8 @@ import explorer
 from explorer import np as xp
 from explorer.frontends.model import Model
 from explorer.ir.kernel import Kernel
-from explorer.passes.switches.arrangement import Options as Steps
-from explorer.relax.reductions.shared_reductions import ShareLongReductions
-from explorer.relax.reductions.split_reduction import SplitReduction
+from explorer.passes.arrangement import Options as Steps
+from explorer.relax.reductions import ShareLongReductions, SplitReduction
 
 
 def model(shape: tuple[int, ...], axis: int | None, how: str) -> Model:

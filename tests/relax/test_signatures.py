@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from explorer.errors import DtypeError, ShapeError
 from explorer.ir.annotations import Match, derive_call, match, signature_of
 from explorer.ir.calls import MatchCast, Var
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Function
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Annotation, Callable, Object, ShapeType, Tensor, TupleType
 
 n, m, k, a, b = (symbol(s) for s in ("n", "m", "k", "a", "b"))

@@ -13,16 +13,16 @@ import explorer
 from explorer.errors import BadOption
 from explorer.ir.affine import var
 from explorer.ir.calls import KernelCall, Var
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, axes
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.text.program_text import parse_program, print_program
-from explorer.ops.reference.evaluate import evaluate, evaluate_kernel
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate, evaluate_kernel
+from explorer.ops.interpreter.verify import verify
 from explorer.relax import FuseOps
 from explorer.relax import Options as RelaxOptions
-from explorer.relax.memory.workspace import LiftWorkspaces, Workspace
-from explorer.relax.reductions.split_reduction import SplitReduction
+from explorer.relax.lift_workspaces import LiftWorkspaces, Workspace
+from explorer.relax.reductions import SplitReduction
 from explorer.welder import Options as WelderOptions
 from tests.examples import examples
 from tests.relax.kernel_programs import Body, model, n, tensor

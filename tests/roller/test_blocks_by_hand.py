@@ -13,12 +13,12 @@ import pytest
 
 import explorer
 from explorer import np as xp
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.frontends.model import Model
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling, thread_block
 
-BLOCK = Block((("i", 16), ("j", 8)), 64, (("i_2", 2), ("j_2", 2)), (("k", 6),), (("k", 2),))
+BLOCK = thread_block((("i", 16), ("j", 8)), 64, (("i_2", 2), ("j_2", 2)), (("k", 6),), (("k", 2),))
 
 
 def product() -> Model:
@@ -29,9 +29,9 @@ def product() -> Model:
     return program(x=explorer.tensor("float32", 33, 24), w=explorer.tensor("float32", 24, 19))
 
 
-def with_block(c: Compilation, block: Block) -> Compilation:
+def with_block(c: Compilation, block: Tiling) -> Compilation:
     (name,) = (b.name for b in c.program.kernel_calls)
-    return c.with_options(roller=replace(c.options.roller, blocks=((name, block),)))
+    return c.with_options(roller=replace(c.options.roller, pinned=((name, block),)))
 
 
 def told(c: Compilation, name: str) -> list[str]:
@@ -92,11 +92,10 @@ def test_any_that_is_taken_means_the_same(seed: int) -> None:
 @pytest.mark.parametrize(
     ("block", "why"),
     [
-        (Block((("q", 1),), 32), "there is no axis 'q': expected one of i, j"),
-        (Block((("i", 34),), 32), "i=34 is not from 1 to 33"),
-        (Block((("i", 0),), 32), "i=0 is not from 1 to 33"),
-        (Block((("i", 8),), 0), "it has 0 threads, h100 takes 512"),
-        (Block((("i", 8),), 4096), "it has 4096 threads, h100 takes 512"),
+        (thread_block((("q", 1),), 32), "there is no axis 'q': expected one of i, j"),
+        (thread_block((("i", 34),), 32), "i=34 is not from 1 to 33"),
+        (thread_block((("i", 0),), 32), "i=0 is not from 1 to 33"),
+        (thread_block((("i", 8),), 4096), "it has 4096 threads, h100 takes 512"),
         (
             replace(BLOCK, register=(("i_2", 16), ("j_2", 16))),
             "a thread has 256 elements, at most 96",
@@ -104,7 +103,7 @@ def test_any_that_is_taken_means_the_same(seed: int) -> None:
         (replace(BLOCK, matrix=("i_2", "j_2", "z")), "there is no axis 'z'"),
     ],
 )
-def test_one_that_cannot_be_is_refused(block: Block, why: str) -> None:
+def test_one_that_cannot_be_is_refused(block: Tiling, why: str) -> None:
     c = explorer.compile(product(), target="h100", until="planned")
     with pytest.raises(BadOption, match=f"the thread block of .* is not legal: {why}"):
         with_block(c, block)

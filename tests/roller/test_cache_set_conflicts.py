@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from explorer.devices.model import LINE_BYTES, MemoryLevel
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.roller.cache_set_conflicts import has_set_conflicts
 from explorer.roller.policy import candidates
-from explorer.roller.tiles.inside import depth_block
+from explorer.roller.tiles.inside import depth_block, has_set_conflicts
 from tests.roller.test_policy import DEVICE
 
 

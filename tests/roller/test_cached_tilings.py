@@ -15,8 +15,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.roller import cached_tilings
-from explorer.roller.cache_sources import FOLDERS
-from explorer.roller.cached_tilings import best_tiling, best_tilings
+from explorer.roller.cached_tilings import FOLDERS, best_tiling, best_tilings
 from explorer.welder.policies import tune
 from tests.codegen.cases import CASES, ENV
 from tests.roller.test_policy import DEVICE, SIZES
@@ -97,4 +96,4 @@ def test_what_was_found_is_kept_under_all_code_that_it_was_found_by(
     files = (Path(explorer.__file__).parent / system).rglob("*.py")
     texts = [file.read_text(encoding="utf-8") for file in files]
     used = {name for text in texts for name in re.findall(r"^from explorer\.(\w+)", text, re.M)}
-    assert used - {"devices", "errors", "counters", "cache", "cached_property"} <= {*folders}
+    assert used - {"devices", "errors", "process", "cache", "cached_property"} <= {*folders}

@@ -14,20 +14,21 @@ from explorer.errors import BadOption
 from explorer.ir.affine import var
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.roller import Options
 from explorer.roller.construct.axis_fusion import unfused
 from explorer.roller.construct.construct import (
     Growth,
     construct,
+    is_memory_bound,
     of_expression,
     results_of,
+    reuse_slopes,
     rules_for,
 )
 from explorer.roller.construct.expression import expression_of
-from explorer.roller.construct.memory_bound import is_memory_bound, reuse_slopes
 from explorer.roller.construct.rtile import unit_tile
 from explorer.roller.construct.shrink import shrink_tiles
 from explorer.roller.cpu_candidates import cpu_candidates

@@ -9,10 +9,10 @@ import pytest
 from onnx import helper
 
 import explorer
-from explorer.cli.explained.roller import tiles
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.roller import Options
+from explorer.views.roller import tiles
 from tests.roller.test_policy import DEVICE
 from tests.tuning.models import written
 

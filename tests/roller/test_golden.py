@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from explorer.devices.catalogue import device
-from explorer.ir.shapes.dims import Sizes
+from explorer.ir.dims import Sizes
 from explorer.roller.construct.alignment import bank_padding
 from explorer.roller.construct.construct import Growth, construct
+from explorer.roller.construct.enlarge import operator_traffic
 from explorer.roller.construct.expression import expression_of
 from explorer.roller.construct.rtile import RTile
-from explorer.roller.construct.score import operator_traffic
 from tests.roller.operators import matmul
 
 NONE: Sizes = {}

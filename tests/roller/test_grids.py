@@ -8,11 +8,11 @@ import pytest
 from explorer.cost.bind_kernel import bind_kernel
 from explorer.devices.catalogue import device
 from explorer.ir.affine import var
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.rammer.device_sheet_kernels import choose_pair
-from explorer.roller.blocks.cached_grids import alone_us
+from explorer.roller.blocks.candidates import alone_us
 from explorer.roller.blocks.gpu_candidates import _BlockSearch, estimate_us, grids
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.roller.construct.construct import Growth, construct

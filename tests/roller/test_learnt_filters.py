@@ -9,9 +9,9 @@ from dataclasses import replace
 from explorer.cost.estimate import Estimate
 from explorer.devices.costs import NAMES
 from explorer.ir.affine import var
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller.cpu_candidates import cpu_candidates
 from tests.roller.test_policy import DEVICE
 

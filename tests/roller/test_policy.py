@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.counters import counters
 from explorer.devices.model import Device, MemoryLevel
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv, SymbolBound, evaluate_dim
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, evaluate_dim
 from explorer.ir.types import ITEM_BYTES, Tensor
+from explorer.process.counters import counters
 from explorer.roller import Options, Roll
 from explorer.roller.cached_tilings import best_tilings
 from explorer.roller.policy import candidates

@@ -10,23 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.counters import counters
 from explorer.devices.catalogue import device
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
+from explorer.process.counters import counters
 from explorer.roller.construct.alignment import bank_conflicts, bank_padding, keeps_shape
 from explorer.roller.construct.axis_fusion import fuse_axes
 from explorer.roller.construct.construct import Growth, construct, rules_for
+from explorer.roller.construct.enlarge import operator_traffic, reuse_scores
 from explorer.roller.construct.expression import Expression, expression_of, reads_of
 from explorer.roller.construct.gpu_rules import GpuRules
 from explorer.roller.construct.rtile import RTile, TiledProgram
-from explorer.roller.construct.scale_out import Waves
-from explorer.roller.construct.score import operator_traffic, reuse_scores
-from explorer.roller.construct.shrink import shrink_tiles
+from explorer.roller.construct.shrink import Waves, shrink_tiles
 from explorer.roller.construct.steps import Construction
 from explorer.roller.cpu_candidates import cpu_candidates
 from tests.codegen.running import run_kernel

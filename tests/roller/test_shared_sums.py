@@ -10,11 +10,11 @@ import pytest
 
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import thread_block
 from explorer.ir.kernels.normal import normalise
 from explorer.rammer.device_sheet_kernels import choose_pair
 from explorer.roller.blocks.gpu_candidates import grids
-from explorer.roller.blocks.shared_sums import sharing
+from explorer.roller.blocks.matrix_pieces import sharing
 from tests.roller.operators import matmul
 
 GPUS = ("v100", "a100", "h100")
@@ -60,7 +60,7 @@ def test_a_product_with_tiles_for_all_units_shares_none(
 
 
 def test_neighbours_divide_what_is_summed() -> None:
-    block = Block((("n", 8),), 8, (("n", 1),), (("k", 32),))
+    block = thread_block((("n", 8),), 8, (("n", 1),), (("k", 32),))
     found = list(sharing(block, {"k": 96}, device("a100")))
     assert found
     for b in found:

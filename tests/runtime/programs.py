@@ -24,9 +24,9 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import evaluate_dim, product
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Constant, Function, Program
-from explorer.ir.shapes.dims import evaluate_dim, product
 from explorer.ir.types import Tensor
 from explorer.runtime.device_program.intrinsics import load, store, store_byte
 

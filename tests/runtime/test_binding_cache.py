@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.counters import counters
-from explorer.garbage import rare_collections
+from explorer.process.counters import counters
+from explorer.process.garbage import rare_collections
 from explorer.runtime import executable
 from explorer.runtime.executable import Executable
 

@@ -7,8 +7,8 @@ import pytest
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
-from explorer.roller.blocks import cached_grids as kept
-from explorer.roller.blocks.cached_grids import cached_grids
+from explorer.roller.blocks import candidates as kept
+from explorer.roller.blocks.candidates import cached_grids
 from explorer.roller.blocks.gpu_candidates import grids
 from tests.codegen.cases import linear
 from tests.roller.operators import KERNELS, matmul

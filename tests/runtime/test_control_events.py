@@ -11,9 +11,9 @@ import pytest
 
 import explorer
 from explorer import np as xp
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.ir.decisions.wall import ControlFlowCounts, Wall
-from explorer.runtime.workers.teams import teams
+from explorer.runtime.workers.workers import teams
 
 tensor = explorer.tensor
 SCHEDULES = ("auto", "device", "host", "eager", "unrolled")

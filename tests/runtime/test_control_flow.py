@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import explorer
-from explorer.counters import counters
 from explorer.errors import BoundError
 from explorer.grinder import ControlSchedules, lowest, on_host, task_tree
 from explorer.grinder import Options as Grinder
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.process.counters import counters
 from explorer.rammer import Options
 from explorer.runtime.executable import Executable
 from tests.examples import examples

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.aligned_memory import address_of
 from explorer.runtime.workers.launch import Launch, Pointer, rows_of
-from explorer.runtime.workers.teams import teams
+from explorer.runtime.workers.workers import teams
 from tests.runtime.hand_kernels import add_tasks, note
 
 STOP = (isa.END, 0, 0, 0, 0)

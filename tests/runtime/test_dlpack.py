@@ -12,8 +12,8 @@ import pytest
 
 import explorer
 from explorer.errors import BadOption, DtypeError, IronworksError, ShapeError
-from explorer.garbage import rare_collections
 from explorer.ir.dtypes import numpy_dtype
+from explorer.process.garbage import rare_collections
 from explorer.runtime.dlpack import CPU, CUDA, OLD, _Managed, _Tensor, as_host_array, borrow_array
 
 CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "b": 6, "c": 5}

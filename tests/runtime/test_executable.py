@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.counters import counters
 from explorer.errors import BadOption, DtypeError, MissingInput, ShapeError, UnknownInput
 from explorer.ir.calls import Var
-from explorer.ir.shapes.dims import symbol
+from explorer.ir.dims import symbol
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.process.counters import counters
 from explorer.runtime.executable import Executable
 from tests.examples import examples
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector

@@ -13,14 +13,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import IronworksError, ShapeError
 from explorer.frontends.model import Model
 from explorer.grinder import Options as Grinder
+from explorer.grinder.regions import cut_regions, is_dynamic
 from explorer.ir.calls import FunctionCall
 from explorer.ir.program import Constant
 from explorer.ir.text.program_text import parse_program
-from explorer.runtime.regions import cut_regions, is_dynamic
 from tests.frontends.models import model, saved, value
 
 INT64, BOOL = TensorProto.INT64, TensorProto.BOOL

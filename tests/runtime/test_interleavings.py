@@ -15,12 +15,12 @@ from explorer.grinder import Options as Grinder
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
-from explorer.runtime.binding.results import as_usable
+from explorer.runtime.binding.bound import as_usable
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable
-from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.aligned_memory import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
 from tests.examples import examples
 from tests.runtime.interleaving import Fault, Modelled, Stepped

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.codegen.cpu.object.jit_linker import object_of, optimised
-from explorer.codegen.cpu.object.jit_memory import JitMemory
+from explorer.codegen.cpu.jit import JitMemory, object_of, optimised
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.device_program.llvm_words import WordFunction, inlined, module_text, words
 from tests.examples import examples

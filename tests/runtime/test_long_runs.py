@@ -17,7 +17,7 @@ import pytest
 
 import explorer
 from explorer import tensor
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BoundError
 from explorer.grinder import Options as Grinder
 from explorer.rammer import Options as Rammer

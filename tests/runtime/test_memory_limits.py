@@ -19,10 +19,10 @@ from onnx import TensorProto, helper
 import explorer
 from explorer.errors import BoundError, ShapeError, TooLarge
 from explorer.frontends.load import load
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.passes.simplify.fold_constants import fold_constants
+from explorer.passes.random_inputs import random_inputs
 from explorer.relax import deduce
-from explorer.runtime.workers.arena import aligned_array, aligned_bytes
+from explorer.runtime.workers.aligned_memory import aligned_array, aligned_bytes
+from explorer.transforms.simplify.fold_constants import fold_constants
 from tests.frontends.models import model, saved, value
 
 INT, BOOL = TensorProto.INT64, TensorProto.BOOL

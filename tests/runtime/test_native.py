@@ -1,7 +1,11 @@
-"""A warm start needs neither a compile nor Numba."""
+"""The interpreter as machine code, loaded without a compile or Numba; its clock and overheads."""
 
 import subprocess
 import sys
+import time
+
+from explorer.runtime.workers import clock
+from explorer.runtime.workers.overheads import overheads
 
 SCRIPT = """
 import sys
@@ -29,3 +33,23 @@ def test_the_second_process_does_not_import_numba(tmp_path):
         for _ in range(2)
     ]
     assert said == ["True", "False"]
+
+
+def test_the_two_clocks_agree_on_a_pause():
+    first = clock.now()
+    time.sleep(0.05)
+    last = clock.now()
+    by_cycles = (last.cycles - first.cycles) / clock.cycles_per_us()
+    assert abs(by_cycles / ((last.ns - first.ns) / 1000) - 1) < 0.01
+
+
+def test_the_counter_rises():
+    counts = [clock.now().cycles for _ in range(50)]
+    assert counts == sorted(counts) and counts[0] < counts[-1]
+
+
+def test_every_cost_is_a_time():
+    found = overheads()
+    assert 0 < found.task_ns < 100_000
+    assert 0 <= found.barrier_us < 10_000
+    assert 0 < found.launch_us < 100_000

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import BadOption
-from explorer.runtime.binding.results import Outputs
-from explorer.runtime.workers.arena import aligned_array
+from explorer.runtime.binding.bound import Outputs
+from explorer.runtime.workers.aligned_memory import aligned_array
 
 ROOM, ITEMS = 12, 4  # elements of the memory that all arrays are views of, and of each view
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
 from explorer.ir.calls import Loop
 from explorer.ir.program import Program
-from explorer.options import Options
-from explorer.passes.recurrent.shared_products import Options as RecurrentOptions
 from explorer.rammer import Options as RammerOptions
+from explorer.transforms.recurrent.shared_products import Options as RecurrentOptions
 from tests.examples import examples
 from tests.runtime.test_scans import in_one_launch
 

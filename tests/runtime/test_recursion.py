@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.counters import counters
 from explorer.errors import BoundError, TooLarge
 from explorer.grinder import Options as GrinderOptions
 from explorer.grinder import on_host, task_tree, uprogram
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.measure.task_times import task_profile
-from explorer.ops.reference.evaluate import evaluate
+from explorer.memory.plan import Options as MemoryOptions
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.process.counters import counters
 from explorer.rammer import POLICIES, Options
-from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
-from explorer.runtime.planning.units.recursion_schedule import (
+from explorer.runtime.planning.unit_assignment import (
     ALONE,
     APART,
     TOGETHER,
     select_recursion_schedule,
 )
-from explorer.runtime.workers.arena import aligned_bytes
+from explorer.runtime.workers.aligned_memory import aligned_bytes
 from tests.examples import examples
 from tests.measure.test_task_profile import places
 from tests.runtime.programs import DEVICE, Model, inputs_of

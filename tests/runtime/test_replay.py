@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from explorer.counters import counters
 from explorer.grinder import lowest, on_host
 from explorer.ir.calls import Var
-from explorer.ir.shapes.dims import symbol
+from explorer.ir.dims import symbol
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.process.counters import counters
 from explorer.runtime.executable import Executable
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same

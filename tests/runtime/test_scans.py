@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.grinder import Options as Grinder
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.text.program_text import parse_program, print_program

@@ -10,13 +10,13 @@ from explorer.errors import BadOption
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from explorer.rammer import Options
 from explorer.runtime.device_program.instructions import BRANCH, END, LOOK
 from explorer.runtime.executable import Executable
-from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.aligned_memory import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
-from explorer.runtime.workers.teams import Teams
+from explorer.runtime.workers.workers import Teams
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_workers import halves, spin
 

@@ -10,20 +10,19 @@ import pytest
 
 import explorer
 from explorer import np as xp
-from explorer.cli.explained.roller import tiles
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
+from explorer.grinder.model import straights
 from explorer.ir.calls import efficient_binding
 from explorer.ir.text.parser import parse_program
 from explorer.ir.text.printer import print_program
-from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.options import Options
+from explorer.measure.this_cpu import this_cpu
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.model import Policy
-from explorer.rammer.one_kernel import OneKernel
-from explorer.roller.tiles.weigh import label_of
+from explorer.rammer.policy import OneKernel
 from explorer.roller.transform import Options as RollerOptions
-from explorer.runtime.planning.allocations import straights
-from explorer.runtime.planning.runs.task_times import TaskFact
+from explorer.runtime.planning.task_times import TaskFact
+from explorer.views.roller import tiles
 
 ROWS, DEPTH, COLUMNS, BRANCHES = 50, 96, 130, 4
 IMPLEMENTATIONS = {"fastest": 0, "efficient": 1}
@@ -110,8 +109,8 @@ def test_the_second_tiling_is_told_with_its_kernel() -> None:
     decision = c.program.decisions.tilings[0]
     assert decision.efficient is not None
     told = tiles(c, decision.binding)
-    assert label_of(decision.efficient) in told.text.splitlines()[-1]
-    assert label_of(decision.efficient) in str(told.data)
+    assert decision.efficient.words in told.text.splitlines()[-1]
+    assert decision.efficient.words in str(told.data)
 
 
 def test_a_pinned_tiling_is_the_only_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 import explorer
-from explorer.compilation.versions import Counted, distance
+from explorer.compiler.versions import Counted, distance
 from explorer.errors import BoundError
 from explorer.frontends.load import load
 from tests.frontends.models import model, saved, value

@@ -10,21 +10,20 @@ import time
 import numpy as np
 import pytest
 
-from explorer.allowance import cores
-from explorer.counters import counters
 from explorer.errors import BadOption
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.process.allowance import cores
+from explorer.process.counters import counters
 from explorer.rammer import Options
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.device_program.instructions import BARRIER, END, JUMP, RUN, WAIT
 from explorer.runtime.executable import Executable
-from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.aligned_memory import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
-from explorer.runtime.workers.teams import teams
-from explorer.runtime.workers.workers import Team
+from explorer.runtime.workers.workers import Team, teams
 from tests.runtime.hand_kernels import add_tasks
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same
@@ -278,7 +277,7 @@ def test_an_impossible_number_of_units_is_refused():
 SCRIPT = """
 import os, sys
 import numpy as np
-from explorer.counters import counters
+from explorer.process.counters import counters
 from tests.runtime.test_workers import halves, teams
 x, y = np.arange(64), np.zeros(64, np.int64)
 launch, keep = halves(x, y)

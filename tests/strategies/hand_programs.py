@@ -12,8 +12,8 @@ from explorer.ir.decisions.decided import Decisions
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.types import Tensor
+from explorer.memory.plan import Options as MemoryOptions
 from explorer.rammer import POLICIES, Options
-from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.device_program.intrinsics import load, store
 from tests.runtime.programs import CHUNK, HandCode, Model, extent, vector
 from tests.strategies.choices import generator

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from explorer.ir.calls import Var
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from tests.relax.kernel_programs import Body, n, tensor
 from tests.strategies.choices import Choices, generator
 

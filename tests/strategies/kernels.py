@@ -7,9 +7,9 @@ from dataclasses import replace
 from explorer.cost.bind_kernel import extents
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import Dim
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, apply, at, axes
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import Dim
 from explorer.roller.tiling_space import space_of
 from explorer.tile.lowering.lower import tensor_contraction
 from tests.codegen import cases as forms

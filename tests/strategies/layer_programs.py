@@ -9,8 +9,8 @@ from math import prod
 import numpy as np
 
 from explorer.ir.calls import Attrs, OpCall, Var
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
 from tests.strategies.choices import Choices, generator
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, MatchCast, OpCall, Var
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, product, symbol
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, product, symbol
 from explorer.ir.types import Tensor
 from tests.strategies.choices import Choices, Refused, generator
 

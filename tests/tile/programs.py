@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.ir.tile_program import TileProgram
+from explorer.measure.this_cpu import this_cpu
 from explorer.tile.rewrites import steps
 
 HERE = this_cpu()
-TARGET = HERE.target
+TARGET = HERE.isa
 
 
 def with_lanes(lanes: int) -> Device:

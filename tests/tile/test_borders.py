@@ -16,7 +16,7 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.running import running
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
 from tests.examples import examples

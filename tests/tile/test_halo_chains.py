@@ -13,8 +13,8 @@ from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.kernels.normal import writers
 from explorer.ir.patterns.regions import Interval, propagate
-from explorer.ir.tile_programs.statements import Fill, For
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import Fill, For
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.lowering.lower import lower
 from explorer.tile.rewriting.windows import reduce_windows
 from tests.codegen.guard_pages import SIDES, run_between_guards

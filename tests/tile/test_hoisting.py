@@ -10,15 +10,23 @@ import pytest
 from explorer.codegen.build import build_kernel, print_kernel
 from explorer.ir.affine import Affine, affine, var
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_programs.elements import Buffer, Fetch
-from explorer.ir.tile_programs.program import Grid, TileProgram
-from explorer.ir.tile_programs.statements import Find, Load, Map, Span, Statement
+from explorer.ir.tile_program import (
+    Buffer,
+    Fetch,
+    Find,
+    Grid,
+    Load,
+    Map,
+    Span,
+    Statement,
+    TileProgram,
+)
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
-from explorer.tile.rewriting.hoisting import hoist, levels
+from explorer.tile.rewriting.map_groups import hoist, levels
 from tests.tile.programs import HERE
 
 

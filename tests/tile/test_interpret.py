@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from explorer.ir.dims import evaluate_shape
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import evaluate_shape
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import tile_program
 from tests.codegen.cases import CASES, ENV, Case, arrays

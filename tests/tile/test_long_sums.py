@@ -12,7 +12,7 @@ import explorer
 from explorer.ir.kernel import Axis, Compute, Kernel, TensorSpec, at, axes
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_programs.statements import For, OnePass, Reduce
+from explorer.ir.tile_program import For, OnePass, Reduce
 from explorer.tile.rewriting.long_sums import BLOCK, LEAST_POINTS
 from tests.tile.programs import after
 

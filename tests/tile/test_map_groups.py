@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from explorer.codegen.build import print_kernel
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Axis, Compute, Const, Expr, Kernel, Read, TensorSpec
 from explorer.ir.kernel import apply as scalar
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_programs.statements import Map
-from explorer.ops.kernels.loop_nest import evaluate_kernel
+from explorer.ir.tile_program import Map
+from explorer.ops.interpreter.loop_nest import evaluate_kernel
 from explorer.tile.lowering.lower import lower
 from explorer.tile.rewriting.map_groups import together
 from tests.codegen.running import run_kernel

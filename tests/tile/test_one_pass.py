@@ -6,13 +6,11 @@ from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, 
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.regions import propagate
-from explorer.ir.tile_programs.elements import fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, OnePass, Reduce, Statement
-from explorer.passes.softmax.online_softmax import in_blocks, softmax_of
+from explorer.ir.tile_program import For, Map, OnePass, Reduce, Statement, TileProgram, fetches
 from explorer.tile.lowering.block_by_block import BLOCK, block_by_block
 from explorer.tile.rewriting.keep_in_output import in_output
 from explorer.tile.rewriting.one_pass import in_one_pass
+from explorer.transforms.softmax import in_blocks, softmax_of
 from tests.codegen.cases import attention, layer_norm, linear, softmax_computes
 from tests.tile.programs import after
 

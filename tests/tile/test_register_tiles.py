@@ -13,10 +13,8 @@ from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.text.tile_printer import print_tile_program
-from explorer.ir.tile_programs.elements import Do, Fetch, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Find, For, Map, Panels, Run
-from explorer.ir.tile_programs.traversal import statements
+from explorer.ir.tile_program import Do, Fetch, Find, For, Map, Panels, Run, TileProgram, fetches
+from explorer.ir.tile_traversal import statements
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import steps
 from tests.codegen.cases import ENV, Case, arrays, conv, linear, specs

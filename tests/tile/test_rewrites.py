@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from explorer.ir.dims import evaluate_shape, symbols_of
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import evaluate_shape, symbols_of
 from explorer.ir.text.tile_printer import print_tile_program
-from explorer.ir.tile_programs.elements import Buffer, Fetch
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.tile_program import (
+    Buffer,
+    Fetch,
     Find,
     Map,
     Once,
@@ -19,9 +19,10 @@ from explorer.ir.tile_programs.statements import (
     Reduce,
     Scan,
     Statement,
+    TileProgram,
     Window,
 )
-from explorer.ir.tile_programs.traversal import (
+from explorer.ir.tile_traversal import (
     dims,
     loads,
     reads,
@@ -31,7 +32,7 @@ from explorer.ir.tile_programs.traversal import (
     variables,
     writes,
 )
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import REWRITES, steps
 from tests.codegen.cases import CASES, ENV, Case, arrays

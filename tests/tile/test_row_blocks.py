@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim, ShapeEnv, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, at
-from explorer.ir.shapes.dims import Dim, ShapeEnv, symbol
-from explorer.ir.tile_programs.statements import For, Map, OnePass, Reduce
+from explorer.ir.tile_program import For, Map, OnePass, Reduce
 from explorer.ir.types import DType
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewriting.row_blocks import ROWS_IN_FLIGHT
 from tests.codegen.cases import softmax_computes

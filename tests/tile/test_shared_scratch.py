@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Const
-from explorer.ir.tile_programs.elements import Buffer, Do, Fetch, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Fill, Map, Span
-from explorer.tile.rewriting.shared_scratch import share_scratch
+from explorer.ir.tile_program import Buffer, Do, Fetch, Fill, Map, Span, TileProgram, fetches
+from explorer.tile.rewriting.keep_in_output import share_scratch
 from tests.tile.programs import HERE
 
 SPAN = (Span("i", Affine(), 4, 4),)

@@ -8,8 +8,8 @@ import pytest
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, axes
-from explorer.ir.tile_programs.statements import For, Map, Statement
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import For, Map, Statement
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.lowering.lower import lower
 from tests.codegen.running import run_kernel
 

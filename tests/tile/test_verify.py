@@ -16,9 +16,19 @@ from explorer.ir.affine import Affine, affine, var
 from explorer.ir.kernel import Const
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_programs.elements import REGISTER, Buffer, Fetch
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Fill, For, Map, Span, Statement, Sync, Threads
+from explorer.ir.tile_program import (
+    REGISTER,
+    Buffer,
+    Fetch,
+    Fill,
+    For,
+    Map,
+    Span,
+    Statement,
+    Sync,
+    Threads,
+    TileProgram,
+)
 from explorer.tile.hazards import race
 from explorer.tile.rewrites import steps
 from explorer.tile.verify import level_problem, verify

@@ -11,11 +11,10 @@ from explorer.codegen.build import print_kernel
 from explorer.devices.model import Device
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, at
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_programs.elements import fetches
-from explorer.ir.tile_programs.statements import Fill, Load, Map, Reduce, Window
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import Fill, Load, Map, Reduce, Window, fetches
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.lowering.lower import lower
 from explorer.tile.rewriting.windows import window_of, windows_of
 from tests.codegen.running import run_kernel

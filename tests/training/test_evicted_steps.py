@@ -11,7 +11,7 @@ import pytest
 import explorer
 import explorer.np as enp
 from explorer import cache
-from explorer.counters import Delta
+from explorer.process.counters import Delta
 from explorer.training import Adam
 from tests.fresh_process import forgotten
 

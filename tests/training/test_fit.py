@@ -29,7 +29,7 @@ from explorer.training import (
     cross_entropy,
     dropout,
 )
-from explorer.training.runs.prefetcher import Prefetcher
+from explorer.training.prefetcher import Prefetcher
 
 DRAW = np.random.default_rng(0)
 W = DRAW.standard_normal((8, 3)).astype(np.float32)

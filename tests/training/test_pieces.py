@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 
 import explorer
 from explorer import np as enp
-from explorer.training.runs.replicas.bucket_arrays import LINE, bucket_arrays
-from explorer.training.runs.replicas.buckets import LEAST_BYTES, MOST, Gradient, buckets
-from explorer.training.runs.replicas.cut import cut, done_at
+from explorer.training.cut import cut, done_at
+from explorer.training.pieces import (
+    LEAST_BYTES,
+    LINE_BYTES,
+    MOST_BUCKETS,
+    Gradient,
+    bucket_arrays,
+    buckets,
+)
 
 X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
 P = [np.random.default_rng(n).standard_normal((8, 8)).astype(np.float32) for n in range(4)]
@@ -87,12 +93,12 @@ def test_a_bucket_is_filled_in_the_order_of_the_backward_pass(sizes: list[int], 
     found = buckets(rows)
     order = [n for group in found for n in group]
     assert order == sorted(range(len(rows)), key=lambda n: made[n])
-    assert 1 <= len(found) <= MOST
+    assert 1 <= len(found) <= MOST_BUCKETS
     each = [sum(sizes[n] for n in group) for group in found]
     assert all(size >= LEAST_BYTES for size in each[:-1])
     assert len(found) == 1 or each[-1] >= LEAST_BYTES // 2
     for group, size in zip(found[:-1], each, strict=False):  # full with its last one, not before
-        assert size - sizes[group[-1]] < max(LEAST_BYTES, -(-sum(sizes) // MOST))
+        assert size - sizes[group[-1]] < max(LEAST_BYTES, -(-sum(sizes) // MOST_BUCKETS))
 
 
 @given(
@@ -114,10 +120,10 @@ def test_arrays_of_buckets_share_no_byte(groups: list[list[tuple[int, int]]], dt
     assert found.flat.sum() == sum(v.size for v in views)  # each element is in one of them
     assert sum(b.size for b in found.buckets) == found.flat.size
     for group, bucket, flags in zip(numbered, found.buckets, found.flags, strict=True):
-        assert bucket.ctypes.data % LINE == 0
+        assert bucket.ctypes.data % LINE_BYTES == 0
         for n, g in enumerate(group):
             assert found.gradients[g].shape == shapes[g]
-            assert found.gradients[g].ctypes.data % LINE == 0
+            assert found.gradients[g].ctypes.data % LINE_BYTES == 0
             assert np.shares_memory(flags[n : n + 1], found.flag_of[g])
             assert not found.gradients[g].size or np.may_share_memory(bucket, found.gradients[g])
     assert np.may_share_memory(found.buckets[0], found.loss)

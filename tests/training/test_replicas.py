@@ -21,10 +21,10 @@ import pytest
 
 import explorer
 from explorer import np as enp
-from explorer.autodiff.rematerialisation import Options as Rematerialised
 from explorer.errors import Cancelled, ShapeError
 from explorer.rammer import Options as RammerOptions
 from explorer.training import Adam, Fitted, LossScale, Timeline, on_threads
+from explorer.transforms.autodiff.options import Options as Rematerialised
 from tests.training.test_fit import X, Y, loss, params
 
 ROOT = Path(__file__).parents[2]

@@ -5,10 +5,10 @@ import re
 import pytest
 
 import explorer
-from explorer.compilation import Compilation
-from explorer.counters import counters
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BadOption
-from explorer.sandbox.helper import CAN_FORK, Limits
+from explorer.process.counters import counters
+from explorer.process.sandbox import CAN_FORK, Limits
 from explorer.tuning.edited_kernel import LONGEST_SOURCE, try_kernel
 
 pytestmark = pytest.mark.skipif(not CAN_FORK, reason="there is no fork here")

@@ -12,9 +12,9 @@ from onnx import helper
 
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
-from explorer.ops.reference.evaluate import evaluate
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.tuning.answers import check_answers
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.passes.random_inputs import random_inputs
+from explorer.tuning.compare import check_answers
 from explorer.tuning.peers import runtimes as peers
 from explorer.tuning.peers.runtimes import Skipped, prepare
 from tests.tuning.models import CASES, of_one_operator, written
@@ -81,7 +81,7 @@ def test_an_operator_without_a_call_is_named(tmp_path: Path) -> None:
 def test_a_graph_that_takes_minutes_to_compile_is_refused_with_its_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from explorer.tuning.peers.jax import peer as jax_peer
+    from explorer.tuning.peers import jax_peer
 
     monkeypatch.setattr(jax_peer, "MOST_CALLS", 5)
     model = zoo.load("small_vit")

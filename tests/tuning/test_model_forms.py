@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from explorer.frontends import zoo
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.tuning.answers import check_answers
+from explorer.passes.random_inputs import random_inputs
+from explorer.tuning.compare import check_answers
 from explorer.tuning.peers.model_forms import LAYERED, fastest_first, forms, seed_of
 from explorer.tuning.peers.runtimes import prepare
 
@@ -44,9 +44,9 @@ def test_every_runtime_gives_the_same_answers_in_its_fastest_form(name: str) -> 
 
 def test_more_calls_than_a_compiler_is_given_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    from explorer.tuning.peers.torch import forms as torch_forms
+    from explorer.tuning.peers import torch_peer
 
-    monkeypatch.setattr(torch_forms, "MOST_CALLS", 5)
+    monkeypatch.setattr(torch_peer, "MOST_CALLS", 5)
     model = zoo.load("small_vit")
-    with pytest.raises(torch_forms.UnsupportedOperator, match="compiler is given 5 at most"):
-        torch_forms.compiled(model, random_inputs(model.program, {"batch": 1}))
+    with pytest.raises(torch_peer.UnsupportedOperator, match="compiler is given 5 at most"):
+        torch_peer.compiled(model, random_inputs(model.program, {"batch": 1}))

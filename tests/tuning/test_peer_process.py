@@ -20,7 +20,7 @@ import pytest
 import explorer
 from explorer.errors import PeerFault
 from explorer.frontends.model import Model
-from explorer.ir.shapes.dims import symbol
+from explorer.ir.dims import symbol
 from explorer.measure.turns import take_turns
 from explorer.tuning.peers.peer_process import PeerProcess
 from explorer.tuning.peers.runtimes import Skipped, prepare

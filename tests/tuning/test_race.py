@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from explorer.compiler import compile as compile_model
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import compile as compile_model
 from explorer.devices.model import Device
 from explorer.errors import AnswerMismatch, BadOption
 from explorer.frontends import zoo
-from explorer.frontends.files.onnx_file import read_onnx
 from explorer.frontends.model import Model
-from explorer.options import Options
+from explorer.frontends.onnx.onnx_file import read_onnx
 from explorer.tuning.peers import runtimes as peers
 from explorer.tuning.peers.runtimes import Peer, Skipped, onnx_source
 from explorer.tuning.race import ALONE, RaceResult, race, threads_of

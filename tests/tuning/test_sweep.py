@@ -18,12 +18,19 @@ import pytest
 
 import explorer
 from explorer.errors import BadOption, BoundError, Cancelled, NoSuchDevice
-from explorer.tuning.sweep import Sweep, sweep
-from explorer.tuning.sweep.points import SweepPoint, points
-from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, SweepRow, here, row_of
-from explorer.tuning.sweep.run import _run_jobs
-from explorer.tuning.sweep.store import Store
-from explorer.tuning.sweep.work import Job
+from explorer.tuning.sweep import Sweep, _run_jobs, sweep
+from explorer.tuning.sweep_rows import (
+    FAILED,
+    MEASURED,
+    SIMULATED,
+    Store,
+    SweepPoint,
+    SweepRow,
+    here,
+    points,
+    row_of,
+)
+from explorer.tuning.sweep_workers import Job
 
 SKIP, BERT = "zoo:tiny_skip", "zoo:tiny_bert"
 SHEETS = {"target": ["v100", "a100"], "rammer.policy": ["wavefront", "op-by-op"]}

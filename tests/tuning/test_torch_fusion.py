@@ -15,8 +15,9 @@ from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.ir.calls import OpCall
 from explorer.ir.program import Program
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.tuning.peers.torch.fusion import fuse, specialise
+from explorer.passes.random_inputs import random_inputs
+from explorer.tuning.peers.model_forms import specialise
+from explorer.tuning.peers.torch_fusion import fuse
 from tests.tuning.models import written
 
 torch: Any = pytest.importorskip("torch")
@@ -100,7 +101,7 @@ def operators(program: Program) -> list[str]:
 
 
 def agree(model: Model, sizes: dict[str, int], changed: Program) -> None:
-    from explorer.tuning.peers.torch.peer import torch_plan
+    from explorer.tuning.peers.torch_peer import torch_plan
 
     inputs = random_inputs(model.program, {**model.program.env.hints, **sizes})
     given = [torch.from_numpy(inputs[n]) for n in model.inputs]
@@ -173,7 +174,7 @@ def test_an_exported_transformer_has_its_attention_back(name: str) -> None:
 
 
 def test_forms_of_an_image_model_are_both_memory_formats() -> None:
-    from explorer.tuning.peers.torch.forms import eager_forms
+    from explorer.tuning.peers.torch_peer import eager_forms
 
     model = load(DATA / "tiny_mobilenetv2.onnx")
     forms = list(eager_forms(model, random_inputs(model.program, {})))

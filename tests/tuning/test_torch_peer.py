@@ -15,8 +15,8 @@ from explorer.errors import UnsupportedOperator
 from explorer.frontends import zoo
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.tuning.answers import check_answers
+from explorer.passes.random_inputs import random_inputs
+from explorer.tuning.compare import check_answers
 from explorer.tuning.peers.runtimes import Skipped, onnx_source, prepare
 from tests.tuning.models import CASES, IMAGE, of_one_operator, written
 
@@ -74,7 +74,7 @@ def test_an_operator_without_a_call_is_named(tmp_path: Path) -> None:
 
 
 def test_a_form_of_an_operator_that_has_no_call_is_named(tmp_path: Path) -> None:
-    from explorer.tuning.peers.torch.peer import torch_plan
+    from explorer.tuning.peers.torch_peer import torch_plan
 
     node = helper.make_node("LRN", ["x"], ["y"], name="odd", size=4)
     model = written(tmp_path, [node], IMAGE, ["y"])
@@ -83,7 +83,7 @@ def test_a_form_of_an_operator_that_has_no_call_is_named(tmp_path: Path) -> None
 
 
 def test_weights_are_shared_and_values_let_go() -> None:
-    from explorer.tuning.peers.torch.peer import torch_plan
+    from explorer.tuning.peers.torch_peer import torch_plan
 
     model = load(DATA / "tiny_resnet18.onnx")
     plan = torch_plan(model.program)
@@ -101,7 +101,7 @@ def test_the_thread_count_is_put_back_where_the_first_run_fails(
         raise RuntimeError("no room")
 
     form = SimpleNamespace(name="failing", run=fails)
-    monkeypatch.setattr("explorer.tuning.peers.torch.forms.eager", lambda *_: form)
+    monkeypatch.setattr("explorer.tuning.peers.torch_peer.eager", lambda *_: form)
     before = torch.get_num_threads()
     with pytest.raises(Skipped, match="torch cannot run it: no room"):
         prepare("torch", load(DATA / "tiny_resnet18.onnx"), {}, before + 1)

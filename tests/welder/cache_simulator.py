@@ -12,10 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.shapes.dims import Sizes, evaluate_dim
-from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Contract, Pack, Statement
+from explorer.ir.dims import Sizes, evaluate_dim
+from explorer.ir.tile_program import (
+    Buffer,
+    Contract,
+    Fetch,
+    Pack,
+    Statement,
+    TileExpr,
+    TileProgram,
+    fetches,
+)
 from explorer.ir.types import ITEM_BYTES
 from explorer.tile.interpret import Env, Interpreter
 

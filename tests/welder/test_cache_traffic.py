@@ -11,10 +11,10 @@ from explorer.cost.bind_kernel import extents
 from explorer.cost.footprint import footprint, padded_bytes
 from explorer.cost.traffic import cached_traffic, traffic
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import evaluate_shape
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.regions import propagate
-from explorer.ir.shapes.dims import evaluate_shape
 from explorer.tile.lowering.lower import lower
 from tests.welder import groups
 from tests.welder.cache_simulator import LINE, Cache, Walker

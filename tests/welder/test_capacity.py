@@ -8,7 +8,7 @@ import pytest
 
 from explorer.devices.catalogue import device
 from explorer.welder import tile_cost
-from explorer.welder.tiles.capacity import no_room
+from explorer.welder.tiles.reduce_steps import no_room
 from explorer.welder.tiles.sized_tile import SizedTile
 from explorer.welder.tiles.tile_costs import holder
 from tests.roller.test_policy import DEVICE

@@ -13,13 +13,13 @@ import pytest
 
 import explorer
 from explorer import np as xp
-from explorer.frontends.arrays import nn
 from explorer.frontends.model import Model
+from explorer.frontends.python.arrays import nn
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import evaluate_shape
 from explorer.ir.patterns.contraction import contraction
-from explorer.ir.shapes.dims import evaluate_shape
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.welder import Options
 from tests.codegen.running import run_kernel
 from tests.roller.test_policy import DEVICE

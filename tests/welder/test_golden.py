@@ -15,16 +15,16 @@ from onnx import helper
 import explorer
 from explorer.devices.catalogue import device
 from explorer.ir.calls import KernelCall
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller import Price
 from explorer.welder import Options, Weld, curve, plan_group, tile_cost
 from explorer.welder.groups.groups import Facts
 from explorer.welder.policies.tune import latency_us
 from explorer.welder.tiles.sized_tile import size_tile
 from explorer.welder.tiles.tile_costs import holder
-from tests.passes.programs import legalized, weights
 from tests.roller.test_policy import DEVICE
+from tests.transforms.programs import legalized, weights
 from tests.welder import groups
 
 V100 = device("v100")

@@ -14,8 +14,8 @@ import explorer
 import explorer.np as enp
 from explorer.ir.calls import KernelCall
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.verify import verify
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.ops.interpreter.verify import verify
 from explorer.rammer import Options as RammerOptions
 from explorer.welder import JoinResults
 from tests.examples import examples

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import explorer
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.ir.affine import Affine
 from explorer.ir.kernel import reads
 

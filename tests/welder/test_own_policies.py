@@ -18,11 +18,11 @@ from explorer.ir.program import Program
 from explorer.roller import Price
 from explorer.welder import POLICIES, Options, Weld
 from explorer.welder.groups.groups import Facts, Group, absorb, merge_kernels
-from explorer.welder.named_policies import no_fusion
+from explorer.welder.options import no_fusion
 from explorer.welder.policy import ByPairs
-from tests.passes.programs import legalized, weights
 from tests.roller.test_policy import DEVICE
 from tests.strategies.layer_programs import programs
+from tests.transforms.programs import legalized, weights
 from tests.welder.test_policies import QUIET, kernels_of
 
 Groups = Sequence[Group]

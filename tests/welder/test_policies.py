@@ -18,22 +18,22 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tile_graph import TileGraph
+from explorer.ir.dims import evaluate_shape
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import evaluate_shape
-from explorer.ops.reference.evaluate import evaluate, evaluate_kernel
-from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import ChooseLayout
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.passes.simplify.dead_code import remove_dead_code
+from explorer.ops.interpreter.evaluate import evaluate, evaluate_kernel
+from explorer.passes.random_inputs import random_inputs
 from explorer.relax import deduce, legalize
 from explorer.roller import Options as RollerOptions
 from explorer.roller import Price
 from explorer.roller.transform import roll
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
+from explorer.transforms.copies.copies import fold_copies
+from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.simplify.redundancy import remove_dead_code
 from explorer.welder import POLICIES, Options, Weld
 from explorer.welder.tiles.levels import memories
 from tests.examples import examples

@@ -22,7 +22,7 @@ from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.patterns.regions import propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.welder import curve, plan_group, tile_cost
 from explorer.welder.tiles.levels import resident
 from explorer.welder.tiles.sized_tile import size_tile

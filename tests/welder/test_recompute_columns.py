@@ -13,9 +13,9 @@ import explorer
 from explorer import np as xp
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall
+from explorer.ir.dims import evaluate_dim
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import evaluate_dim
 from explorer.welder.groups import recompute_columns
 from explorer.welder.what_if import WhatIf
 from tests.roller.test_policy import DEVICE

@@ -12,13 +12,13 @@ import pytest
 from onnx import helper
 
 from explorer.ir.program import Program
-from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import ChooseLayout
-from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
 from explorer.roller.transform import Price
+from explorer.transforms.copies.copies import fold_copies
+from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.simplify.fold_batch_norm import fold_batch_norm
 from explorer.welder import Weld
-from tests.passes.programs import keeps_values, kernels, legalized, weights
 from tests.roller.test_policy import DEVICE
+from tests.transforms.programs import keeps_values, kernels, legalized, weights
 
 node = helper.make_node
 WELD = Weld(DEVICE, Price(DEVICE))

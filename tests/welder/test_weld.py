@@ -10,13 +10,13 @@ import pytest
 
 from explorer.frontends.load import load
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
-from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import ChooseLayout
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.passes.simplify.dead_code import remove_dead_code
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.passes.random_inputs import random_inputs
 from explorer.relax import deduce, legalize
 from explorer.roller import Price
+from explorer.transforms.copies.copies import fold_copies
+from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.simplify.redundancy import remove_dead_code
 from explorer.welder import Options, Weld
 from tests.roller.test_policy import DEVICE
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from explorer.compilation import Compilation
-from explorer.compiler import compile as compile_model
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import compile as compile_model
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.stage import Stage
-from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.options import Options
+from explorer.measure.this_cpu import this_cpu
 from explorer.tuning.compare import compare
 from explorer.welder import Options as WelderOptions
 from explorer.welder.groups.regroup import Kernels, tensor_of

@@ -12,12 +12,12 @@ from onnx import helper
 
 import explorer
 import explorer.np as enp
-from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import ChooseLayout
+from explorer.measure.this_cpu import this_cpu
 from explorer.roller import Price
+from explorer.transforms.copies.copies import fold_copies
+from explorer.transforms.layout.layout import ChooseLayout
 from explorer.welder import Weld
-from tests.passes.programs import legalized, weights
+from tests.transforms.programs import legalized, weights
 
 node = helper.make_node
 

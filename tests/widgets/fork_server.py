@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 IMPORTED = (
-    "explorer.compiler",
+    "explorer.compiler.pipeline",
     "widgets.page.shell",
     "plotly.graph_objects",
     "ipykernel.kernelapp",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.codegen.listing import Listing, Listings
+from explorer.devices.listing import Listing, Listings
 from explorer.devices.model import Device, MemoryLevel
 from explorer.ir.affine import affine, var
 from explorer.ir.calls import KernelCall, OpCall, Var, View
@@ -23,14 +23,14 @@ from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from explorer.ir.decisions.tile_graph import FusionGroup, TileEdge, TileGraph
 from explorer.ir.decisions.tiling import Micro, Tiling, TilingDecision
 from explorer.ir.decisions.wall import Brick, Gap, Wall
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.measure.compare import Comparison, Measurement
-from explorer.runtime.control.costs import AssumedCosts
-from explorer.runtime.control.schedule_times import Crossing
+from explorer.runtime.planning.control_costs import AssumedCosts
+from explorer.runtime.planning.schedule_times import Crossing
 
 BATCH = symbol("batch")
 SOURCES = (

@@ -8,9 +8,9 @@ import numpy as np
 
 from tests.widgets import made_by_hand as hand
 from widgets.model.brick_wall import CAUSES, WallCall, WallRows
-from widgets.model.on_show import Walls
+from widgets.model.picture import Walls
 from widgets.session.session import Session
-from widgets.session.wall_views import WallViews
+from widgets.session.shown import WallViews
 
 
 def wall(

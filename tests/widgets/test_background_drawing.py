@@ -10,7 +10,7 @@ import pytest
 
 import explorer
 import widgets
-from explorer.passes.pipeline.progress import report_progress
+from explorer.process.cancellation import report_progress
 from widgets.rooms import gallery, own_picture
 from widgets.session.session import Session
 from widgets.timed import sizes

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from explorer.ir.calls import Branch, FunctionCall, Loop, Var
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
 from tests.widgets import made_by_hand as hand
 from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
-from widgets.relax import call_boundary, call_boundary_picture
+from widgets.relax import call_boundary
 from widgets.relax.call_boundary import BoundaryRow
 
 n, m = symbol("n"), symbol("m")
@@ -52,13 +52,13 @@ def test_what_cannot_be_proved_is_left_to_the_run_and_says_why() -> None:
     row = called(function("add", (f32(n), f32(n)), f32(n)), f32(n), f32(m))
     assert [r.level for r in row.rows] == ["proved", "checked by the run"]
     assert row.level == "checked by the run" and row.rows[1].reason
-    assert ">at run<" in call_boundary_picture.figure((row,), SIZES[0], ("n", "m")).body
+    assert ">at run<" in call_boundary.figure((row,), SIZES[0], ("n", "m")).body
 
 
 def test_what_can_never_fit_is_crossed() -> None:
     row = called(function("four", (f32(4),), f32(4)), f32(5))
     assert row.level == "never fits"
-    body = call_boundary_picture.figure((row,), SIZES[0]).body
+    body = call_boundary.figure((row,), SIZES[0]).body
     assert 'stroke="var(--bad)"' in body and 'class="bad"' in body
 
 
@@ -97,12 +97,12 @@ def test_many_calls_are_counted_and_none_says_so(size: tuple[int, int]) -> None:
         replace(row, name=f"call_{i}", display_name=f"call_{i}", ops=(f"op_{i}",))
         for i in range(30)
     )
-    figure = call_boundary_picture.figure(rows, size, ("n", "m"), "op_20")
+    figure = call_boundary.figure(rows, size, ("n", "m"), "op_20")
     assert problems(figure) == [] and "call_20" in figure.body
     assert "more call" in figure.body and ("more<" in figure.body or size[0] > 1200)
-    none = call_boundary_picture.figure((), size)
+    none = call_boundary.figure((), size)
     assert problems(none) == [] and "Nothing is called yet" in none.body
-    assert call_boundary_picture.table(()).rows
+    assert call_boundary.table(()).rows
 
 
 def test_a_kernel_gets_the_array_of_its_result_and_a_function_returns_it() -> None:
@@ -113,17 +113,17 @@ def test_a_kernel_gets_the_array_of_its_result_and_a_function_returns_it() -> No
         ("w", "fc_w", "f32[10, 576]"),
     ]
     assert [(p.param, p.declared) for p in found.results] == [("y", "f32[batch, 10]")]
-    assert 'data-k="destination"' in call_boundary_picture.figure((found,), SIZES[0]).body
+    assert 'data-k="destination"' in call_boundary.figure((found,), SIZES[0]).body
     row = called(function("turn", (f32(n, m),), f32(m + 1, n)), f32(10, m))
     (back,) = row.results
     assert (back.param, back.declared, back.actual) == ("out", "f32[m + 1, n]", "f32[m + 1, 10]")
     assert row.passed[0].binds == ("n = 10", "m = m")
-    body = call_boundary_picture.figure((row,), SIZES[0]).body
+    body = call_boundary.figure((row,), SIZES[0]).body
     assert 'data-k="back"' in body and 'data-k="destination"' not in body.split("boundary")[0]
 
 
 def test_dims_that_are_written_alike_are_one_line_of_the_table() -> None:
     row = called(function("f", (f32(4, 8), f32(n)), f32(4)), f32(4, 8), f32(m))
-    first, *others = call_boundary_picture.table((row,)).rows
+    first, *others = call_boundary.table((row,)).rows
     assert first[4:6] == ("4, 8", "4, 8") and first[-1] == "written alike"
     assert [r[3] for r in others] == ["p1"] and others[0][-1] != "written alike"

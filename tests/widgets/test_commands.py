@@ -63,7 +63,7 @@ def test_lab_opens_the_tour_or_what_is_named(
         """The process that measures this machine when it is idle: begun, and ended with the lab."""
 
         def __init__(self, command: list[str]) -> None:
-            assert command == [sys.executable, "-m", "explorer.measure.this_machine.in_background"]
+            assert command == [sys.executable, "-m", "explorer.measure.in_background"]
             measuring.append("begun")
 
         def terminate(self) -> None:

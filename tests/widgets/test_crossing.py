@@ -15,12 +15,12 @@ import explorer
 import widgets
 from explorer import np as xp
 from explorer.errors import BadOption
-from explorer.runtime.control.schedule_times import TimedSchedule
+from explorer.plain_text import counted
+from explorer.runtime.planning.schedule_times import TimedSchedule
 from tests.widgets.drawn_geometry import SIZES, problems
-from widgets.draw.table import count_text
 from widgets.grinder import crossing, crossing_picture
 from widgets.rooms import gallery
-from widgets.session.handlers.clocks import time_shown
+from widgets.session.handlers import time_shown
 from widgets.session.session import Session
 
 tensor = explorer.tensor
@@ -64,7 +64,7 @@ def test_the_picture_scrubs_through_its_counts_and_names_its_constants(session: 
     text = figure.text("light")
     assert f'data-scrub="iterations" data-first="{found.first}"' in text
     for i, n in enumerate(found.counts):
-        assert f'data-step="{i}" data-name="' + count_text(n, "iteration") + '"' in text
+        assert f'data-step="{i}" data-name="' + counted(n, "iteration") + '"' in text
     assert f"a launch {found.constants.launch_us:g} µs" in text and "predicted for this-cpu" in text
     assert "it makes 30 iterations (n)" in text
     assert len(table.rows) == len(found.counts) and "launch" in table.caption

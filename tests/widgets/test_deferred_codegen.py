@@ -11,12 +11,12 @@ import pytest
 
 import explorer
 import explorer.np as enp
-from explorer.counters import counters
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
-from explorer.passes.policies import registered
+from explorer.passes import policy_call
+from explorer.process.counters import counters
+from widgets.session.jobs import Job
 from widgets.session.session import Session
-from widgets.session.timing.jobs import Job
 
 W = np.ones((95, 97), np.float32)
 
@@ -145,11 +145,11 @@ def test_what_nobody_asked_for_gives_way_in_every_session(session: Session) -> N
 def test_code_of_ones_own_runs_when_it_is_asked_for(session: Session) -> None:
     before = session.answer("look_ahead", {})["job"]
     session.bench.jobs.wait(before, 60)
-    registered.register("welder", "mine", lambda *_: ())
+    policy_call.register("welder", "mine", lambda *_: ())
     try:
         assert before and session.answer("look_ahead", {}) == {"job": 0}
     finally:
-        registered.forget("welder", "mine")
+        policy_call.forget("welder", "mine")
 
 
 def test_a_pass_that_has_no_hash_is_turned_like_any_other(session: Session) -> None:

@@ -46,7 +46,7 @@ def test_small_type_is_found() -> None:
     assert small(drawing('<text x="8" y="20" style="font-size:10px">one</text>'))
 
 
-STILL = ("widgets.program", "widgets.timed", "widgets.memory", "widgets.what_if", "widgets.rammer")
+STILL = ("widgets.program", "widgets.timed", "widgets.memory", "widgets.rammer")
 DRAWN = [p.name for p in gallery.PICTURES if p.draw.__module__.startswith(STILL)]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import explorer
 from explorer.errors import BadOption
-from explorer.sandbox.helper import CAN_FORK
+from explorer.process.sandbox import CAN_FORK
 from tests.widgets import made_by_hand as hand
 from widgets.session import edits, state
 from widgets.session.session import Session

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 import explorer
-from explorer.compiler import compile_until_error
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import compile_until_error
 from explorer.errors import BadOption, BadPass
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.options import Options
-from explorer.passes.pipeline import registry
+from explorer.passes import registry
 from widgets.session.session import Session
 
 MODEL = "zoo:tiny_bert"
@@ -21,7 +21,7 @@ SWITCH = "step fold layout copies"
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    monkeypatch.setattr(registry, "_passes", registry._passes.copy())
 
 
 def bindings(program: Program) -> int:

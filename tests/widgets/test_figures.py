@@ -20,19 +20,17 @@ import widgets
 from explorer.errors import AnswerMismatch, BadOption
 from explorer.ir.decisions.wall import Brick, Wall
 from explorer.measure.compare import Measurement
-from explorer.roller.tiles.weigh import label_of
 from explorer.tuning.race import RaceResult, Runner
-from widgets.charts import kernels, roofline
 from widgets.draw.plots import log_ticks, number_text, spread_axis
 from widgets.draw.table import rate_text, speed_text
 from widgets.draw.theme import SCHEMES
 from widgets.model import brick_wall
 from widgets.model.brick_wall import WallCall
 from widgets.rammer import rtasks_picture
-from widgets.roller import staircase
+from widgets.roller import roofline, staircase
 from widgets.roller.roofline import Roof
 from widgets.rooms import gallery
-from widgets.session.handlers.clocks import time_shown
+from widgets.session.handlers import time_shown
 from widgets.session.session import Session
 from widgets.timed import kernel_table
 from widgets.timed import search as tile_search
@@ -275,7 +273,7 @@ def test_one_wide_interval_leaves_room_for_all_kernels() -> None:
             for name, m in (("a", wide), ("b", narrow))
         ),
     )
-    figure = kernels.chart(rows, "", "light")
+    figure = kernel_table.chart(rows, "", "light")
     assert figure.layout.xaxis.range[1] < 3 * 50
     assert list(figure.data[-1].x) == [100, 41]
     assert list(figure.data[-1].text) == ["to 9,000 µs; no floor", "  no floor"]
@@ -331,7 +329,7 @@ def test_a_search_has_its_trials_in_order_and_the_best_so_far(
     binding = next(d for d in tilings if session.house.label(d.binding) == rows.kernel)
     legal = [c for c in binding.candidates if not c.refused]
     assert [t.by for t in rows.trials] == [tile_search.MODEL] * 3 + [tile_search.SEARCH] * 4
-    assert [t.tile for t in rows.trials[:3]] == [label_of(c.value) for c in legal[:3]]
+    assert [t.tile for t in rows.trials[:3]] == [c.value.words for c in legal[:3]]
     assert len({t.tile for t in rows.trials}) == 7 == len(table.rows)
     least, took = float("inf"), [t.measured for t in rows.trials]
     for best, m in zip(rows.best_us, took, strict=True):

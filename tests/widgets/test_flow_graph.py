@@ -7,8 +7,8 @@ import pytest
 
 import explorer
 from tests.widgets import made_by_hand as hand
-from widgets.program import flow_graph, flow_graph_picture
-from widgets.program.basic_blocks import Flow, flow
+from widgets.program import flow_graph
+from widgets.program.flow_graph import Flow, flow
 
 NESTED = """\
 	.file	"x"
@@ -95,7 +95,7 @@ def test_a_jump_of_ptx_goes_on_where_its_condition_may_not_hold() -> None:
 
 
 def test_every_instruction_is_in_one_block_and_every_loop_begins_in_one_place(
-    kernels: list[explorer.compilation.kernels.CompiledKernel],
+    kernels: list[explorer.compiler.kernels.CompiledKernel],
 ) -> None:
     for kernel in kernels:
         text = kernel.listings.assembly.text
@@ -117,21 +117,19 @@ def test_every_instruction_is_in_one_block_and_every_loop_begins_in_one_place(
 
 
 def test_the_graph_goes_downwards_but_for_the_beginnings_of_loops(
-    kernels: list[explorer.compilation.kernels.CompiledKernel],
+    kernels: list[explorer.compiler.kernels.CompiledKernel],
 ) -> None:
     rows = flow_graph.data(max(kernels, key=lambda k: len(k.listings.assembly.text)))
     layer = {node: y for y, row in enumerate(rows.layers.rows) for node in row}
     assert rows.forward and all(layer[a] < layer[b] for a, b in rows.forward)
     assert rows.back and all(rows.nodes[b].begins for _, b in rows.back)
-    drawn = flow_graph_picture.figure(rows).text()
-    assert (
-        drawn.count('class="block"') == len(rows.nodes) == len(flow_graph_picture.table(rows).rows)
-    )
+    drawn = flow_graph.figure(rows).text()
+    assert drawn.count('class="block"') == len(rows.nodes) == len(flow_graph.table(rows).rows)
     assert drawn.count('tabindex="0"') == 1
 
 
 def test_many_blocks_are_folded_by_their_innermost_loops(
-    kernels: list[explorer.compilation.kernels.CompiledKernel],
+    kernels: list[explorer.compiler.kernels.CompiledKernel],
 ) -> None:
     kernel = max(kernels, key=lambda k: len(k.listings.assembly.text))
     all_, few = flow_graph.data(kernel, 10_000), flow_graph.data(kernel, 12)
@@ -140,11 +138,11 @@ def test_many_blocks_are_folded_by_their_innermost_loops(
     assert inside == list(range(all_.blocks))
     assert sum(n.instructions for n in few.nodes) == sum(n.instructions for n in all_.nodes)
     assert any(n.name.startswith("loop of") for n in few.nodes)
-    assert f"folded to {len(few.nodes)} nodes" in flow_graph_picture.caption(few)
+    assert f"folded to {len(few.nodes)} nodes" in flow_graph.caption(few)
 
 
 def test_a_folded_loop_is_opened_and_shows_the_loops_in_it(
-    kernels: list[explorer.compilation.kernels.CompiledKernel],
+    kernels: list[explorer.compiler.kernels.CompiledKernel],
 ) -> None:
     kernel = max(kernels, key=lambda k: len(k.listings.assembly.text))
     few = flow_graph.data(kernel, 12)
@@ -158,7 +156,7 @@ def test_a_folded_loop_is_opened_and_shows_the_loops_in_it(
     assert others == [n for n in more.nodes if n not in mine]  # all else is folded as it was
     every = flow_graph.data(kernel, 12, opened=range(few.blocks))
     assert every.nodes == flow_graph.data(kernel, 10_000).nodes
-    drawn = flow_graph_picture.figure(few).text()
+    drawn = flow_graph.figure(few).text()
     assert drawn.count(" data-loop=") == len(folds) and "or + opens it" in drawn
 
 

@@ -1,18 +1,30 @@
-"""Actions on a refused fusion: forced, or allowed by other hardware."""
+"""The predicted effect of moving values by hand, and actions on a refused fusion."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import explorer
-from explorer.compilation.operators import in_words
+from explorer.compiler.operators import in_words
 from explorer.errors import BadOption
-from explorer.passes.pipeline.random_inputs import random_inputs
-from widgets.rooms.fusion_actions import HOLDING, NEVER
+from explorer.passes.random_inputs import random_inputs
+from tests.tuning.models import mlp
 from widgets.session.session import Session
+from widgets.welder.judge_moves import HOLDING, NEVER, judge_moves
+
+
+def test_a_move_is_judged_at_the_sizes_on_show(tmp_path: Path) -> None:
+    c = explorer.compile(mlp(tmp_path), until="rolled")
+    moves = [("h", "DRAM")]
+    hinted, few = judge_moves(c, moves, c.device), judge_moves(c, moves, c.device, {"batch": 1})
+    many = judge_moves(c, moves, c.device, {"batch": 2048})
+    assert hinted == few and few.before and few.after and many.before and many.after
+    assert many.before.traffic > 100 * few.before.traffic
+    assert many.after.traffic > 100 * few.after.traffic
 
 
 def offered(session: Session) -> dict[str, tuple[Any, dict[str, Any]]]:

@@ -15,17 +15,18 @@ from explorer.errors import BadOption
 from explorer.ir.decisions.control import ControlDecision, ControlSchedule, TaskTree
 from explorer.ir.decisions.wall import ControlFlowCounts
 from explorer.runtime.binding import recording
+from explorer.views.grinder import task_rows
 from tests.frontends.models import DATA
 from tests.runtime.test_control_events import collatz
 from tests.widgets.drawn_geometry import SIZES, problems
 from tests.widgets.test_iterations import nested
-from widgets.draw.see import Mark, sentence_text
-from widgets.grinder import schedules, shown_tasks, task_rows, task_tree
+from widgets.draw.table import Mark, sentence_text
+from widgets.grinder import shown_tasks, task_tree, view
 from widgets.grinder.shown_tasks import DEVICE, HOST, UNIT, TaskFacts, walk_tasks
-from widgets.grinder.tree_rows import TreeRows
-from widgets.model.on_show import View
+from widgets.grinder.task_tree import TreeRows, schedule_text, table
+from widgets.model.picture import View
 from widgets.session.answers import PictureContext
-from widgets.session.handlers.clocks import time_shown
+from widgets.session.handlers import time_shown
 from widgets.session.session import Session
 
 LLAMA = "zoo:small_llama"  # a loop with a branch with a loop
@@ -62,14 +63,14 @@ def leaf(name: str) -> TaskTree:
 
 
 def test_a_loop_has_its_ways_the_one_taken_first(session: Session) -> None:
-    rows = task_rows.data(session.now.compiled.program)
+    rows = task_rows(session.now.compiled.program)
     (loop,) = (r for r in rows if r.kind == "loop")
-    taken, *others = loop.schedules
+    taken, *others = map(schedule_text, loop.schedules)
     assert taken.startswith("in the program")
     assert any(way.startswith("on the host ") for way in others)
     assert any(way.startswith("unrolled no: its data may end it") for way in others)
     assert not any(r.schedules for r in rows if r.kind == "operator")
-    assert "on the host" in str(task_rows.table(rows).rows)
+    assert "on the host" in str(table(rows).rows)
 
 
 def test_each_schedule_of_the_ladder_is_a_plan_of_its_own(llama: Session) -> None:
@@ -81,10 +82,10 @@ def test_each_schedule_of_the_ladder_is_a_plan_of_its_own(llama: Session) -> Non
     hosted = []
     for schedule in values[:-1]:
         rows, _, table = drawn(llama, schedule)
-        control = [n for n in walk_tasks(rows.tree) if n.kind in schedules.CONTROL]
+        control = [n for n in walk_tasks(rows.tree) if n.kind in view.CONTROL]
         hosted.append(sum(n.lane == HOST for n in control))
         assert len(control) == 3
-        tree = schedules.plan_schedule(llama, schedule).program.decisions.tasks
+        tree = view.plan_schedule(llama, schedule).program.decisions.tasks
         assert tree is not None and rows.tree.name == tree.name
         assert sentence_text(table.see[0]) == (
             f"2 loops and 1 branch, {hosted[-1] or 'none'} on the host."
@@ -136,7 +137,7 @@ def test_launches_are_those_that_a_run_makes(
     launched.clear()
     c.run(dict(inputs))
     known = {r.binding: r for r in wall.ran}
-    assert schedules.launches(tree, known, apart=schedule == "eager") == len(launched)
+    assert view.launches(tree, known, apart=schedule == "eager") == len(launched)
 
 
 def test_counts_of_a_run_stand_in_the_tree_and_in_the_sentences() -> None:
@@ -237,10 +238,10 @@ def test_the_knob_runs_the_loop_from_python(session: Session) -> None:
     knob = next(k for k in session.knobs() if k.name == "control")
     assert knob.labels[knob.now] == "auto"
     session.turn("control", knob.labels.index("host"))
-    rows = task_rows.data(session.now.compiled.program)
+    rows = task_rows(session.now.compiled.program)
     assert [r.level for r in rows if r.kind == "loop"] == ["host"]
     session.undo()
-    assert task_rows.data(session.now.compiled.program)[0].level == "device"
+    assert task_rows(session.now.compiled.program)[0].level == "device"
 
 
 def test_a_model_without_control_flow_says_so_and_has_no_such_knob() -> None:

@@ -18,8 +18,8 @@ from explorer.rammer import Options as Rammer
 from explorer.rammer.policy import resolve_policy
 from widgets.model import knobs
 from widgets.model.knobs import Setting
+from widgets.session import compiling
 from widgets.session.session import Session
-from widgets.session.timing import turning
 
 SLOWER = {"knob": "set hardware.clock_ghz", "index": 1, "label": "1"}
 
@@ -32,13 +32,13 @@ def session() -> Session:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Event:
     """Until it is set nothing is compiled."""
-    may, turned = Event(), turning.turn_knob
+    may, turned = Event(), compiling.turn_knob
 
     def late(now: Setting, *args: Any) -> Setting:
         may.wait(60)
         return turned(now, *args)
 
-    monkeypatch.setattr(turning, "turn_knob", late)
+    monkeypatch.setattr(compiling, "turn_knob", late)
     return may
 
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_compiled_leaves_what_was_there(
         raise BadOption("nothing fits", where="hardware")
 
     before = session.shown
-    monkeypatch.setattr(turning, "turn_knob", refuses)
+    monkeypatch.setattr(compiling, "turn_knob", refuses)
     found = session.answer("begin_turn", SLOWER)
     session.bench.jobs.wait(found["job"])
     revision = session.revision

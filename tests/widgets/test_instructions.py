@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 import explorer
-from explorer.codegen.cuda.object.sass import disassembler
+from explorer.codegen.cuda.assemble import disassembler
 from tests.widgets import made_by_hand as hand
 from widgets.program import instructions
 from widgets.session.session import Session

@@ -14,11 +14,11 @@ from explorer.ir.decisions.control import TaskTree
 from explorer.ir.decisions.wall import Brick, ControlFlowCounts, Trip, Wall
 from tests.runtime.test_control_events import collatz, nested
 from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
-from widgets.draw.see import sentence_text
-from widgets.grinder import iterations, iterations_picture
+from widgets.draw.table import sentence_text
+from widgets.grinder import iterations
 from widgets.model import brick_wall
 from widgets.model.brick_wall import WallCall
-from widgets.session.handlers.clocks import time_shown
+from widgets.session.handlers import time_shown
 from widgets.session.session import Session
 
 
@@ -26,12 +26,12 @@ def measured(model: object, schedule: str, **inputs: np.ndarray) -> Session:
     c = explorer.compile(model)
     grinder = replace(c.options.grinder, schedule=schedule, inline_branches=False)
     session = Session(c.with_options(grinder=grinder), inputs=inputs)
-    time_shown(session, iterations_picture.PICTURE, "")
+    time_shown(session, iterations.PICTURE, "")
     return session
 
 
 def drawn(session: Session) -> iterations.IterationRows:
-    found: iterations.IterationRows = iterations_picture.PICTURE.draw(session, "")[0]
+    found: iterations.IterationRows = iterations.PICTURE.draw(session, "")[0]
     return found
 
 
@@ -56,7 +56,7 @@ def test_each_trip_holds_its_own_bricks_and_one_side_of_the_branch(schedule: str
 
 def test_the_picture_goes_through_trips_and_shows_one_at_a_time() -> None:
     session = measured(collatz, "device", n=np.array(6))
-    rows, figure, table = iterations_picture.PICTURE.draw(session, "")
+    rows, figure, table = iterations.PICTURE.draw(session, "")
     text = figure.text("light")
     assert len(rows.shown) == len(table.rows) == 8 and text.count("data-step") == 8
     assert 'data-scrub="iterations" data-first="0"' in text and 'data-name="iteration 8"' in text
@@ -108,17 +108,17 @@ def test_of_many_trips_the_first_the_slowest_and_the_last_can_be_gone_to(slow: i
     assert {0, 1, slow, count - 1} <= {*places} and 12 <= len(places) <= 48
     assert places == sorted(places) and rows.shown[1].name == "iterations 5 to 8"
     assert [n.turns for n in rows.nodes] == [count, count]
-    figure = iterations_picture.figure(rows).text()
+    figure = iterations.figure(rows).text()
     assert "4 unrolled iterations" in figure and "cut: it took 9.0 µs" in figure
     assert "4,000 iterations" in figure
     for size in ALL_SIZES:
-        assert problems(iterations_picture.figure(rows, size)) == []
+        assert problems(iterations.figure(rows, size)) == []
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_every_iteration_is_drawn_for_the_pixels_of_its_page(size: tuple[int, int]) -> None:
     rows = drawn(measured(collatz, "device", n=np.array(6)))
-    figure = iterations_picture.figure(rows, size)
+    figure = iterations.figure(rows, size)
     assert (figure.width, figure.height) == size
     for n in range(len(rows.shown)):  # each in its turn
         parts = re.split(r'(<g class="only"[^>]*>)', figure.body)
@@ -129,7 +129,7 @@ def test_every_iteration_is_drawn_for_the_pixels_of_its_page(size: tuple[int, in
 
 def test_the_sentences_of_iterations_are_counted_from_the_run() -> None:
     session = measured(collatz, "device", n=np.array(6))
-    _, figure, table = iterations_picture.PICTURE.draw(session, "")
+    _, figure, table = iterations.PICTURE.draw(session, "")
     first, slowest, some = map(sentence_text, table.see)
     assert first.startswith("8 iterations took ") and slowest.startswith("The slowest began with")
     assert some.endswith(" ran in 2 of 8.")
@@ -138,5 +138,5 @@ def test_the_sentences_of_iterations_are_counted_from_the_run() -> None:
 
 def test_before_a_run_there_are_no_trips() -> None:
     session = Session(explorer.compile(collatz))
-    assert iterations_picture.PICTURE.draw(session, "")[0] == ()
+    assert iterations.PICTURE.draw(session, "")[0] == ()
     assert "controls" in session.answer("picture", {"room": "iterations"})

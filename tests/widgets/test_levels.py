@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import explorer
-from explorer.compilation.operators import operators
+from explorer.compiler.operators import operators
 from explorer.ir.calls import Branch, LibraryCall, OpCall, ShapeOf, Var
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from tests.widgets import made_by_hand as hand
-from widgets.draw.see import sentence_text
-from widgets.relax import levels, levels_picture
+from widgets.draw.table import sentence_text
+from widgets.relax import levels
 
 C = hand.HandMade()
 DATA = Path(__file__).parents[1] / "data"
@@ -52,7 +52,7 @@ def test_equal_kernels_are_one_entry_with_its_loops(rows: levels.LevelRows) -> N
 
 
 def test_every_level_is_said_in_words_and_every_call_has_its_arrow(rows: levels.LevelRows) -> None:
-    body = levels_picture.figure(rows, (1012, 600), "conv").body
+    body = levels.figure(rows, (1012, 600), "conv").body
     for level, _ in rows.levels:
         assert f">{level}</text>" in body
     assert body.count('class="way"') == sum(len(c.entries) for c in rows.calls)
@@ -68,18 +68,18 @@ def test_entries_stand_in_order_and_apart_and_the_one_of_most_calls_is_there(
     for calls, count in ((shared, 9), (alone, 16)):
         entries = tuple(replace(rows.entries[0], calls=n) for n in range(30))
         some = replace(rows, calls=calls, entries=entries)
-        found = levels_picture._places(calls, some, size, False)
+        found = levels._places(calls, some, size, False)
         ys = sorted(found.entries.values())
-        high = levels_picture.TALL if found.tall else levels_picture.LOW
+        high = levels.TALL if found.tall else levels.LOW
         assert len(ys) == count + 1 and 29 in found.entries
-        assert ys[0] - high / 2 >= levels_picture.TOP and ys[-1] + high / 2 <= size[1]
+        assert ys[0] - high / 2 >= levels.TOP and ys[-1] + high / 2 <= size[1]
         assert all(b - a >= high for a, b in pairwise(ys))
 
 
 def test_the_sentences_count_levels_and_name_the_kernel_of_most_calls(
     rows: levels.LevelRows,
 ) -> None:
-    first, second = map(sentence_text, levels_picture.see(rows))
+    first, second = map(sentence_text, levels.see(rows))
     assert first == (
         "Of 9 bindings 1 is an operator, 5 are kernel calls, 1 is a call of a library, "
         "2 are views or shapes."

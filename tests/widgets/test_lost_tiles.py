@@ -12,10 +12,10 @@ import pytest
 from onnx import parser
 
 import explorer
+from explorer.compiler.options import Options
 from explorer.errors import BadOption
-from explorer.ir.decisions.tiling import Block, Tiling
-from explorer.options import Options
-from explorer.passes.convolution.winograd import Options as ConvolutionOptions
+from explorer.ir.decisions.tiling import Tiling
+from explorer.transforms.convolution.winograd import Options as ConvolutionOptions
 from widgets.model.knob import Knob
 from widgets.session.session import Session
 
@@ -68,9 +68,9 @@ def value(session: Session, name: str) -> str:
     return mine.labels[mine.now]
 
 
-def pins(session: Session) -> dict[str, Tiling | Block]:
+def pins(session: Session) -> dict[str, Tiling]:
     roller = session.now.compiled.options.roller
-    return dict(roller.pinned) | dict(roller.blocks)
+    return dict(roller.pinned)
 
 
 def pin_another(session: Session) -> str:

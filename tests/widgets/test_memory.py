@@ -9,13 +9,12 @@ import pytest
 
 import explorer
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan, StoragePlacement
-from explorer.relax.memory.curve import memory_curve
+from explorer.memory.rows import memory_curve
+from explorer.views.memory import memory_rows
 from tests.widgets import made_by_hand as hand
 from tests.widgets.drawn_geometry import outside, problems
-from widgets.charts import peaks
-from widgets.draw.see import sentence_text
-from widgets.draw.table import size_text
-from widgets.memory import memory_map, memory_picture, memory_plan, memory_policies, peaks_picture
+from widgets.draw.table import sentence_text, size_text
+from widgets.memory import memory_plan, memory_policies
 from widgets.memory.memory_policies import PolicyRows
 
 DATA = Path(__file__).parents[1] / "data"
@@ -71,18 +70,18 @@ def test_each_value_that_takes_a_turn_has_its_proof(rows: PolicyRows) -> None:
 def test_each_policy_is_told_with_its_formula_and_each_storage_with_its_proof(
     compiled: explorer.Compilation, rows: PolicyRows
 ) -> None:
-    arena = memory_plan.data(compiled.memory(SIZES), {})
-    figure = peaks_picture.figure(rows, ("batch", "seq"))
+    arena = memory_rows(compiled.memory(SIZES), {})
+    figure = memory_policies.figure(rows, ("batch", "seq"))
     said = "".join(ElementTree.fromstring(figure.text("light")).itertext())
-    words = peaks_picture.table(rows).text(limit=1000)
+    words = memory_policies.table(rows).text(limit=1000)
     for policy in rows.policies:
         assert f">{policy.name}</text>" in figure.body and f"{policy.bytes:,}" in words
         assert policy.note in said and policy.formula in said
     assert 'data-sym="batch"' in figure.body and "seq <= 64" in said
     shared = next(t for s in rows.storages for t in s.turns if t.taken == "reused")
-    drawn = memory_picture.figure(arena, rows, (1012, 600), shared.ops[0], ("batch", "seq"))
+    drawn = memory_plan.figure(arena, rows, (1012, 600), shared.ops[0], ("batch", "seq"))
     assert f"reuse by size: {shared.taken}" in drawn.body and 'data-sym="batch"' in drawn.body
-    assert shared.reason in memory_picture.table(arena, rows).text(limit=1000)
+    assert shared.reason in memory_plan.table(arena, rows).text(limit=1000)
 
 
 def test_no_policy_takes_less_than_what_lives_at_once(
@@ -93,11 +92,11 @@ def test_no_policy_takes_less_than_what_lives_at_once(
         for call in range(b.first, b.last + 1):
             at[call] += 0 if b.alias_of else b.bytes
     assert rows.least == max(at.values()) > 0
-    live = memory_plan.data(compiled.memory(SIZES), {}).live
+    live = memory_rows(compiled.memory(SIZES), {}).live
     assert live == tuple(at[n] for n in range(len(live)))
     assert all(p.bytes is None or p.bytes >= rows.least for p in rows.policies)
     used = next(p for p in rows.policies if p.used)
-    said = peaks_picture.caption(rows)
+    said = memory_policies.caption(rows)
     assert said.startswith(f"{size_text(rows.least)} live at once; {used.name} is in use")
 
 
@@ -106,8 +105,8 @@ def test_where_no_symbol_is_bounded_it_says_whose_bound_is_lacking() -> None:
     found = memory_policies.of_plans(MemoryPlan((), 64, 64), None, storages, storages)
     bounded = found.policies[-1]
     assert bounded.bytes is None and bounded.note == "no upper bound is known of n"
-    assert "not possible: no upper bound is known of n" in peaks_picture.figure(found).body
-    assert peaks.chart(found, "", "light").data[1].text[-1] == " not possible"
+    assert "not possible: no upper bound is known of n" in memory_policies.figure(found).body
+    assert memory_policies.chart(found, "", "light").data[1].text[-1] == " not possible"
 
 
 def test_a_storage_with_one_owner_says_why() -> None:
@@ -121,9 +120,9 @@ def test_a_storage_with_one_owner_says_why() -> None:
     assert [p.note.startswith("in use") for p in found.policies] == [False, False, True]
     state = replace(row, origin=frozenset({"state"}))
     plan = replace(plan, buffers=(state,))
-    body = memory_picture.figure(memory_plan.data(plan, {}), found, (1012, 600), "state").body
+    body = memory_plan.figure(memory_rows(plan, {}), found, (1012, 600), "state").body
     assert "kept s0; a loop" in body
-    assert "the same in every binding" in peaks_picture.figure(found).body
+    assert "the same in every binding" in memory_policies.figure(found).body
 
 
 def test_a_compilation_without_a_choice_of_policies_shows_its_own() -> None:
@@ -135,7 +134,7 @@ def test_a_compilation_without_a_choice_of_policies_shows_its_own() -> None:
 def test_the_sentences_are_of_the_rows_and_each_box_lies_where_its_bytes_do(
     compiled: explorer.Compilation,
 ) -> None:
-    rows = memory_plan.data(compiled.memory(SIZES), {})
+    rows = memory_rows(compiled.memory(SIZES), {})
     arena, peak, most = map(sentence_text, memory_plan.see(rows))
     assert f"{size_text(rows.planned_bytes)}, {rows.planned_bytes / rows.naive_bytes:.0%}" in arena
     alive = [b for b in rows.buffers if b.first <= rows.peak <= b.last]
@@ -144,7 +143,7 @@ def test_the_sentences_are_of_the_rows_and_each_box_lies_where_its_bytes_do(
     taken = range(large.offset, large.offset + large.bytes)
     low = [b for b in rows.buffers if b.offset in taken or large.offset in _bytes_of(b)]
     assert f"{size_text(large.bytes)}, and shares its bytes with {len(low) - 1} other" in most
-    body = memory_map.figure(rows, (), "", (1900, 1000)).body
+    body = memory_plan.draw_map(rows, (), "", (1900, 1000)).body
     assert body.count('data-k="value alive') == len(alive)
 
 
@@ -155,15 +154,15 @@ def _bytes_of(b: BufferPlacement) -> range:
 def test_a_value_that_is_written_in_place_takes_its_bytes_once() -> None:
     old = BufferPlacement("x", 64, 0, 0, 1, "64", storage="s0", taken="fresh")
     new = BufferPlacement("y", 64, 0, 1, 2, "64", storage="s0", taken="in place")
-    rows = memory_plan.data(MemoryPlan((old, new), 64, 128, "storages"), {})
+    rows = memory_rows(MemoryPlan((old, new), 64, 128, "storages"), {})
     assert rows.live == (64, 64, 64) and [b.name for b in rows.alive(1)] == ["x"]
 
 
 def test_an_empty_plan_and_thousands_of_values_are_drawn() -> None:
-    empty = memory_plan.data(MemoryPlan((), 0, 0), {})
-    assert not problems(memory_map.figure(empty, (), "", (1012, 600)))
+    empty = memory_rows(MemoryPlan((), 0, 0), {})
+    assert not problems(memory_plan.draw_map(empty, (), "", (1012, 600)))
     many = tuple(BufferPlacement(f"v{n}", 64, 64 * (n % 50), n, n + 40) for n in range(2000))
-    figure = memory_map.figure(
-        memory_plan.data(MemoryPlan(many, 3200, 128000), {}), (), "", (1012, 600)
+    figure = memory_plan.draw_map(
+        memory_rows(MemoryPlan(many, 3200, 128000), {}), (), "", (1012, 600)
     )
     assert not outside(figure) and len(figure.body) < 2_000_000

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import explorer
-from explorer.compilation.operators import (
+from explorer.compiler.operators import (
     Operator,
     call_family,
     call_labels,

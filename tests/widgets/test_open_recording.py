@@ -13,8 +13,8 @@ import widgets
 from explorer.errors import BadOption, SnapshotError
 from explorer.measure.recorded_run import shipped, write
 from widgets.rammer.wall_table import caption
-from widgets.session.open_recording import open_recording
 from widgets.session.session import Session
+from widgets.session.shown import open_recording
 
 MODEL = "zoo:small_bert"
 SAID = "recorded on NVIDIA H200, 2026-11-28"

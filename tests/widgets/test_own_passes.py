@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import explorer
+from explorer.compiler.options import Options
 from explorer.errors import BadOption, BadPass
 from explorer.ir.program import Program
-from explorer.options import Options
-from explorer.passes.pipeline import registry
-from explorer.sandbox import helper
+from explorer.passes import registry
+from explorer.process import sandbox
 from tests.passes.test_user_passes import AFTER, scaled
 from tests.two_inputs import two_inputs
 from widgets.model import stage_strip
@@ -26,7 +26,7 @@ from widgets.session.session import Session
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    monkeypatch.setattr(registry, "_passes", registry._passes.copy())
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def test_a_value_that_an_option_does_not_take_is_refused() -> None:
 def test_cancel_ends_an_endless_pass_that_a_question_has_begun(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(helper, "CAN_FORK", False)  # it runs in this process at once
+    monkeypatch.setattr(sandbox, "CAN_FORK", False)  # it runs in this process at once
     begun, ends = Event(), Event()
     ends.set()
 

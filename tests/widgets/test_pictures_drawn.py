@@ -14,10 +14,10 @@ import explorer.np as enp
 from tests.frontends.models import DATA
 from tests.runtime.test_control_events import collatz
 from tests.widgets.drawn_geometry import ALL_SIZES, problems
-from widgets.model.on_show import View
+from widgets.model.picture import View
 from widgets.rooms import gallery
 from widgets.session.answers import PictureContext
-from widgets.session.handlers.clocks import time_shown
+from widgets.session.handlers import time_shown
 from widgets.session.session import Session
 
 OF_TILES = ("roller", "memory_lines", "staircase", "tile_program", "banks")

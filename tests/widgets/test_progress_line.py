@@ -12,10 +12,11 @@ import pytest
 import explorer
 import explorer.np as enp
 import widgets
-from explorer.compiler import pipeline
+from explorer.compiler.pipeline import pipeline
 from explorer.errors import IronworksError
-from explorer.passes.pipeline.progress import reporting_to
-from widgets.page import compile_for_display, progress_line
+from explorer.process.cancellation import reporting_to
+from widgets.page import progress_line
+from widgets.session import compiling
 
 Shown = list[tuple[float, dict[str, str]]]
 
@@ -49,8 +50,8 @@ def test_a_long_opening_says_its_step_at_once_and_nothing_at_its_end(
         sleep(0.6)
         return compiled(*given, **more)
 
-    compiled = compile_for_display.compile_model
-    monkeypatch.setattr(compile_for_display, "compile_model", slowly)
+    compiled = compiling.compile_model
+    monkeypatch.setattr(compiling, "compile_model", slowly)
     begin = monotonic()
     widgets.explore(model)
     texts = [re.sub("<[^>]*>", "", data.get("text/html", "")) for _, data in shown]

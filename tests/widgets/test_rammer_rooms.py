@@ -15,11 +15,11 @@ import widgets
 from explorer.errors import BadOption, NoSuchDevice
 from explorer.rammer import POLICIES
 from explorer.rammer.manual_moves import PolicyWithMoves
-from explorer.tuning.compare_policies import compare_policies
+from explorer.tuning.compare import compare_policies
 from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from tests.widgets.of_family import of_family
-from widgets.draw.see import sentence_text
-from widgets.model.on_show import View
+from widgets.draw.table import sentence_text
+from widgets.model.picture import View
 from widgets.rammer import view as rammer_view
 from widgets.rooms import gallery
 from widgets.session.answers import PictureContext

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import explorer
-from explorer.compilation.operators import Operator
+from explorer.compiler.operators import Operator
 from explorer.ir.calls import KernelCall
-from explorer.passes.convolution.winograd import Options as Convolutions
+from explorer.transforms.convolution.winograd import Options as Convolutions
 from widgets.page.report import document
 from widgets.rooms import gallery
 from widgets.rooms.inspection import data

@@ -18,10 +18,10 @@ import explorer
 import widgets
 from explorer.errors import BadOption
 from explorer.training import SGD, Fitted, Span, Timeline, on_threads
-from explorer.training.runs.timeline import What
+from explorer.training.fitted import What
 from tests.training.test_replicas import WIDE_DATA, abreast
-from widgets.training import replica_rows, replicas, threads
-from widgets.training.replica_rows import data
+from widgets.training import replica_timeline, replicas, threads
+from widgets.training.replica_timeline import data
 
 Stamp = tuple[What, float, float]
 
@@ -131,7 +131,7 @@ def test_bars_are_the_stamps_of_the_step_that_takes_the_median() -> None:
         assert 1e3 * each[step - 1] == pytest.approx(row.step_ms)
         for rank, (f, own) in enumerate(zip(fitted, spans, strict=True)):
             mine = [b for b in row.bars if b.replica == rank]
-            shown = [s for s in own if s.step == step and s.what in replica_rows.WORDS]
+            shown = [s for s in own if s.step == step and s.what in replica_timeline.WORDS]
             assert sorted((b.what, b.about, b.bytes) for b in mine) == sorted(
                 (s.what, s.about, s.bytes) for s in shown
             )
@@ -152,11 +152,11 @@ def test_the_chart_has_each_bar_once_and_the_reads_of_the_ordinary_form_alone() 
     assert marked(figure) == sorted(
         (b.begin_ms, b.ms, f"{r.name}, {b.words}") for r in rows for b in r.bars
     )
-    (reads,) = [t for t in figure.data if t.name == replica_rows.WORDS["read"]]
+    (reads,) = [t for t in figure.data if t.name == replica_timeline.WORDS["read"]]
     assert len(reads.x) == 2 and all(w.startswith("ordinary") for w in reads.customdata)
     labels = dict(zip(figure.layout.yaxis.tickvals, figure.layout.yaxis.ticktext, strict=True))
     for trace in figure.data:
-        sums = trace.name == replica_rows.WORDS["reduce"]
+        sums = trace.name == replica_timeline.WORDS["reduce"]
         for at, words in zip(trace.y, trace.customdata, strict=True):
             assert labels[at] == ("sums" if sums else words.split(", ")[1])
     assert [a.text for a in figure.layout.annotations] == ["<b>sync-free</b>", "<b>ordinary</b>"]
@@ -174,7 +174,7 @@ def test_the_room_has_the_chart_and_a_table_of_its_bars() -> None:
     room = widgets.replicas(real())
     rows = data(real())
     assert len(room.table.rows) == sum(len(r.bars) for r in rows)
-    assert room.table.caption == room.chart["said"] == replica_rows.caption(rows)
+    assert room.table.caption == room.chart["said"] == replica_timeline.caption(rows)
     assert "var(--" in json.dumps(room.chart["figure"])
     assert [t["name"] for t in room.chart["figure"]["data"]] == [
         t.name for t in replicas(real()).data

@@ -12,44 +12,42 @@ import pytest
 import explorer
 import explorer.np as enp
 import widgets
-from explorer.codegen.cuda.banks.accesses import BlockAccesses, SharedAccess, accesses
+from explorer.codegen.cuda.bank_accesses import BlockAccesses, SharedAccess, accesses
 from explorer.codegen.cuda.build import print_tile_program
+from explorer.compiler.options import Options
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.hardware import Options as Hardware
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Tiling
 from explorer.measure.compare import Measurement
-from explorer.options import Options
+from explorer.plain_text import counted
 from explorer.roller.construct.steps import Construction
 from explorer.tile.gpu.rewrites import REWRITES as BLOCK_REWRITES
 from explorer.tile.rewrites import REWRITES
 from tests.widgets import made_by_hand as hand
 from tests.widgets.drawn_geometry import SIZES, outside, problems
 from tests.widgets.of_family import of_family
-from widgets.draw.see import Mark, sentence_text
-from widgets.draw.table import count_text
+from widgets.draw.table import Mark, sentence_text
 from widgets.model.house import House, read
 from widgets.model.knobs import Setting, first_setting
-from widgets.model.on_show import Times, View
+from widgets.model.picture import Times, View
 from widgets.roller import (
     bank_map,
-    bank_map_picture,
-    memory_lines_picture,
-    panel_frames,
+    data_tiles,
+    memory_lines,
     rewrites,
     roofline,
     scale_out,
     staircase,
     staircase_picture,
     tile_panels,
-    tile_panels_picture,
-    traffic,
 )
 from widgets.roller import view as roller_view
 from widgets.roller.data_tiles import Storage
 from widgets.roller.staircase_picture import figure
-from widgets.roller.storage_picture import words
+from widgets.roller.tile_panels import storage_words
 from widgets.roller.tiled_kernel import TiledKernel, construction_choices
+from widgets.roller.view import order
 from widgets.rooms import gallery
 from widgets.session.answers import PictureContext
 from widgets.session.session import Session
@@ -130,7 +128,7 @@ def test_padding_ends_the_conflicts_that_are_counted_without_it() -> None:
     banks = [a.place(row, 0, a.padding) for row in range(a.read_rows)]
     assert len(set(banks)) == len(banks)
     assert len({a.place(row, 0, 0) for row in range(a.read_rows)}) == len(banks) // 2
-    assert "2 of one bank without Roller's padding" in words(a)
+    assert "2 of one bank without Roller's padding" in storage_words(a)
 
 
 def test_three_rows_of_four_banks_take_one_of_padding() -> None:
@@ -268,12 +266,12 @@ def test_this_machine_has_a_roof_for_one_unit_and_for_all(session: Session) -> N
 def test_lines_that_are_moved_in_vain_are_told(session: Session) -> None:
     rows = tile_panels.data(seen(session, "conv", "v100"))
     tiles = [t for p in rows.levels if p.level != "registers" for t in p.tiles]
-    body = memory_lines_picture.figure(rows).body
+    body = memory_lines.figure(rows).body
     for t in tiles:
         told = f"{t.lines:,} lines of {t.line_bytes} B, {100 * t.useful:.0f} % needed"
         assert told in body or t.packed or t.lines == 1
     worst = min(tiles, key=lambda t: t.useful)
-    first = sentence_text(memory_lines_picture.see(rows)[0])
+    first = sentence_text(memory_lines.see(rows)[0])
     if worst.useful < 0.99:
         assert first == f"{worst.tensor} needs {100 * worst.useful:.0f} % of what it moves."
     else:
@@ -307,7 +305,7 @@ def test_the_traffic_falls_along_the_staircase_and_every_tile_is_on_it() -> None
     bars = tile_panels.data(rolled).bars
     moved = [bar.moved_bytes for bar in bars]
     assert moved == sorted(moved, reverse=True) and len(set(moved)) > 1
-    assert sorted(traffic.order(bars)) == list(range(len(rolled.choices)))
+    assert sorted(order(bars)) == list(range(len(rolled.choices)))
     n, tile = 4096, rolled.choices[0].levels[0].tile
     rows, columns = tile.spatial
     mine = next(bar for bar in bars if 0 in bar.ranks)
@@ -317,12 +315,12 @@ def test_the_traffic_falls_along_the_staircase_and_every_tile_is_on_it() -> None
 def test_the_sentences_are_counted_from_what_is_drawn() -> None:
     rolled = results(golden())
     rows = tile_panels.data(rolled)
-    tile, filled, banks = map(sentence_text, tile_panels_picture.see(rows))
+    tile, filled, banks = map(sentence_text, tile_panels.see(rows))
     assert tile == "A 128×64 tile of C is computed at a time."
     assert filled.startswith("Its operands fill ") and filled.endswith("KiB of shared memory.")
     assert banks == "8 reads hit 8 banks: no conflict."
-    body = tile_panels_picture.figure(rows).body
-    for sentence in tile_panels_picture.see(rows):
+    body = tile_panels.figure(rows).body
+    for sentence in tile_panels.see(rows):
         for mark in (part for part in sentence if isinstance(part, Mark)):
             lit = [keys.split() for keys in re.findall(r'data-k="([^"]*)"', body)]
             for way in mark.lights.split("|"):
@@ -338,7 +336,7 @@ def test_a_transposed_right_operand_is_a_product_too() -> None:
     c = explorer.compile(rows_by_rows(**both), until="rolled")
     rolled = roller_view.tiled_kernel(OnShow(first_setting(c), read(c)), "")
     assert rolled is not None and rolled.chosen is not None
-    product = panel_frames.product_of(rolled.chosen.expression)
+    product = data_tiles.product_of(rolled.chosen.expression)
     assert product is not None and product.sizes(rolled.chosen.expression.extents) == (64, 96, 32)
 
 
@@ -349,7 +347,7 @@ def test_tiles_are_drawn_for_the_pixels_of_their_page(
     for rolled in every(session):
         for rank in {0, len(rolled.choices) - 1}:
             rows = tile_panels.data(replace(rolled, rank=rank))
-            figure = tile_panels_picture.figure(rows, size)
+            figure = tile_panels.figure(rows, size)
             assert (figure.width, figure.height) == size
             assert problems(figure) == [], (rolled.device.name, rolled.binding, rank)
 
@@ -382,11 +380,11 @@ def test_no_text_leaves_its_drawing(session: Session) -> None:
 
 
 ROOMS = {
-    "roller": (tile_panels.data, tile_panels_picture.figure),
+    "roller": (tile_panels.data, tile_panels.figure),
     "staircase": (staircase.data, staircase_picture.figure),
     "waves": (scale_out.data, scale_out.figure),
     "tile_program": (rewrites.data, lambda rows: rewrites.figure(rows, SIZES[0])),
-    "banks": (bank_map.data, lambda rows: bank_map_picture.figure(rows, SIZES[0])),
+    "banks": (bank_map.data, lambda rows: bank_map.figure(rows, SIZES[0])),
 }
 
 
@@ -511,24 +509,24 @@ def test_threads_over_banks_are_the_accesses_of_the_block_on_show(session: Sessi
         assert sum(high) == a.cycles and len(high) == a.least  # what is drawn is what it waits
         asked = {lane for _, banks in a.parts for _, ws in banks for _, ls in ws for lane in ls}
         assert asked <= set(range(32 * a.warp, 32 * a.warp + 32))
-        drawn = bank_map_picture.words(a)
+        drawn = bank_map.words(a)
         assert ("no conflict" in drawn) != a.conflict and f"{a.cycles} cycle" in drawn
     (made,) = rows.outputs
     assert {*made.owner.flat} <= {-1, *range(rows.threads)} and made.points(0) > 0
     steps = len(rows.accesses) + len(rows.outputs)
     for size in (*SIZES, (280, 240), (1900, 1000)):
         for at in range(-1, steps):
-            drawn = bank_map_picture.figure(rows, size, at)
+            drawn = bank_map.figure(rows, size, at)
             assert drawn.text().count("data-step=") == steps and problems(drawn) == []
-    first, *others = map(sentence_text, bank_map_picture.see(rows))
+    first, *others = map(sentence_text, bank_map.see(rows))
     waits = [a for a in rows.accesses if a.conflict]
     assert first.startswith(f"{len(rows.accesses)} access") and (
         f", {len(waits)} wait" in first
     ) == any(waits)
-    own = count_text(made.points(0), "element")
+    own = counted(made.points(0), "element")
     assert others[-1] == f"Thread 0 makes {own} of {made.owner.size:,}."
     own = bank_map.data(seen(session, "conv"))
-    assert not own.accesses and "choose a GPU" in bank_map_picture.caption(own)
+    assert not own.accesses and "choose a GPU" in bank_map.caption(own)
 
 
 def test_what_is_read_and_what_is_written_are_apart_where_both_ask_alike() -> None:
@@ -575,7 +573,7 @@ def test_a_gpus_tiles_are_the_thread_blocks_that_its_wall_chooses_from(session: 
     ]
     (decision,) = explorer.compile(
         explorer.load(square), target="v100", until="rolled", options=PAPERS
-    ).program.decisions.blocks
+    ).program.decisions.tilings
     assert blocks == [c.value for c in decision.candidates][: len(blocks)] and len(blocks) > 3
     assert rolled.rank == blocks.index(decision.chosen)
     shared, registers = tile_panels.data(rolled).levels

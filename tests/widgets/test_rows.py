@@ -7,26 +7,28 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.compilation import operators
+from explorer.compiler import operators
 from explorer.errors import BadOption
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison, Measurement
 from explorer.tuning.race import RaceResult, Runner
+from explorer.views.grinder import task_rows
+from explorer.views.memory import memory_rows
 from tests.widgets import made_by_hand as hand
 from widgets import data
 from widgets.draw.layered import layered
-from widgets.draw.see import sentence_text
 from widgets.draw.svg import fit, text_width
-from widgets.grinder import task_rows
-from widgets.memory import memory_plan
+from widgets.draw.table import sentence_text
+from widgets.grinder.task_tree import FOLD_ABOVE
 from widgets.model import brick_wall, dataflow_graph, stage_strip
 from widgets.program import dataflow_picture, program_diff, stages_picture
 from widgets.program.generated_source import line_origins
-from widgets.rammer import png, race_chart
-from widgets.roller.layout import tile_layout
+from widgets.rammer import brick_wall_picture
+from widgets.roller import tile_layout
 from widgets.rooms import gallery
 from widgets.session.session import Session
+from widgets.timed import race_chart
 from widgets.welder import tile_graph
 
 C = hand.HandMade()
@@ -161,11 +163,11 @@ def test_shares_of_a_wall_add_up_to_all() -> None:
 
 def test_a_png_is_a_png() -> None:
     rows = brick_wall.data(hand.wall("planned", 2), [])
-    assert png.wall(rows).startswith(b"\x89PNG\r\n\x1a\n")
+    assert brick_wall_picture.wall_png(rows).startswith(b"\x89PNG\r\n\x1a\n")
 
 
 def test_live_bytes_never_exceed_the_plan() -> None:
-    rows = memory_plan.data(C.memory({}), {})
+    rows = memory_rows(C.memory({}), {})
     assert max(rows.live) <= rows.planned_bytes <= rows.naive_bytes
     assert [b.name for b in rows.aliases] == ["flat"]
 
@@ -193,11 +195,10 @@ def test_tiles_cover_the_output() -> None:
 def test_a_run_of_plain_tasks_is_one_row() -> None:
     parts = tuple(TaskTree("operator", f"t{i}", "device") for i in range(9))
     loop = TaskTree("loop", "while", "device", parts, barriers_per_trip=9)
-    rows = task_rows.data(
-        replace(hand.TASKED, decisions=replace(hand.TASKED.decisions, tasks=loop))
-    )
+    tasked = replace(hand.TASKED, decisions=replace(hand.TASKED.decisions, tasks=loop))
+    rows = task_rows(tasked, fold_above=FOLD_ABOVE)
     assert [(r.kind, r.count) for r in rows] == [("loop", 1), ("operator", 9)]
-    assert task_rows.data(hand.IMPORTED) == ()
+    assert task_rows(hand.IMPORTED) == ()
 
 
 def test_the_fastest_runner_stands_first_and_the_verdict_has_its_interval() -> None:
@@ -205,16 +206,16 @@ def test_the_fastest_runner_stands_first_and_the_verdict_has_its_interval() -> N
     versus = Comparison(1.14, 1.1, 1.2, 30, "faster", ours.time, Measurement(80, 78, 90, 50))
     theirs = Runner("onnxruntime", "1.22", versus.second, 1e-6, versus)
     missing = (("torch", "it is not installed"),)
-    rows = race_chart.data(RaceResult("hand", 2, "this-cpu", (theirs, ours), missing))
-    assert [r.name for r in rows.runners] == ["ironworks", "onnxruntime"]
-    assert "torch did not run: it is not installed" in race_chart.caption(rows)
-    assert race_chart.table(rows).rows[-1][0] == "torch"
+    result = RaceResult("hand", 2, "this-cpu", (theirs, ours), missing)
+    table = race_chart.table(result)
+    assert [row[0] for row in table.rows] == ["ironworks", "onnxruntime", "torch"]
+    assert "torch did not run: it is not installed" in table.caption
 
 
 def test_a_race_alone_says_so() -> None:
     ours = Runner("ironworks", "0.1", Measurement(70, 66, 75, 60), 0.0)
-    rows = race_chart.data(RaceResult("hand", 2, "this-cpu", (ours,)))
-    assert rows.verdict == "hand: no other runtime ran"
+    words = race_chart.caption(RaceResult("hand", 2, "this-cpu", (ours,)))
+    assert words.startswith("hand: no other runtime ran")
 
 
 def test_hostile_names_stay_text() -> None:

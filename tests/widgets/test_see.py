@@ -11,30 +11,27 @@ import pytest
 import explorer
 from explorer.errors import BadOption
 from explorer.measure.compare import Comparison, Measurement
-from explorer.roller.construct.scale_out import Waves
-from explorer.stepping.leave_out import Cost, LeftOut
-from explorer.stepping.other_hardware import Varied
-from widgets.charts import errors, kernels, search, sizes
-from widgets.charts.steps import ablation as left_out_chart
-from widgets.charts.what_if import hardware as hardware_chart
+from explorer.roller.construct.shrink import Waves
+from explorer.tuning.sensitivity import Cost, LeftOut, Varied
 from widgets.draw.plots import for_page
-from widgets.draw.see import Mark, Sentence, caption_sentences, see_part, sentence_text
+from widgets.draw.table import Mark, Sentence, caption_sentences, see_part, sentence_text
 from widgets.rammer import errors_picture
 from widgets.rammer.errors_picture import ErrorRow, ErrorRows
-from widgets.roller import roofline_picture, scale_out
+from widgets.roller import roofline, scale_out
 from widgets.roller.roofline import Roof, RooflinePoint, RooflineRows
 from widgets.roller.scale_out import WaveRows
 from widgets.rooms import gallery
 from widgets.session.session import Session
-from widgets.timed import ablation, kernel_table_picture, search_picture, sizes_picture
+from widgets.timed import ablation, hardware, kernel_table, search, sizes
+from widgets.timed import ablation as left_out_chart
+from widgets.timed import hardware as hardware_chart
 from widgets.timed.ablation import AblationRows
+from widgets.timed.hardware import VariedRows
 from widgets.timed.kernel_table import Floor, KernelRow, KernelRows
 from widgets.timed.search import MODEL, SEARCH, SearchRows, TrialRow
 from widgets.timed.sizes import TASKS, Break, PlannedSize, Shape, SizeRows
 from widgets.training import memory_front
 from widgets.training.memory_front import FrontPoint
-from widgets.what_if import hardware
-from widgets.what_if.hardware import VariedRows
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +162,17 @@ FRONT = (
     FrontPoint("2 again", 1024, 15.0, 2, False),
 )
 SEEN: dict[str, tuple[Any, Any, list[str]]] = {  # by name: module with `see`, rows, sentences
-    "sizes": (sizes_picture, SIZES, [
+    "sizes": (sizes, SIZES, [
         "A run of seq = 8 is predicted to take 20.0 µs.",
         "The plan changes at 1 size, first at 9.",
         "Measured at 2 sizes, farthest off at 9: 3.00 times the prediction.",
     ]),
-    "search": (search_picture, SEARCHED, [
+    "search": (search, SEARCHED, [
         "The best tile takes 20.0 µs, trial 3.",
         "The model's guess takes 40.0 µs, 2.00 times as long.",
         "1 of 3 tiles came from an evolutionary search; all took 1.5 s.",
     ]),
-    "kernels": (kernel_table_picture, KERNELS, [
+    "kernels": (kernel_table, KERNELS, [
         "matmul_0 takes longest: 50.0 µs predicted, 40.0 µs measured, 34% of all kernels.",
         "matmul_1 is farthest above its floor, the least possible time: 3.9×.",
         "1 kernel ran below the floor: the device is faster than its figures.",
@@ -203,8 +200,8 @@ SEEN: dict[str, tuple[Any, Any, list[str]]] = {  # by name: module with `see`, r
     ]),
 }  # fmt: skip
 DRAWN: dict[str, Any] = {
-    "sizes": sizes, "search": search, "kernels": kernels, "left_out": left_out_chart,
-    "hardware": hardware_chart, "errors": errors, "memory_time": memory_front,
+    "sizes": sizes, "search": search, "kernels": kernel_table, "left_out": left_out_chart,
+    "hardware": hardware_chart, "errors": errors_picture, "memory_time": memory_front,
 }  # fmt: skip
 
 
@@ -271,13 +268,13 @@ def test_a_tile_that_is_faster_than_its_roof_is_told_so() -> None:
     rows = RooflineRows(
         "matmul", "v100", False, (Roof("L2", 80, 3000.0),), ((80, 12000.0),), (point,), 0, ()
     )  # fmt: skip
-    assert [sentence_text(s) for s in roofline_picture.see(rows)] == [
+    assert [sentence_text(s) for s in roofline.see(rows)] == [
         "matmul is bound by L2: 0.25 operations a byte, ridge at 4.",
         "Predicted: 900 GFLOP/s, above the 750 GFLOP/s of L2: "
         "nearer memory serves what is read again.",
     ]
     fast = replace(rows, points=(replace(point, intensity=8.0, bound=12000.0),))
-    assert sentence_text(roofline_picture.see(fast)[0]) == (
+    assert sentence_text(roofline.see(fast)[0]) == (
         "matmul is bound by compute: 8 operations a byte from L2, ridge at 4."
     )
 
@@ -285,12 +282,12 @@ def test_a_tile_that_is_faster_than_its_roof_is_told_so() -> None:
 @pytest.mark.parametrize(
     ("module", "rows"),
     [
-        (sizes_picture, replace(SIZES, planned=(), breaks=(), measured=())),
-        (search_picture, replace(SEARCHED, trials=())),
-        (kernel_table_picture, replace(KERNELS, kernels=())),
+        (sizes, replace(SIZES, planned=(), breaks=(), measured=())),
+        (search, replace(SEARCHED, trials=())),
+        (kernel_table, replace(KERNELS, kernels=())),
         (ablation, replace(WITHOUT, rows=WITHOUT.rows[2:])),
         (hardware, replace(VARIED, rows=())),
-        (roofline_picture, RooflineRows("matmul", "v100", False, (), (), (), 0, ())),
+        (roofline, RooflineRows("matmul", "v100", False, (), (), (), 0, ())),
         (scale_out, WaveRows("matmul", "v100", (), (), (), 0, ())),
     ],
 )

@@ -13,21 +13,21 @@ import pytest
 import explorer
 from explorer.errors import BadOption, SnapshotError
 from explorer.measure.compare import Comparison
-from explorer.passes.pipeline.progress import report_progress
+from explorer.process.cancellation import report_progress
 from explorer.rammer import POLICIES, Options
 from explorer.rammer.model import Facts, Placement
 from tests.widgets import made_by_hand as hand
 from widgets.draw.table import time_text
-from widgets.memory import memory_plan
 from widgets.model.knobs import turn_knob
 from widgets.page import report
 from widgets.page.report import document, page, question_key
 from widgets.page.shell import House
 from widgets.rammer.wall_table import off_text
+from widgets.rooms import inspection
+from widgets.session import compiling
+from widgets.session.history import against
+from widgets.session.jobs import Job
 from widgets.session.session import Session
-from widgets.session.timing import turning
-from widgets.session.timing.jobs import Job
-from widgets.session.verdict import against
 from widgets.welder import tile_graph
 
 
@@ -87,7 +87,7 @@ def test_a_turn_that_is_compiled_beside_is_taken_and_one_that_is_cancelled_chang
             report_progress("tile (Roller)", 12, 31)
         return turn_knob(now, mine, index)
 
-    monkeypatch.setattr(turning, "turn_knob", turn)
+    monkeypatch.setattr(compiling, "turn_knob", turn)
     begun = session.answer("begin_turn", {"knob": "size batch", "index": 3})
     assert not begun["over"]
     now = session.answer("job", {"job": begun["job"]})
@@ -239,12 +239,12 @@ def test_every_operator_is_told_from_plans_that_are_read_once(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    for module in (memory_plan, tile_graph):
-        count = partial(_counted, read, module.__name__, module.data)
-        monkeypatch.setattr(module, "data", count)
+    for module, name in ((inspection, "memory_rows"), (tile_graph, "data")):
+        count = partial(_counted, read, name, getattr(module, name))
+        monkeypatch.setattr(module, name, count)
     for op in range(len(session.house.operators)):
         session.answer("operator", {"op": op})
-    assert sorted(read) == [memory_plan.__name__, tile_graph.__name__]
+    assert sorted(read) == ["data", "memory_rows"]
 
 
 def _counted(read: list[str], name: str, asked: Any, *given: Any) -> Any:

@@ -7,21 +7,21 @@ from dataclasses import replace
 import pytest
 
 import explorer
+from explorer.compiler.options import Options
 from explorer.devices.costs import Fit
 from explorer.devices.hardware import figures as figures_of
 from explorer.errors import BadOption
-from explorer.measure.quiet import Disturbance
-from explorer.options import Options
-from explorer.passes.pipeline.ranges import Rows, legal
+from explorer.measure.turns import Disturbance
+from explorer.passes.ranges import Rows, legal
 from tests.widgets import made_by_hand as hand
 from widgets.draw.table import time_text
-from widgets.model.controls import settings
-from widgets.model.controls.settings import KNOBS
+from widgets.model import settings
+from widgets.model.settings import KNOBS
 from widgets.rooms import gallery
 from widgets.session import state as states
-from widgets.session.handlers.clocks import time_shown
+from widgets.session.handlers import time_shown
+from widgets.session.measurements import Fitting
 from widgets.session.session import Session
-from widgets.session.timing.fitting import Fitting
 
 MODEL = "zoo:tiny_bert"
 HOW = ("compiled anew", "same program")

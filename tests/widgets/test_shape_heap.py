@@ -7,12 +7,12 @@ import pytest
 
 from explorer.errors import IronworksError
 from explorer.ir.calls import MatchCast, Var
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Annotation, Object, Tensor, TupleType
-from explorer.ops.reference.bind import bind_sizes
+from explorer.ops.interpreter.frame import bind_sizes
 from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
-from widgets.relax import shape_heap, shape_heap_picture
+from widgets.relax import shape_heap
 from widgets.relax.shape_heap import HeapRows
 
 n, m, k = symbol("n"), symbol("m"), symbol("k")
@@ -91,7 +91,7 @@ def test_a_wrong_value_of_the_run_fails_at_its_match_cast() -> None:
 
 def test_the_failing_slot_is_crossed_and_in_the_colour_of_faults() -> None:
     rows = shape_heap.data(program(f32(n), f32(n)), {"n": 3})
-    body = shape_heap_picture.figure(rows, SIZES[0]).body
+    body = shape_heap.figure(rows, SIZES[0]).body
     crossed = {(w.step.op, w.step.text) for w in rows.wrong if w.step.slot is not None}
     assert body.count('data-wrong="slot"') == len(crossed) > 0
     assert body.count("var(--bad)") >= 2 * len(rows.wrong)
@@ -100,7 +100,7 @@ def test_the_failing_slot_is_crossed_and_in_the_colour_of_faults() -> None:
 def test_a_function_without_symbols_and_one_without_tensors_have_a_picture() -> None:
     plain = shape_heap.data(program(f32(2, 3)), {})
     assert not plain.slots and len(plain.wrong) == 3
-    plain_figure = shape_heap_picture.figure(plain, SIZES[0])
+    plain_figure = shape_heap.figure(plain, SIZES[0])
     assert "every extent that is checked is a number" in plain_figure.body
     odd = shape_heap.data(program(TupleType((f32(n), f32(n))), Object()), {"n": 0})
     assert [s.value for s in odd.slots] == [0]
@@ -117,7 +117,7 @@ def test_a_heap_can_be_read_however_large_it_is(size: tuple[int, int], inputs: i
         for d in (symbol(f"a_long_extent_{i}"), symbol(f"b{i}"))
     )
     rows = shape_heap.data(replace(program(*many), env=ShapeEnv(bounds)), {})
-    figure = shape_heap_picture.figure(rows, size)
+    figure = shape_heap.figure(rows, size)
     assert len(rows.slots) > inputs and problems(figure) == []
     writes = figure.body.count('data-k="write')
     assert writes - 1 == sum(s.op in shape_heap.FILLS for s in rows.steps) or "more" in figure.body

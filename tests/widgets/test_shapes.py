@@ -7,16 +7,24 @@ from dataclasses import replace
 import pytest
 
 from explorer.ir.calls import FunctionCall, MatchCast, OpCall, Var
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Object, ShapeType, Tensor, TupleType
 from tests.widgets import made_by_hand as hand
-from widgets.draw.see import sentence_text
-from widgets.draw.svg import Svg, label, symbol_label
-from widgets.draw.symbol_marks import MOST_RULES, attribute_word, spans, style, symbols_in_text
+from widgets.draw.svg import (
+    MOST_RULES,
+    Svg,
+    attribute_word,
+    label,
+    symbol_label,
+    symbol_rules,
+    symbol_spans,
+    symbols_in_text,
+)
+from widgets.draw.table import sentence_text
 from widgets.page.report import document
-from widgets.relax import shapes, shapes_picture
+from widgets.relax import shapes
 from widgets.relax.shape_words import annotation_text
 from widgets.session.session import Session
 
@@ -67,7 +75,7 @@ def test_a_value_says_how_far_it_is_known_in_every_function() -> None:
         "z": ("f32[k found]", "proved"),
         "twice.p": ("f32[n]", "proved"),
     }
-    assert "there are no loops yet" in shapes_picture.figure(rows, SIZE).body
+    assert "there are no loops yet" in shapes.figure(rows, SIZE).body
 
 
 def test_a_symbol_says_where_it_is_defined_and_whether_its_value_is_assumed() -> None:
@@ -75,7 +83,7 @@ def test_a_symbol_says_where_it_is_defined_and_whether_its_value_is_assumed() ->
     assert (first.defined, first.bounds, first.now) == ("parameter x, dim 0", "1 to 64", 3)
     assert not first.assumed and first.dims == 2
     assert (second.defined, second.now, second.assumed) == ("match_cast y, dim 0", 8, True)
-    assert "8 assumed" in shapes_picture.figure(shapes.data(Found(), {"n": 3}), SIZE).body
+    assert "8 assumed" in shapes.figure(shapes.data(Found(), {"n": 3}), SIZE).body
 
 
 def test_loops_and_buffers_of_a_symbol_are_counted_and_shown() -> None:
@@ -95,11 +103,11 @@ def test_of_many_values_those_around_the_operator_are_drawn_and_the_rest_is_coun
     rows = shapes.data(Found(), {"n": 3})
     values = tuple(replace(rows.values[0], label=f"value_{i}", ops=(f"op_{i}",)) for i in range(60))
     for size in (SIZE, (1900, 1000), (380, 300)):
-        body = shapes_picture.figure(replace(rows, values=values), size, "op_41").body
+        body = shapes.figure(replace(rows, values=values), size, "op_41").body
         drawn = re.findall(r">(value_\d+)<", body)
         assert 2 < len(drawn) < 60 and "value_41" in drawn
         assert f"and {60 - len(drawn)} more" in body
-    assert len(shapes_picture.table(replace(rows, values=values)).rows) > 60
+    assert len(shapes.table(replace(rows, values=values)).rows) > 60
 
 
 @pytest.mark.parametrize(
@@ -157,9 +165,9 @@ def test_neighbours_have_one_picture_in_a_saved_page() -> None:
 
 
 def test_a_drawing_has_at_most_so_many_rules_and_none_without_symbols() -> None:
-    many = "".join(spans(f"s{i}", (f"s{i}",)) for i in range(MOST_RULES + 9))
-    assert style(many).count(" :is(text,tspan)") == MOST_RULES
-    assert style("<text>n</text>") == ""
+    many = "".join(symbol_spans(f"s{i}", (f"s{i}",)) for i in range(MOST_RULES + 9))
+    assert symbol_rules(many).count(" :is(text,tspan)") == MOST_RULES
+    assert symbol_rules("<text>n</text>") == ""
 
 
 def test_a_text_that_was_cut_still_speaks_of_its_symbols() -> None:
@@ -170,12 +178,12 @@ def test_a_text_that_was_cut_still_speaks_of_its_symbols() -> None:
 
 def test_a_symbol_is_found_as_a_whole_word() -> None:
     assert symbols_in_text("4*n*seq + seq_1", {"n", "seq", "e"}) == ("n", "seq")
-    assert spans("n.found", ("n",)) == "n.found"
+    assert symbol_spans("n.found", ("n",)) == "n.found"
 
 
 def test_the_sentences_count_symbols_what_is_known_and_what_depends_on_one() -> None:
     rows = shapes.data(Found(), {"n": 3})
-    first, known, uses = map(sentence_text, shapes_picture.see(rows))
+    first, known, uses = map(sentence_text, shapes.see(rows))
     assert first == "2 symbols: n is 3, k found assumed to be 8."
     assert known == (
         "Of 6 shapes 3 are proved, 1 is checked at run time, 1 is known by rank only, "
@@ -183,7 +191,7 @@ def test_the_sentences_count_symbols_what_is_known_and_what_depends_on_one() -> 
     )
     assert uses == "2 values depend on n."
     numbers = replace(rows, symbols=(), values=rows.values[:1])
-    assert [sentence_text(s) for s in shapes_picture.see(numbers)] == [
+    assert [sentence_text(s) for s in shapes.see(numbers)] == [
         "Every extent of this model is a number.",
         "Of 1 shape 1 is proved.",
     ]

@@ -13,10 +13,9 @@ from explorer.ir.program import Program
 from tests.widgets import made_by_hand as hand
 from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from widgets import data
-from widgets.draw.see import sentence_text
+from widgets.draw.table import sentence_text
 from widgets.program import changes_picture, program_diff, side_by_side
-from widgets.program.changed_words import align_lines, spans
-from widgets.program.steps import Between
+from widgets.program.program_diff import Between, align_lines, spans
 from widgets.rooms import gallery
 from widgets.session.session import Session
 

@@ -9,7 +9,7 @@ import explorer
 import widgets
 from explorer.errors import BadOption
 from explorer.tuning.sweep import Sweep
-from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, SweepRow
+from explorer.tuning.sweep_rows import FAILED, MEASURED, SIMULATED, SweepRow
 
 
 def row(
@@ -88,7 +88,7 @@ def test_a_surface_has_the_least_time_of_each_pair_and_leaves_out_what_failed() 
 
 
 def test_a_chart_grows_while_points_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("widgets.charts.sweeps.live.PAUSE", 0.0)
+    monkeypatch.setattr("widgets.timed.sweep.PAUSE", 0.0)
     live, seen = widgets.live_sweep(), []
 
     def arrived(found: Sweep) -> None:

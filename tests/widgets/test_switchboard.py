@@ -7,7 +7,7 @@ import pytest
 import explorer
 from explorer.errors import BadOption
 from tests.widgets import made_by_hand as hand
-from widgets.draw.see import sentence_text
+from widgets.draw.table import sentence_text
 from widgets.program import switchboard
 from widgets.session.session import Session
 

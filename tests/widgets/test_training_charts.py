@@ -10,9 +10,9 @@ import pytest
 
 import explorer
 from explorer import np as enp
-from explorer.autodiff.rematerialisation.options import Options as Rematerialised
 from explorer.errors import BadOption
 from explorer.training import SGD, Adam, Fitted
+from explorer.transforms.autodiff.options import Options as Rematerialised
 from widgets.training import Live, losses, memory_time, skipped_updates, threads, update
 
 X = np.ones((4, 3), np.float32)

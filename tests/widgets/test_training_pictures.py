@@ -12,15 +12,15 @@ import pytest
 import explorer
 import widgets
 from explorer import np as enp
-from explorer.autodiff.rematerialisation import Options as Rematerialised
 from explorer.errors import BadOption
 from explorer.ir.calls import Var
 from explorer.ir.program import Binding
 from explorer.ir.stage import Stage
-from explorer.passes.simplify.substitution import with_reads
+from explorer.transforms.autodiff.options import Options as Rematerialised
+from explorer.transforms.simplify.substitution import with_reads
 from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
 from widgets.rooms import gallery
-from widgets.training import backward, backward_picture, memory_front
+from widgets.training import backward, memory_front
 
 
 def loss(p: Any, x: Any) -> Any:
@@ -57,7 +57,7 @@ def test_values_that_backward_reads_are_kept_with_their_bytes() -> None:
     assert {s.name for s in rows.inputs} == {"p.v", "x"}
     for s in (*rows.saved, *rows.inputs):
         assert s.readers and all(rows.nodes[r].phase == "backward" for r in s.readers)
-    assert "2 values kept in between, 640 B" in backward_picture.caption(rows)
+    assert "2 values kept in between, 640 B" in backward.caption(rows)
 
 
 def deep(weights: Any, x: Any) -> Any:
@@ -120,9 +120,9 @@ def test_what_is_computed_again_is_told_from_what_is_kept(again_as: str) -> None
     rows = backward.data(edited, {"batch": 5})
     assert [n.name for n in rows.nodes if n.phase == "recomputed"] == [again_as]
     assert {s.name for s in rows.saved} == {"mat_mul", "exp"}  # what tanh is computed of
-    assert "1 recomputed" in backward_picture.caption(rows)
-    assert "again: Tanh" in backward_picture.figure(rows, SIZES[0]).text("light")
-    assert "1 value are" not in str(backward_picture.see(rows))
+    assert "1 recomputed" in backward.caption(rows)
+    assert "again: Tanh" in backward.figure(rows, SIZES[0]).text("light")
+    assert "1 value are" not in str(backward.see(rows))
 
 
 @pytest.mark.parametrize("size", ALL_SIZES)
@@ -135,16 +135,16 @@ def test_of_many_nodes_those_are_drawn_whose_values_are_kept(size: tuple[int, in
     rows = backward.data(compiled(explorer.grad(deep, argnums=(1,))), {"batch": 5})
     assert len(rows.saved) == 36
     for selected in ("", rows.nodes[20].ops[0]):
-        figure = backward_picture.figure(rows, size, selected)
+        figure = backward.figure(rows, size, selected)
         assert problems(figure) == [] and "more<" in figure.text("light")
-    assert len(backward_picture.table(rows).rows) == len(rows.nodes) + len(rows.inputs)
-    for m in (m for s in backward_picture.see(rows) for m in s if not isinstance(m, str)):
+    assert len(backward.table(rows).rows) == len(rows.nodes) + len(rows.inputs)
+    for m in (m for s in backward.see(rows) for m in s if not isinstance(m, str)):
         assert f'data-k="{m.lights}"' in figure.body
 
 
 def test_forward_stands_over_what_is_its_derivative() -> None:
     rows = backward.data(compiled(), {"batch": 5})
-    text = backward_picture.figure(rows, SIZES[0]).text("light")
+    text = backward.figure(rows, SIZES[0]).text("light")
     places: dict[str, list[float]] = {"forward": [], "backward": []}
     for group in ElementTree.fromstring(text).iter():
         if group.get("data-k") in places and (box := group.find("{*}rect")) is not None:

@@ -12,11 +12,11 @@ import explorer as explorer_package
 import widgets
 from explorer.errors import BadOption, Cancelled
 from tests.widgets import made_by_hand as hand
-from widgets.model.knob_values import trait_name
+from widgets.model.knob import trait_name
 from widgets.page import shell
 from widgets.page.shell import House
+from widgets.session.jobs import Job
 from widgets.session.session import Session
-from widgets.session.timing.jobs import Job
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ import pytest
 
 import explorer
 import widgets
-from explorer.compiler import device_of
-from explorer.counters import counters
+from explorer.compiler.pipeline import device_of
 from explorer.errors import BadModelFile, InternalFault, IronworksError
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from widgets.page.compile_for_display import compile_for_display
+from explorer.process.counters import counters
 from widgets.page.report import document
 from widgets.rooms import gallery
+from widgets.session.compiling import compile_for_display
 from widgets.session.session import Session
 
 BERT = "tests/data/tiny_bert.onnx"
@@ -71,7 +71,7 @@ def test_a_model_that_fails_opens_as_far_as_it_came(monkeypatch: pytest.MonkeyPa
     def broken(program: Program) -> Program:
         raise KeyError("planted")
 
-    monkeypatch.setattr("explorer.compiler.Legalize", lambda *_: broken)
+    monkeypatch.setattr("explorer.compiler.pipeline.Legalize", lambda *_: broken)
     c, ended = compile_for_display(BERT)
     assert ended is not None and isinstance(ended.problem, InternalFault)
     assert (ended.step, ended.stage) == ("legalise to kernels", Stage.LEGALIZED)

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 import explorer
 import explorer.np as enp
 from explorer.errors import BadOption
-from explorer.ir.decisions.rprogram import RProgram, Run, Wait
-from explorer.ir.decisions.wall import Brick, Gap, Wall
+from explorer.ir.decisions.wall import Brick, Gap, RProgram, Run, Wait, Wall
 from tests.examples import examples
 from tests.widgets import many_bricks
 from widgets.draw.svg import text_width
 from widgets.model import brick_wall
 from widgets.model.brick_wall import WallCall, WallRows
-from widgets.rammer import brick_wall_picture, png, wall_slices, wall_table, wall_waits
+from widgets.rammer import brick_wall_picture, wall_slices, wall_table
 from widgets.rammer.wall_lanes import lane_blocks
 from widgets.rammer.wall_slices import Source, WallSlice
 from widgets.session.session import Session
@@ -156,8 +155,8 @@ def test_a_still_picture_of_a_million_bricks_is_small() -> None:
     planned, measured = session.walls.planned, session.walls.measured
     assert planned is not None
     assert len(brick_wall_picture.figure(planned, measured).text()) < 600_000
-    wide, high = struct.unpack(">2I", png.wall(planned, measured)[16:24])
-    assert wide == png.WIDTH and high < 100
+    wide, high = struct.unpack(">2I", brick_wall_picture.wall_png(planned, measured)[16:24])
+    assert wide == brick_wall_picture.WIDTH and high < 100
     table = wall_table.table(planned, measured, "fc")
     assert len(table.rows) == wall_table.MOST_ROWS and "of 1,000,000 tasks" in table.caption
     assert {row[1] for row in table.rows} == {"fc"}
@@ -178,7 +177,7 @@ def test_an_arrow_goes_from_the_last_awaited_brick_to_the_one_that_waits() -> No
         for unit, at, call, first in ((1, 0, "a", 2), (1, 5, "b", 1)):
             bricks.append(Brick(unit, t + at, t + at + 2, call, first, first + 1, origin, 0, trip))
     rows = brick_wall.data(Wall("measured", tuple(bricks), (), 2, 20.0), ())
-    found = wall_waits.waits(rows, (program,))
+    found = wall_slices.waits(rows, (program,))
     ends = [(float(rows.end[a]), float(rows.start[b])) for a, b in zip(found.awaited, found.reader)]
     assert ends == [(4.0, 5.0), (14.0, 15.0)]
     assert [rows.calls[rows.call[b]].name for b in found.reader] == ["b", "b"]

@@ -21,28 +21,25 @@ from explorer.welder.options import Options
 from tests.widgets import made_by_hand as hand
 from tests.widgets.drawn_geometry import ALL_SIZES, LOW, problems
 from tests.widgets.of_family import of_family
-from widgets.draw.see import sentence_text
 from widgets.draw.slide import fold_columns
-from widgets.draw.table import size_text, time_text
+from widgets.draw.table import sentence_text, size_text, time_text
 from widgets.model.compiled import Compiled
-from widgets.model.manual_moves import Move, Outcome, Totals
-from widgets.model.on_show import View
+from widgets.model.picture import Move, Outcome, Totals, View
 from widgets.page.report import document
 from widgets.rooms import gallery
 from widgets.session.answers import PictureContext
+from widgets.session.jobs import Job
 from widgets.session.move_editor import MoveEditor
 from widgets.session.session import Session
 from widgets.session.state import fragment, from_fragment
-from widgets.session.timing.jobs import Job
 from widgets.welder import tile_curve
-from widgets.welder import tile_curve_picture as curve_picture
+from widgets.welder import tile_curve as curve_picture
 from widgets.welder import view as welder_view
 from widgets.welder.pipeline import Operator, Outer, PipelineRows, Scene, Value, crossing
-from widgets.welder.pipeline_figure import figure as pipeline_figure
-from widgets.welder.pipeline_figure import see
-from widgets.welder.tile_graph_columns import window
-from widgets.welder.tile_graph_picture import columns_for
-from widgets.welder.welded_group import WeldedGroup, level_name
+from widgets.welder.pipeline_picture import figure as pipeline_figure
+from widgets.welder.pipeline_picture import see
+from widgets.welder.tile_graph import columns_for, window
+from widgets.welder.view import WeldedGroup, level_name
 
 MIB = 1 << 20
 LEVELS = ("register", "L1", "L2", "L3", "DRAM")

@@ -40,7 +40,7 @@ OLD = {  # what is written in its place
 }
 CODE = ("options", "cache", "codegen", "lines", "tile_program")  # names of options, or sources
 EXEMPT = (  # workers of a sweep are processes of a cluster; code is no text
-    "explorer/tuning/sweep/", "explorer/cli/commands/sweep.py",
+    "explorer/tuning/sweep", "explorer/cli/commands/sweep.py",
     "explorer/codegen/cuda/persistent.py",
     "widgets/page/front_end.py", "widgets/draw/svg.py", "widgets/page/serving.py",
 )  # fmt: skip

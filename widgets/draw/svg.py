@@ -1,4 +1,7 @@
-"""Drawings as SVG text in CSS variables, with the marks of the small pictures and label widths."""
+"""Drawings as SVG text in CSS variables, with the marks of the small pictures and label widths.
+
+Marks that name a symbol are highlighted together by CSS rules, so a drawing needs no script.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from urllib.parse import quote
 
-from widgets.draw import symbol_marks, theme
+from explorer.ir.dims import Dim, symbols_of
+from widgets.draw import theme
 
 # Advance widths of Helvetica (and Liberation Sans) in thousandths of the size, for the codes 32 to
 # 126.
@@ -103,6 +108,8 @@ _ADVANCES = (
 _MONO_ADVANCE = 602
 _NARROWEST = min(_ADVANCES)
 LARGER = 1.2  # the most that a picture grows in a wider pane
+MOST_RULES = 40
+_MARKED = re.compile(r'data-sym="([^"]*)"')
 _numbers = itertools.count()
 
 
@@ -188,19 +195,17 @@ def label(
     text, the title determines which symbols it names.
     """
     cut = bool(title) and title != text
-    cut_symbols = (
-        symbol_marks.symbol_attribute(symbol_marks.symbols_in_text(title, symbols)) if cut else ""
-    )
+    cut_symbols = symbol_attribute(symbols_in_text(title, symbols)) if cut else ""
     at = f' text-anchor="{anchor}"' if anchor else ""
     title_element = f"<title>{escape(title)}</title>" if cut else ""
-    words = symbol_marks.spans(text, symbols)
+    words = symbol_spans(text, symbols)
     head = f'<text x="{x:g}" y="{y:g}" class="{style}"{at}{_ops(ops)}{cut_symbols}>'
     return f"{head}{title_element}{words}</text>"
 
 
 def symbol_label(x: float, y: float, name: str, aria_label: str, *, room: float = 1e9) -> str:
     """Return a symbol that takes the keyboard focus; screen readers read out `aria_label`."""
-    symbol = symbol_marks.symbol_attribute((name,))
+    symbol = symbol_attribute((name,))
     return (
         f'<text x="{x:g}" y="{y:g}" class="mono i w" tabindex="0"{symbol} '
         f'aria-label="{escape(aria_label, quote=True)}"><title>{escape(aria_label)}</title>'
@@ -228,7 +233,7 @@ def rect(
     title_element = f"<title>{escape(title)}</title>" if title else ""
     return (
         f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(w, 0):.2f}" height="{max(h, 0):.2f}" '
-        f'fill="{fill}" {extra}{_ops(ops)}{symbol_marks.symbol_attribute(symbols)}>'
+        f'fill="{fill}" {extra}{_ops(ops)}{symbol_attribute(symbols)}>'
         f"{title_element}</rect>"
     )
 
@@ -321,7 +326,7 @@ class Svg:
             f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" '
             f'height="{self.height:g}"{wide} role="{role}" '
             f'aria-label="{escape(self.title, quote=True)}">'
-            f"{style if scheme else ''}{lit}{symbol_marks.style(body)}{defs}{body}</svg>"
+            f"{style if scheme else ''}{lit}{symbol_rules(body)}{defs}{body}</svg>"
         )
         return theme.resolve_variables(text, scheme) if scheme else text
 
@@ -357,3 +362,55 @@ _STYLE = (
     ".a{fill:var(--accent);font-weight:600}.inv{fill:var(--pane)}"
     ".bad{fill:var(--bad);font-weight:600}"
 )
+
+
+def attribute_word(symbol: str) -> str:
+    """Return a symbol's name, which may be any text, as one word of an attribute or a rule."""
+    return quote(symbol, safe="")
+
+
+def symbol_attribute(symbols: Iterable[str]) -> str:
+    """Return the attribute of a mark that names these symbols; "" for none."""
+    words = " ".join(map(attribute_word, dict.fromkeys(symbols)))
+    return f' data-sym="{words}"' if words else ""
+
+
+def symbols_of_dims(dims: Iterable[Dim]) -> tuple[str, ...]:
+    """Return the symbols of dims, sorted by name."""
+    return tuple(sorted(frozenset[str]().union(*map(symbols_of, dims))))
+
+
+def symbols_in_text(text: str, symbols: Collection[str]) -> tuple[str, ...]:
+    """Return the symbols that a text, such as a formula, names, sorted by name."""
+    return tuple(sorted(set(_words(symbols).findall(text)))) if symbols else ()
+
+
+def symbol_spans(text: str, symbols: Collection[str]) -> str:
+    """Return a text with a span around each symbol, so that each can be highlighted alone."""
+    if not symbols:
+        return escape(text)
+    parts = _words(symbols).split(text)
+    return "".join(
+        f"<tspan{symbol_attribute((part,))}>{escape(part)}</tspan>" if i % 2 else escape(part)
+        for i, part in enumerate(parts)
+    )
+
+
+def _words(symbols: Collection[str]) -> re.Pattern[str]:
+    names = "|".join(re.escape(s) for s in sorted(symbols, key=len, reverse=True))
+    return re.compile(rf"(?<![\w.])({names})(?![\w.])")
+
+
+def symbol_rules(body: str) -> str:
+    """Return one rule for each symbol that a drawing names; "" for none."""
+    words = dict.fromkeys(w for attribute in _MARKED.findall(body) for w in attribute.split())
+    rules = "".join(_rule(w) for w in list(words)[:MOST_RULES])
+    return f"<style>{rules}</style>" if rules else ""
+
+
+def _rule(symbol: str) -> str:
+    lit, mark = f'.pic:has([data-sym~="{symbol}"]:is(:hover,:focus))', f'[data-sym~="{symbol}"]'
+    return (
+        f"{lit} :is(text,tspan){mark}{{fill:var(--accent);text-decoration:underline}}"
+        f"{lit} :is(rect,path,circle){mark}{{stroke:var(--accent);stroke-width:2}}"
+    )

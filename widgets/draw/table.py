@@ -1,4 +1,8 @@
-"""Tables of a picture's rows: for readers, for the shell and for screen readers."""
+"""Tables of a picture's rows, as text, HTML and a drawing, and the sentences under its title.
+
+A sentence's numbers highlight marks of the picture. The drawing replaces a chart where no script
+runs, as in a saved notebook.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,56 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeAlias
 
-from widgets.draw.see import Sentence
+from widgets.draw.svg import Svg, fit, label, path, text_width, wrap_text
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A number or a name in a sentence that highlights marks of the picture.
+
+    Pointing at it highlights the marks that have all words of `lights` in their `data-k`.
+    Alternatives are separated by bars: "busy|idle tail".
+    """
+
+    text: str
+    lights: str
+
+
+Sentence: TypeAlias = tuple[str | Mark, ...]
+
+
+def lit_by(body: str, keys: str, extra: str = "") -> str:
+    """Return marks of a drawing as a group that a sentence highlights by `keys`.
+
+    `keys` are words separated by spaces.
+    """
+    return f'<g data-k="{escape(keys, quote=True)}"{" " + extra if extra else ""}>{body}</g>'
+
+
+def sentence_text(sentence: Sentence) -> str:
+    """Return a sentence as plain text."""
+    return "".join(part if isinstance(part, str) else part.text for part in sentence)
+
+
+def see_part(sentences: Sequence[Sentence]) -> list[list[list[str]]]:
+    """Return sentences as JSON: each a list of [text, lights], with lights "" for plain words."""
+    return [
+        [[part, ""] if isinstance(part, str) else [part.text, part.lights] for part in sentence]
+        for sentence in sentences
+    ]
+
+
+def caption_sentences(caption: str) -> tuple[Sentence, ...]:
+    """Return at most three clauses of a picture's caption as sentences.
+
+    Used for a picture without sentences of its own.
+    """
+    clauses = [clause.strip() for clause in caption.split("; ") if clause.strip()]
+    return tuple(
+        (f"{clause_text[0].upper()}{clause_text[1:].removesuffix('.')}.",)
+        for clause_text in clauses[:3]
+    )
+
 
 Cell: TypeAlias = str | int | float
 
@@ -73,11 +126,6 @@ def _is_numeric(rows: Sequence[tuple[Cell, ...]], column: int) -> bool:
     return bool(rows) and all(isinstance(r[column], int | float) or not r[column] for r in rows)
 
 
-def count_text(count: int, noun: str) -> str:
-    """Return a count with its noun: 1 kernel, 1,024 kernels."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def size_text(count: float) -> str:
     """Return a number of bytes in a suitable unit."""
     for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -109,3 +157,33 @@ def speed_text(gflops: float) -> str:
 def _three(value: float, unit: str) -> str:
     """Return a value with three digits and without an exponent."""
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+WIDTH, LEFT, ROW, GAP = 780.0, 12.0, 18.0, 14.0
+ROWS, WIDEST = 24, 150.0  # the last column may take what is left
+BOLD_PX = 12  # as wide as bold text of 11 pixels
+
+
+def draw_table(table: Table, keys: Sequence[str] = ()) -> Svg:
+    """Draw the caption, the first rows and the count of others; sentences highlight by `keys`."""
+    y, marks = 20.0, []
+    for line in wrap_text(table.caption, WIDTH - 2 * LEFT, BOLD_PX):
+        marks.append(label(LEFT, y, line, "i w"))
+        y += 16
+    shown = [table.columns, *(tuple(map(cell_text, row)) for row in table.rows[:ROWS])]
+    x = LEFT
+    for number, column in enumerate(zip(*shown), 1):
+        last = number == len(table.columns)
+        wide = min(WIDTH - LEFT - x if last else WIDEST, max(map(text_width, column)))
+        if x + wide > WIDTH:
+            break
+        for n, cell in enumerate(column):
+            mark = label(x, y + 6 + n * ROW, fit(cell, wide), "i" if n else "q", title=cell)
+            marks.append(lit_by(mark, keys[n - 1]) if n and keys else mark)
+        x += wide + GAP
+    marks.append(path(f"M{LEFT:g} {y + 11:g}H{WIDTH - LEFT:g}", "var(--line2)"))
+    y += ROW * len(shown)
+    if len(table.rows) > ROWS:
+        marks.append(label(LEFT, y + 6, f"and {len(table.rows) - ROWS} more", "q"))
+        y += ROW
+    return Svg(WIDTH, y + 6, "".join(marks), table.caption)

@@ -1,22 +1,43 @@
-"""Text and picture of a loop's crossing point."""
+"""The Crossing point picture of a loop: table, text, drawing and chart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+import plotly.graph_objects as go
 
 from explorer.ir.stage import Stage
-from explorer.runtime.control.costs import AssumedCosts
-from explorer.runtime.control.schedule_times import TimedSchedule
-from widgets.draw.see import Mark, Sentence
+from explorer.plain_text import counted
+from explorer.runtime.planning.control_costs import AssumedCosts
+from explorer.runtime.planning.schedule_times import TimedSchedule
+from widgets.draw.plots import colours, styled
 from widgets.draw.svg import Svg, label, wrap_text
-from widgets.draw.table import Cell, Table, count_text, time_text
-from widgets.grinder.crossing import HOST, CrossingRows, ScheduleRow, data, sentence
-from widgets.grinder.ratio_chart import ratios
+from widgets.draw.table import Cell, Mark, Sentence, Table, time_text
+from widgets.grinder.crossing import (
+    HOST,
+    MOST,
+    PX,
+    CrossingRows,
+    ScheduleRow,
+    at,
+    data,
+    ratios,
+    sentence,
+)
 from widgets.grinder.view import LOOPS, assumed_costs, crossing
-from widgets.model.on_show import HEIGHT, WIDTH, OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.compiled import whiskers
+from widgets.model.picture import HEIGHT, WIDTH, Drawn, OnShow, Picture
 
-PX = 13
+NONE = 0.3  # the place of zero trips on a logarithmic axis
+FARTHEST = 30.0  # the highest ratio to the least that is drawn
+WORDS = "%{customdata}<extra></extra>"
+LINES = (  # from the host, in the program, and unrolled by more and more
+    ("square", "dash", 1.4),
+    ("circle", "solid", 2.2),
+    ("triangle-up", "solid", 1.2),
+    ("diamond", "dot", 1.2),
+    ("cross", "dashdot", 1.2),
+)
 
 
 def table(rows: CrossingRows) -> Table:
@@ -69,7 +90,7 @@ def _describe_compiled(rows: CrossingRows) -> str:
         trips = "only a run tells how many iterations it makes"
     else:
         named = f" ({rows.symbol})" if rows.symbol else ""
-        trips = f"it makes {count_text(rows.trips, 'iteration')}{named}"
+        trips = f"it makes {counted(rows.trips, 'iteration')}{named}"
     taken = f"compiled to run {schedule}, " if schedule else ""
     return f"predicted for {rows.device}; {taken}{trips}"
 
@@ -87,7 +108,7 @@ def _us(us: float) -> str:
 def timed_words(t: TimedSchedule) -> str:
     """Describe the measurement of a schedule."""
     return (
-        f"{t.label}, {count_text(t.trips, 'iteration')}: measured {_us(t.median_us)}, 99% interval "
+        f"{t.label}, {counted(t.trips, 'iteration')}: measured {_us(t.median_us)}, 99% interval "
         f"{_us(t.low_us)} to {_us(t.high_us)}, n = {t.n}"
     )
 
@@ -101,7 +122,7 @@ def see(rows: CrossingRows) -> tuple[Sentence, ...]:
         return tuple(sentences)
     named = f" ({rows.symbol})" if rows.symbol else ""
     sentences.append(
-        ("It makes ", Mark(count_text(rows.trips, "iteration"), "now"), f"{named} as compiled.")
+        ("It makes ", Mark(counted(rows.trips, "iteration"), "now"), f"{named} as compiled.")
     )
     host = next((w for w in rows.schedules if w.label == HOST), None)
     best = rows.schedules[rows.least[rows.first]]
@@ -111,6 +132,118 @@ def see(rows: CrossingRows) -> tuple[Sentence, ...]:
         lead = f"On the host that takes {ratio:.3g} times as long as "
         sentences.append((lead, Mark(best.label, key), "."))
     return tuple(sentences)
+
+
+def chart(rows: CrossingRows, title: str, theme: str) -> go.Figure:
+    """Draw the time of the loop over its trips, logarithmic, a line per schedule.
+
+    Below, the same relative to the fastest schedule.
+    """
+    c, figure = colours(theme), go.Figure()
+    best = [rows.schedules[k].times_us[i] for i, k in enumerate(rows.least)]
+    for n, schedule in enumerate(rows.schedules):
+        _add_line(figure, rows, n, schedule.times_us, False, c)
+        shares = tuple(us / b if b > 0 else 0.0 for us, b in zip(schedule.times_us, best))
+        _add_line(figure, rows, n, shares, True, c)
+        _timed(figure, rows, n, c)
+    spent = [us for w in rows.schedules for us in w.times_us if us > 0] or [1.0]
+    if rows.trips is not None:
+        _as_it_runs(figure, rows, min(spent), max(spent), c)
+    figure.update_layout(yaxis2={"anchor": "x"})
+    powers = [10**p for p in range(7)]
+    figure.update_xaxes(
+        title_text="iterations of the loop (count)",
+        type="log",
+        tickvals=[NONE, *powers],
+        ticktext=["0", *(f"{n:,}" for n in powers)],
+        anchor="y2",
+    )
+    above = {"title": {"text": "time of the loop (µs), predicted"}, "type": "log"}
+    below = {"title": {"text": "over the fastest (×)"}, "type": "log"}
+    figure.update_layout(
+        yaxis={**above, "domain": [0.42, 1]},
+        yaxis2={
+            **below,
+            "domain": [0, 0.34],
+            "range": [-0.05, 1.5],
+            "tickvals": [1, 3, 10, FARTHEST],
+        },
+    )
+    return styled(figure, theme, title, 520)
+
+
+def _line(n: int) -> tuple[str, str, float]:
+    return LINES[min(n, len(LINES) - 1)]
+
+
+def _name(schedule: ScheduleRow) -> str:
+    return f"{schedule.label}, as compiled" if schedule.chosen else schedule.label
+
+
+def _add_line(
+    figure: go.Figure,
+    rows: CrossingRows,
+    n: int,
+    values: tuple[float, ...],
+    shares: bool,
+    c: Mapping[str, str],
+) -> None:
+    """Add one line of a schedule, where its time is known."""
+    (symbol, dash, width), schedule = _line(n), rows.schedules[n]
+    positive = [i for i, value in enumerate(values) if value > 0]
+    figure.add_scatter(
+        x=[rows.counts[i] or NONE for i in positive],
+        y=[values[i] for i in positive],
+        name=_name(schedule),
+        legendgroup=schedule.label,
+        showlegend=not shares,
+        yaxis="y2" if shares else "y",
+        mode="lines+markers",
+        line={"color": c["ink"], "dash": dash, "width": width},
+        marker={"symbol": f"{symbol}-open", "color": c["ink"], "size": 6},
+        customdata=[_words(rows, n, i) for i in positive],
+        hovertemplate=WORDS,
+    )
+
+
+def _words(rows: CrossingRows, n: int, i: int) -> str:
+    schedule = rows.schedules[n]
+    iterations = counted(rows.counts[i], "iteration")
+    head = f"{schedule.label}, {iterations}: {time_text(schedule.times_us[i])}"
+    return f"{head}<br>{at(rows, i)}"
+
+
+def _timed(figure: go.Figure, rows: CrossingRows, n: int, c: Mapping[str, str]) -> None:
+    """Add the measurements of a schedule: filled marks with intervals."""
+    schedule = rows.schedules[n]
+    mine = [t for t in rows.timed if t.label == schedule.label]
+    if mine:
+        figure.add_scatter(
+            x=[t.trips or NONE for t in mine],
+            y=[t.median_us for t in mine],
+            error_y=whiskers(mine, c["ink"], thickness=1),
+            name=f"measured, {schedule.label}",
+            mode="markers",
+            marker={"symbol": _line(n)[0], "color": c["ink"], "size": 9},
+            customdata=[timed_words(t) for t in mine],
+            hovertemplate=WORDS,
+        )
+
+
+def _as_it_runs(
+    figure: go.Figure, rows: CrossingRows, low: float, high: float, c: Mapping[str, str]
+) -> None:
+    assert rows.trips is not None
+    name = f"as it runs: {counted(rows.trips, 'iteration')}"
+    figure.add_scatter(
+        x=[min(rows.trips, MOST) or NONE] * 2,
+        y=[low, high],
+        name=name,
+        mode="lines",
+        line={"color": c["ink3"], "width": 1},
+        customdata=[name] * 2,
+        hovertemplate=WORDS,
+    )
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
@@ -140,4 +273,5 @@ PICTURE = Picture(
     stage=Stage.TASKED,
     family=LOOPS,
     draw=_draw,
+    chart=chart,
 )

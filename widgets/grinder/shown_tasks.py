@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from explorer.ir.decisions.control import COST_UNITS, ControlDecision, TaskTree
 from explorer.ir.decisions.wall import ControlFlowCounts
-from widgets.draw.table import count_text
+from explorer.plain_text import counted
 
 HOST, DEVICE, UNIT = range(3)
 REST = "remainder"  # the remaining iterations of an unrolled loop
@@ -111,7 +111,7 @@ def _nodes(tree: TaskTree, facts: TaskFacts, *, alone: bool, arm: str = "") -> I
 def barriers_and_reason(tree: TaskTree) -> str:
     """Describe the barriers per trip, and why the task runs at its level."""
     met = tree.barriers_per_trip if tree.kind in COST_UNITS else 0
-    barriers = f"{count_text(met, 'barrier')} per {COST_UNITS[tree.kind]}" if met else ""
+    barriers = f"{counted(met, 'barrier')} per {COST_UNITS[tree.kind]}" if met else ""
     return "; ".join(filter(None, (barriers, tree.reason)))
 
 
@@ -140,7 +140,7 @@ def _under(tree: TaskTree, facts: TaskFacts) -> str:
         return f"then {profile.then:,} of {profile.times:,}" if profile else ""
     if profile is None:
         return "calls itself"
-    return f"{count_text(profile.trips, 'call')}, depth {profile.depth:,}"
+    return f"{counted(profile.trips, 'call')}, depth {profile.depth:,}"
 
 
 def _arms(tree: TaskTree, facts: TaskFacts) -> Sequence[str]:
@@ -256,7 +256,7 @@ def _merge(run: Sequence[ShownTask], kind: str) -> ShownTask:
     families = Counter(f for n in run for p in walk_tasks(n) for f in p.families)
     ops = _ops_of(run)
     kind = "operator" if all(n.kind == "operator" for n in run) else kind
-    name = count_text(count, "operator") if kind == "operator" else f"{count:,} uTasks"
+    name = counted(count, "operator") if kind == "operator" else f"{count:,} uTasks"
     most = [f for f, _ in families.most_common()]
     under = "" if not most else f"mostly {most[0]}" if len(most) > 1 else most[0]
     note, holds = ", ".join(n.name for n in run[:40]), _kinds(run)

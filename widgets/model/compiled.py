@@ -1,4 +1,7 @@
-"""The part of a compilation that pictures read: the names that API.md promises."""
+"""The part of a compilation that pictures read: the names that API.md promises.
+
+A measurement is also put into words, the cells of a table, and error bars.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from explorer.codegen.listing import Listings
 from explorer.devices.hardware import Options as Hardware
+from explorer.devices.listing import Listings
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.decisions.memory_plan import MemoryPlan
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.decisions.wall import Wall
+from explorer.ir.dims import Sizes
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.measure.recorded_run import RecordedRun
 from explorer.rammer import Schedule
-from explorer.runtime.control.costs import AssumedCosts
-from explorer.runtime.control.schedule_times import Crossing
+from explorer.runtime.planning.control_costs import AssumedCosts
+from explorer.runtime.planning.schedule_times import Crossing
+from widgets.draw.table import Cell, time_text
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -137,13 +141,13 @@ class Compiled(Protocol):
     def blocks(self) -> Sequence[Kernel]:
         """Every kernel call in order as a GPU's thread block under the hints."""
 
-    def chosen_blocks(self, sizes: Sizes) -> Mapping[str, tuple[Block, ...]]:
+    def chosen_blocks(self, sizes: Sizes) -> Mapping[str, tuple[Tiling, ...]]:
         """Return the thread blocks that Rammer chose for each kernel call."""
 
-    def weighed_blocks(self, binding: str, sizes: Sizes) -> tuple[Candidate[Block], ...]:
+    def weighed_blocks(self, binding: str, sizes: Sizes) -> tuple[Candidate[Tiling], ...]:
         """Return the candidates for a call's thread block, with their costs."""
 
-    def taken_blocks(self, binding: str, sizes: Sizes) -> tuple[Block, ...]:
+    def taken_blocks(self, binding: str, sizes: Sizes) -> tuple[Tiling, ...]:
         """Return those of the weighed blocks that the wall uses."""
 
     def planned_wall(self, sizes: Sizes) -> Wall:
@@ -179,3 +183,33 @@ class Compiled(Protocol):
 
     def same_program(self, hardware: Hardware) -> Compiled:
         """Return this program, with its kernels, tiles and thread blocks, on changed hardware."""
+
+
+COLUMNS = ("measured µs", "from µs", "to µs", "n")
+
+
+def measured_text(m: Measurement) -> str:
+    """Return the median, its 99 % interval and the number of runs."""
+    return (
+        f"measured {time_text(m.median_us)} ({time_text(m.low_us)} to {time_text(m.high_us)}, "
+        f"n = {m.n:,})"
+    )
+
+
+def cells(m: Measurement | None) -> tuple[Cell, ...]:
+    """Return a cell for each of `COLUMNS`, empty without a measurement."""
+    if m is None:
+        return ("",) * len(COLUMNS)
+    return (round(m.median_us, 3), round(m.low_us, 3), round(m.high_us, 3), m.n)
+
+
+def whiskers(measured: Sequence[Measurement], colour: str, **look: Any) -> dict[str, Any]:
+    """Return intervals as plotly's error bars; `look` is their thickness and width in pixels."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [m.high_us - m.median_us for m in measured],
+        "arrayminus": [m.median_us - m.low_us for m in measured],
+        "color": colour,
+        **look,
+    }

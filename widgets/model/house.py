@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from explorer.cached_property import cached_property
-from explorer.compilation.operators import (
+from explorer.compiler.operators import (
     Operator,
     call_family,
     call_labels,
@@ -18,29 +18,28 @@ from explorer.compilation.operators import (
     value_labels,
 )
 from explorer.devices.catalogue import unit_word
-from explorer.differences.signature import signature
-from explorer.ir.calls import OpCall
-from explorer.ir.program import Program
+from explorer.ir.calls import KernelCall, OpCall
+from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
+from explorer.plain_text import counted
+from explorer.views.binding_list import signature
 from widgets.draw import theme
-from widgets.draw.table import Table, cell_text, count_text, size_text
+from widgets.draw.table import Table, cell_text, size_text
 from widgets.model import brick_wall, dataflow_graph, stage_strip
 from widgets.model.brick_wall import WallCall
 from widgets.model.compiled import Compiled
-from widgets.model.dataflow_graph import Graph, GraphNode
+from widgets.model.dataflow_graph import Graph, GraphNode, GraphPlaces
+from widgets.model.folded_layers import Tree, tree, visible_graph
 from widgets.model.glossary import meanings
 from widgets.model.knob import Knob
 from widgets.model.knobs import threads
-from widgets.model.layers import step_graph
-from widgets.model.layers.folded import Tree, tree, visible_graph
-from widgets.model.layers.step_graph import GraphPlaces
-from widgets.model.other_names import other_names
 from widgets.model.outline import dtype_text
-from widgets.model.step_knobs import HIDDEN
+from widgets.model.pipeline_knobs import HIDDEN
 
 Part = Any  # a JSON value
 VIEWS = ("operators", "kernels")
+MOST = 6  # operators that are listed
 T = TypeVar("T")
 
 
@@ -75,7 +74,7 @@ class House:
     @cached_property
     def places(self) -> GraphPlaces:
         """Return the positions of the nodes of every step."""
-        return step_graph.places(self.compiled.model.program, self.operators)
+        return dataflow_graph.places(self.compiled.model.program, self.operators)
 
     def cached(self, room: str, sizes: Any, make: Callable[[], T]) -> T:
         """Return the rows of a room at these sizes, computed once for all operators."""
@@ -224,9 +223,9 @@ def _about(c: Compiled, source_operators: Sequence[Operator]) -> list[str]:
         for name, t in c.model.inputs.items()
         if isinstance(t, Tensor)
     )
-    calls = f", {count_text(library, 'library call')}" if library else ""
+    calls = f", {counted(library, 'library call')}" if library else ""
     return [
-        f"{count_text(len(source_operators), 'operator')}, {count_text(kernels, 'kernel')}{calls}",
+        f"{counted(len(source_operators), 'operator')}, {counted(kernels, 'kernel')}{calls}",
         f"{_device(c)}",
         inputs,
         c.model.digest[:8],
@@ -240,7 +239,7 @@ def _device(c: Compiled) -> str:
         if m.capacity_bytes and m.name.startswith("L")
     )
     workers = threads(c)
-    people = count_text(workers, unit_word(c.device.name))
+    people = counted(workers, unit_word(c.device.name))
     figures = getattr(c.device, "figures", "")
     about = f"{figures} figures" if figures else ""
     return ", ".join(part for part in (c.device.name, people, caches, about) if part)
@@ -275,7 +274,7 @@ def _layer_fields(layers: Tree) -> dict[str, Part]:
 def step_part(house: House, number: int) -> Part:
     """Return the graph of the program after a step, with the same node positions in all steps."""
     step = house.compiled.snapshots[number]
-    graph = step_graph.data(step.before, step.after, house.operators, house.places)
+    graph = dataflow_graph.step_graph(step.before, step.after, house.operators, house.places)
     nodes = [_node(n, house) for n in graph.nodes]
     return {
         "nodes": nodes, "edges": graph.edges, "rows": [], "routes": {}, "places": graph.places,
@@ -328,3 +327,30 @@ def table_part(table: Table, house: House) -> Part:
             for i in range(len(table.columns))
         ],
     }
+
+
+def other_names(source_operators: Sequence[Operator], program: Program) -> dict[str, str]:
+    """Return by binding the source operators of a call, its name in the program, and its kernel."""
+    order = {o.name: i for i, o in enumerate(source_operators)}
+    return {
+        b.name: "; ".join(_names(b, source_operators, order))
+        for _, b in program.bindings()
+        if is_call(b)
+    }
+
+
+def _names(
+    b: Binding, source_operators: Sequence[Operator], order: Mapping[str, int]
+) -> Iterator[str]:
+    mine = [source_operators[i] for i in sorted(order[o] for o in b.origin if o in order)]
+    if mine:
+        more = f" and {len(mine) - MOST} more" if len(mine) > MOST else ""
+        yield ", ".join(map(label_with_name, mine[:MOST])) + more
+    yield f"{b.name} in the program"
+    if isinstance(b.expr, KernelCall):
+        yield f"kernel {b.expr.kernel.name}"
+
+
+def label_with_name(o: Operator) -> str:
+    """Return an operator's label, with its name in the file if that differs."""
+    return o.label if o.label == o.name else f"{o.label} ({o.name})"

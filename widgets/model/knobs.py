@@ -1,32 +1,35 @@
-"""Knobs: fields of the passes' options and sizes of symbols, each with its legal values."""
+"""Knobs: fields of the passes' options and sizes of symbols, each with its legal values.
+
+A turned knob gives another setting. Pinned tiles whose kernels have changed are left to Roller.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from explorer.driver import StepError
-from explorer.errors import BadOption
+from explorer.compiler.driver import StepError
+from explorer.compiler.options import Options
+from explorer.devices.target import target_of
+from explorer.errors import BadOption, IronworksError
 from explorer.grinder import SCHEDULES
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Block, Tiling
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import SymbolBound, symbols_of
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import SymbolBound, symbols_of
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
-from explorer.passes.pipeline.policy_call import policy_name
-from explorer.passes.policies import registered
+from explorer.passes import policy_call
+from explorer.passes.policy_call import policy_name
 from explorer.rammer import POLICIES
+from explorer.roller import Options as RollerOptions
 from explorer.welder import POLICIES as WELDING
+from widgets.model import settings
 from widgets.model.compiled import Compiled
-from widgets.model.controls import settings
-from widgets.model.knob import Knob
-from widgets.model.knob_values import SIZE
-from widgets.model.legal_tiles import with_legal_tiles
-from widgets.model.own_knobs import PREFIX, own_knobs
-from widgets.model.step_knobs import PLACE, SWITCH, step_knobs
+from widgets.model.knob import SIZE, Knob
+from widgets.model.pipeline_knobs import PLACE, PREFIX, SWITCH, own_knobs, step_knobs
 
 OFF = "off"
 BY_THE_WALL = "by the wall"
@@ -34,6 +37,7 @@ SIZE_LABEL = re.compile(r"\d{1,18}", re.ASCII)
 MOST_TILES = 12
 MOST_CALLS = 250  # kernels that are planned at once, in about 1.5 s; chosen
 FURTHEST = 8  # largest stop of an unbounded symbol as a multiple of its hint; at least 256
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +194,13 @@ def with_code(now: Setting) -> Setting:
     return replace(now, compiled=now.compiled.with_options(until=Stage.EMITTED))
 
 
-def with_tile(now: Setting, binding: str, tiling: Tiling | Block | None) -> Setting:
+def with_tile(now: Setting, binding: str, tiling: Tiling | None) -> Setting:
     """Return the setting with a kernel's tile pinned.
 
     The tile is left to Roller if it is None, or if Roller chooses it anyway.
     """
     decision = now.compiled.program.decisions.tiling(binding)
-    if decision is not None and tiling is not None:
+    if decision is not None and tiling is not None and not tiling.is_thread_block:
         legal = [c.value for c in decision.candidates if not c.refused]
         # Without a pin, Roller's own choice.
         own = legal[1:2] if decision.pinned else [decision.chosen]
@@ -208,12 +212,8 @@ def with_tile(now: Setting, binding: str, tiling: Tiling | Block | None) -> Sett
     return _compiled(now, **_pinned(now, binding, tiling))
 
 
-def _pinned(now: Setting, binding: str, tiling: Tiling | Block | None) -> dict[str, Any]:
+def _pinned(now: Setting, binding: str, tiling: Tiling | None) -> dict[str, Any]:
     roller = now.compiled.options.roller
-    if now.compiled.device.kind == "gpu":
-        left = tuple(p for p in roller.blocks if p[0] != binding)
-        taken = ((binding, tiling),) if tiling is not None else ()
-        return {"roller": replace(roller, blocks=(*left, *taken))}
     others = tuple(p for p in roller.pinned if p[0] != binding)
     mine = ((binding, tiling),) if tiling is not None else ()
     return {"roller": replace(roller, pinned=(*others, *mine))}
@@ -258,7 +258,7 @@ def fusion(now: Setting, pinned: Setting) -> Knob:
     """Return the knob of Welder: off, or one of its policies."""
     current = _welding(now)
     values = tuple(
-        dict.fromkeys([OFF, *WELDING, *registered.by_system("welder").values(), current])
+        dict.fromkeys([OFF, *WELDING, *policy_call.by_system("welder").values(), current])
     )
     return Knob(
         "fusion",
@@ -279,7 +279,7 @@ def _welding(s: Setting) -> Any:
 
 def _policy(now: Setting, pinned: Setting) -> Knob:
     current = now.compiled.options.rammer.policy
-    values = tuple(dict.fromkeys([*POLICIES, *registered.by_system("rammer").values(), current]))
+    values = tuple(dict.fromkeys([*POLICIES, *policy_call.by_system("rammer").values(), current]))
     return Knob(
         "policy",
         "policy",
@@ -317,7 +317,7 @@ def _name(policy: object) -> str:
 
 def _tile(now: Setting, pinned: Setting, op: str, label: str) -> Knob:
     binding, candidates = candidates_of(now.compiled, op)
-    if now.compiled.device.kind == "gpu":
+    if target_of(now.compiled.device).uses_thread_blocks:
         return _thread_block(now, pinned, binding, label or op)
     legal = [c for c in candidates if not c.refused][:MOST_TILES]
     if not legal:
@@ -343,7 +343,7 @@ def _thread_block(now: Setting, pinned: Setting, binding: str, label: str) -> Kn
     weighed = now.compiled.weighed_blocks(binding, dict(now.sizes)) if binding else ()
     if not weighed:
         return Knob("tile", "tile", "choice", (("", None),), (BY_THE_WALL,), 0)
-    by_hand, first = (dict(s.compiled.options.roller.blocks).get(binding) for s in (now, pinned))
+    by_hand, first = (dict(s.compiled.options.roller.pinned).get(binding) for s in (now, pinned))
     weighed = tuple(c for n, c in enumerate(weighed) if n < MOST_TILES or c.value == by_hand)
     values = ((binding, None), *((binding, c.value) for c in weighed))
     return Knob(
@@ -358,12 +358,10 @@ def _thread_block(now: Setting, pinned: Setting, binding: str, label: str) -> Kn
     )
 
 
-def tile_label(c: Candidate[Tiling | Block]) -> str:
+def tile_label(c: Candidate[Tiling]) -> str:
     """Return a candidate's shortest distinct label: its sizes, register tile, or threads."""
-    if isinstance(c.value, Block):
+    if c.value.is_thread_block:
         return f"{c.value.words.split(',')[0]}, {c.value.threads} threads"
-    if not isinstance(c.value, Tiling):
-        return c.label
     sizes = " ".join(f"{axis}={size}" for axis, size in c.value.tile) or "uncut"
     packed = " packed" if c.value.pack else ""
     return f"{sizes} {c.value.micro.rows}×{c.value.micro.columns}{packed}"
@@ -374,13 +372,7 @@ def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate[Tiling], .
     origins = {b.name: b.origin for b in c.program.kernel_calls}
     for decision in c.program.decisions.tilings:
         if op and op in origins.get(decision.binding, ()):
-            usable = tuple(
-                x for x in decision.candidates if x.refused or isinstance(x.value, Tiling)
-            )
-            return decision.binding, usable
-    for of_gpu in c.program.decisions.blocks:
-        if op and op in origins.get(of_gpu.binding, ()):
-            return of_gpu.binding, ()
+            return decision.binding, decision.candidates
     return "", ()
 
 
@@ -417,3 +409,27 @@ def stops(bound: SymbolBound, *sizes: int) -> tuple[int, ...]:
     return tuple(
         sorted(v for v in candidates if v >= bound.low and (bound.high is None or v <= bound.high))
     )
+
+
+def with_legal_tiles(roller: RollerOptions, compile: Callable[[RollerOptions], T]) -> T:
+    """Compile without the pinned tiles and thread blocks for which compilation is refused."""
+    while True:
+        try:
+            return compile(roller)
+        except BadOption as problem:
+            if (left := without_refused_tile(roller, problem)) == roller:
+                raise
+            roller = left
+
+
+def without_refused_tile(roller: RollerOptions, problem: IronworksError) -> RollerOptions:
+    """Return the options without the pinned tile that an error is about, if it is about one."""
+    return replace(roller, pinned=tuple(p for p in roller.pinned if p[0] != problem.where))
+
+
+def tiles_left(before: Options, after: Options) -> Iterator[tuple[str, str]]:
+    """Yield the pins that are gone: "tile" or "thread block", and the kernel's name."""
+    names = {name for name, _ in after.roller.pinned}
+    for name, tiling in before.roller.pinned:
+        if name not in names:
+            yield "thread block" if tiling.is_thread_block else "tile", name

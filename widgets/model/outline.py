@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from explorer.compilation.operators import is_call
+from explorer.compiler.operators import is_call
 from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity
 from explorer.ir.calls import (
@@ -25,9 +25,9 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, IndexValue, Read
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor, TupleType
 from explorer.ops import family
 
@@ -97,9 +97,8 @@ def binding_lines(binding: Binding) -> Iterator[Line]:
             )
         tiling = binding.expr.tiling
         if tiling is not None:
-            yield Line("    tile " + tiling_text(tiling), ops, kind)
-        if binding.expr.block is not None:
-            yield Line("    thread block " + binding.expr.block.words, ops, kind)
+            word = "thread block" if tiling.is_thread_block else "tile"
+            yield Line(f"    {word} {tiling_text(tiling)}", ops, kind)
 
 
 def _lines_of(binding: Binding) -> tuple[Line, ...]:
@@ -168,7 +167,9 @@ def dtype_text(dtype: str) -> str:
 
 
 def tiling_text(tiling: Tiling) -> str:
-    """Return a tile by its axes, and the register tile of its contractions."""
+    """Return a tile by its axes, and the register tile of its contractions, or its threads."""
+    if tiling.is_thread_block:
+        return tiling.words
     tile = " ".join(f"{axis}={size}" for axis, size in tiling.tile) or "everything"
     micro = tiling.micro
     return f"{tile}, registers {micro.rows}×{micro.columns}{', packed' if tiling.pack else ''}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from explorer.ir.program import Program
 from explorer.ir.stage import PROMISES, Stage
-from explorer.stepping.effects import did
+from explorer.tuning.sensitivity import did
 from widgets.model.compiled import Compiled, Snapshot
 
 OPTIONAL = frozenset({Stage.DIFFERENTIATED})  # shown only where it did something

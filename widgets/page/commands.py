@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from argparse import Namespace
@@ -11,18 +12,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, model_flags, parse_flags, run_flags
-from explorer.cli.compiled import compile_model, input_arrays, load_model, options, sizes
-from explorer.cli.progress import progress_line
+from explorer.cli.compile_model import compile_model, input_arrays, load_model, options, sizes
+from explorer.cli.terminal import print_answer, progress_line
 from explorer.errors import BadOption
-from explorer.frontends.files.shipped import is_checkout
+from explorer.frontends.shipped import is_checkout, shipped_folder
+from explorer.views.answer import Answer
 from widgets.page import jupyter
-from widgets.page.course import TOUR, copy_notebooks, notebooks
 
 __all__ = ["lab", "report"]
 
 FOLDER = "ironworks-notebooks"  # where copies go
+TOUR = "00_tour.ipynb"
 
 
 def report(arguments: Sequence[str]) -> int:
@@ -42,8 +43,8 @@ def report(arguments: Sequence[str]) -> int:
 def _report(flags: Namespace) -> Answer:
     _require_packages("plotly", "anywidget")
     from widgets.page.report import page
-    from widgets.session import open_recording
     from widgets.session.session import Session
+    from widgets.session.shown import open_recording
 
     path = Path(flags.output)
     _require_writable(path)
@@ -51,7 +52,7 @@ def _report(flags: Namespace) -> Answer:
     model = load_model(flags)
     bound = sizes(model, flags)
     c = compile_model(model, flags, chosen, check=flags.check)
-    shown, run = open_recording.open_recording(c, flags.recorded, bound)
+    shown, run = open_recording(c, flags.recorded, bound)
     session = Session(shown, sizes=bound, inputs=input_arrays(c, flags, bound), recorded=run)
     if session.runs:
         with progress_line("measuring"):
@@ -120,9 +121,7 @@ def lab(arguments: Sequence[str]) -> int:
     else:
         path = _notebook(flags.notebook)
     command = [*jupyter.command("jupyterlab"), *_for_root(), str(path), *more]
-    measuring = subprocess.Popen(
-        [sys.executable, "-m", "explorer.measure.this_machine.in_background"]
-    )
+    measuring = subprocess.Popen([sys.executable, "-m", "explorer.measure.in_background"])
     try:
         return subprocess.call(command)
     except KeyboardInterrupt:
@@ -167,3 +166,32 @@ def _notebook(name: str | None) -> Path:
             try_="ironworks lab --copy",
         )
     return tour
+
+
+def notebooks() -> Sequence[Path]:
+    """Return the notebooks in order; empty if the installation has none."""
+    return sorted(shipped_folder("notebooks").glob("*.ipynb"))
+
+
+def copy_notebooks(folder: Path) -> tuple[Sequence[Path], Sequence[Path]]:
+    """Copy all notebooks to a folder; return the new ones and those that were there before.
+
+    Existing files stay as they are. Raises BadOption if the folder cannot be written or if there
+    are no notebooks.
+    """
+    originals = notebooks()
+    if not originals:
+        raise BadOption(
+            "this installation holds no notebooks", where=str(shipped_folder("notebooks"))
+        )
+    old = [folder / n.name for n in originals if os.path.lexists(folder / n.name)]
+    new = [folder / n.name for n in originals if folder / n.name not in old]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in new:
+            shutil.copyfile(shipped_folder("notebooks") / path.name, path)
+    except OSError as problem:
+        raise BadOption(
+            f"the notebooks cannot be copied to {folder}: {problem.strerror}", where="--copy"
+        ) from problem
+    return new, old

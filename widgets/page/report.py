@@ -13,15 +13,14 @@ from typing import Any
 from explorer.errors import BadOption, InternalFault, IronworksError
 from explorer.ir.stage import Stage
 from widgets.draw import plots
-from widgets.draw.see import sentence_text
-from widgets.draw.table import time_text
+from widgets.draw.table import sentence_text, time_text
 from widgets.model.picture import Picture
 from widgets.page import front_end
 from widgets.roller.view import heaviest_calls
 from widgets.rooms import gallery
 from widgets.rooms.content import absent
+from widgets.session.jobs import error_parts
 from widgets.session.session import Session
-from widgets.session.timing.jobs import error_parts
 
 LANGUAGES = ("numba", "llvm", "assembly")
 HEAVIEST = 12  # kernels with Roller's pictures of each, and groups with Welder's

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from explorer.cli.arguments import Parser, model_flags, parse_flags, run_flags
-from explorer.cli.compiled import compile_model, input_arrays, load_model, options, sizes
+from explorer.cli.compile_model import compile_model, input_arrays, load_model, options, sizes
 from explorer.errors import BadOption
 from widgets.draw.theme import SCHEMES
 from widgets.page import jupyter

@@ -6,44 +6,44 @@ import base64
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anywidget
 import traitlets
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
+from explorer.compiler.options import Options
 from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, IronworksError
 from explorer.ir.stage import Stage
-from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.options import Options
-from widgets.charts.race import chart
+from explorer.measure.this_cpu import this_cpu
 from widgets.draw import plots
 from widgets.draw.svg import Svg, stack_drawings
-from widgets.draw.table_drawing import draw_table
-from widgets.grinder.iterations_picture import TRIPS
+from widgets.draw.table import draw_table
+from widgets.grinder.iterations import TRIPS
 from widgets.grinder.view import LOOPS
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.glossary import meanings
 from widgets.model.picture import Drawn, Picture
 from widgets.page import front_end
-from widgets.page.compile_for_display import compile_for_display
+from widgets.page.front_end import still_html
 from widgets.page.progress_line import SILENT, ProgressLine
-from widgets.page.still import still_html
 from widgets.page.traits import SharedTraits
-from widgets.rammer import png, race_chart
+from widgets.rammer import brick_wall_picture
 from widgets.rooms import gallery
-from widgets.session import open_recording as recordings
 from widgets.session import state
-from widgets.session.handlers.clocks import time_shown
-from widgets.session.look_at import look_at
-from widgets.session.session import Session
-from widgets.session.timing.comparing import has_code
-from widgets.session.timing.jobs import error_parts, stop_unrequested_jobs
-from widgets.session.wall_views import Binary
-from widgets.training import replica_rows
-from widgets.training.replicas import chart as replica_chart
+from widgets.session.comparing import has_code
+from widgets.session.compiling import compile_for_display
+from widgets.session.handlers import time_shown
+from widgets.session.jobs import error_parts, stop_unrequested_jobs
+from widgets.session.session import Session, look_at
+from widgets.session.shown import Binary, open_recording
+from widgets.timed import race_chart
+from widgets.training import replica_timeline
+
+if TYPE_CHECKING:
+    from explorer.tuning.race import RaceResult
 
 JSON_PARTS = (
     "bar",
@@ -180,7 +180,9 @@ class House(SessionWidget, SharedTraits):
             return _with_still(bundle, figure, stages.text())
         figure, table = gallery.picture("rammer", self.session)
         words = f"{table.caption}\n{stages.text()}"
-        return _with_still(bundle, figure, words, png.wall(walls.planned, walls.ran[0]))
+        return _with_still(
+            bundle, figure, words, brick_wall_picture.wall_png(walls.planned, walls.ran[0])
+        )
 
 
 CHANGES = frozenset(
@@ -351,7 +353,7 @@ def explore(
     line.say("Reading the model")
     c, failed = compile_for_display(source, target, options, line.at)
     line.say("Reading what was compiled")
-    c, run = recordings.open_recording(c, recorded, sizes)
+    c, run = open_recording(c, recorded, sizes)
     beside = c is not source and failed is None and runs_on(c.device, this_cpu())
     session = Session(
         c,
@@ -403,20 +405,23 @@ def show(
     return Room(picture.name, picture.title, c.model.name, gallery.for_page(picture, drawn), drawn)
 
 
-def race(result: race_chart.Result) -> Room:
+def race(result: RaceResult) -> Room:
     """Return the chart of a race."""
-    rows = race_chart.data(result)
-    table = race_chart.table(rows)
-    part = {"svg": "", "figure": plots.for_page(chart(rows, "", "page")), "said": table.caption}
-    return Room("race", "Race", result.model, part, (rows, None, table))
+    table = race_chart.table(result)
+    part = {
+        "svg": "",
+        "figure": plots.for_page(race_chart.chart(result, "", "page")),
+        "said": table.caption,
+    }
+    return Room("race", "Race", result.model, part, (result, None, table))
 
 
 def replicas(
-    runs: replica_rows.Run | Mapping[str, replica_rows.Run], steps: tuple[int, int] | None
+    runs: replica_timeline.Run | Mapping[str, replica_timeline.Run], steps: tuple[int, int] | None
 ) -> Room:
     """Return the timeline of replicas."""
-    rows = replica_rows.data(runs, steps)
-    table = replica_rows.table(rows)
-    drawn = plots.for_page(replica_chart(rows, "", "page"))
+    rows = replica_timeline.data(runs, steps)
+    table = replica_timeline.table(rows)
+    drawn = plots.for_page(replica_timeline.chart(rows, "", "page"))
     part = {"svg": "", "figure": drawn, "said": table.caption}
     return Room("replicas", "Replicas", ", ".join(r.name for r in rows), part, (rows, None, table))

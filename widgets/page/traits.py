@@ -12,8 +12,8 @@ import anywidget
 import traitlets
 
 from explorer.errors import BadOption, IronworksError
-from widgets.model.knob_values import shown_values, trait_name
-from widgets.model.step_knobs import HIDDEN
+from widgets.model.knob import shown_values, trait_name
+from widgets.model.pipeline_knobs import HIDDEN
 from widgets.rooms import gallery
 from widgets.session.session import Session
 

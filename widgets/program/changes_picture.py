@@ -6,20 +6,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from explorer.differences.changes import difference
-from explorer.differences.model import KINDS, Change, ChangePlace
 from explorer.ops import family
-from widgets.draw.columns import ROW, Text, column_widths, line
-from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import NARROW, PX, cut_to, label_width
+from explorer.plain_text import counted
+from explorer.views.differences import KINDS, Change, ChangePlace, difference
+from widgets.draw.slide import NARROW, PX, ROW, Text, column_widths, cut_to, label_width, line
 from widgets.draw.svg import Svg, label, operator_group, rect
-from widgets.draw.table import Table, count_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by
 from widgets.draw.theme import family_token
 from widgets.model.house import House
-from widgets.model.on_show import OnShow
 from widgets.model.outline import compute_text
-from widgets.model.picture import Drawn, Picture
-from widgets.program.steps import STEPS, Between, between
+from widgets.model.picture import Drawn, OnShow, Picture
+from widgets.program.program_diff import STEPS, Between, between
 
 TOP, INSET = 56.0, 12.0  # over the rows, and left of their words
 APART, GUTTER = 1300, 28.0  # pixels from which rows stand in two columns, and between these
@@ -91,7 +88,7 @@ def caption(rows: ChangeRows) -> str:
     of = {kind: sum(r.kind == kind for r in rows.rows) for kind in KINDS}
     counts = ", ".join(f"{n} {kind}" for kind, n in of.items() if n) or "no difference"
     names = f", {rows.renamed} of them under another name" if rows.renamed else ""
-    return f"{rows.title}: {counts}; {count_text(rows.same, 'binding')} as before{names}"
+    return f"{rows.title}: {counts}; {counted(rows.same, 'binding')} as before{names}"
 
 
 def table(rows: ChangeRows) -> Table:
@@ -108,7 +105,7 @@ def table(rows: ChangeRows) -> Table:
 def see(rows: ChangeRows) -> tuple[Sentence, ...]:
     """Return the sentences: the number of added, removed and changed bindings, and their types."""
     kinds = [(k, n) for k in KINDS if (n := sum(r.kind == k for r in rows.rows))]
-    same = Mark(count_text(rows.same, "binding"), "same")
+    same = Mark(counted(rows.same, "binding"), "same")
     if not kinds:
         return ((f"{rows.title} changes nothing: ", same, " as before."),)
     parts = [part for k, n in kinds for part in (", ", Mark(f"{n:,} {k}", f"kind:{k}"))]
@@ -116,10 +113,10 @@ def see(rows: ChangeRows) -> tuple[Sentence, ...]:
     whats = Counter(r.what for r in rows.rows if r.what)
     if len(whats) > 1:
         counts = whats.most_common(NAMED)
-        types = ", ".join(count_text(n, what.removesuffix("s")) for what, n in counts)
+        types = ", ".join(counted(n, what.removesuffix("s")) for what, n in counts)
         sentences.append((f"By what they are: {types}.",))
     if rows.renamed:
-        sentences.append((f"{count_text(rows.renamed, 'binding')} only got another name.",))
+        sentences.append((f"{counted(rows.renamed, 'binding')} only got another name.",))
     return tuple(sentences)
 
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.ir.stage import Stage
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.plain_text import counted
 from widgets.draw.slide import NARROW, PX, cut_to, node
 from widgets.draw.svg import Svg, label, path, rect
-from widgets.draw.table import Table, count_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by
 from widgets.draw.theme import family_token
 from widgets.model.dataflow_graph import Graph, GraphNode
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 
 
 def table(graph: Graph) -> Table:
@@ -48,9 +47,9 @@ def see(graph: Graph) -> tuple[Sentence, ...]:
     rows = [[v for v in row if v < len(graph.nodes)] for row in graph.rows]
     widest = max(range(len(rows)), key=lambda n: len(rows[n]))
     kind = "kernel" if graph.folded else "operator"
-    head = Mark(count_text(len(real), kind), "op")
+    head = Mark(counted(len(real), kind), "op")
     beside = Mark(f"{len(rows[widest])} side by side", "widest")
-    count = count_text(len(rows), "row")
+    count = counted(len(rows), "row")
     sentences: list[Sentence] = [
         (head, f" in {count}, at most ", beside, ".")
         if len(rows[widest]) > 1
@@ -113,7 +112,7 @@ def figure(graph: Graph, size: tuple[int, int], selected: str = "") -> Svg:
     if hidden_rows:
         above, below = window.first, hidden_rows - window.first
         directions = [f"{n:,} {where}" for n, where in ((above, "above"), (below, "below")) if n]
-        words = f"{count_text(hidden_rows, 'row')} more: {', '.join(directions)}"
+        words = f"{counted(hidden_rows, 'row')} more: {', '.join(directions)}"
         marks.append(label(0, height - 6, cut_to(words, width), title=words))
         if width >= NARROW:
             marks += _map(graph, window, keys, selected, (width - MAP, height - FOOT))

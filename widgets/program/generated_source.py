@@ -14,8 +14,7 @@ from explorer.ir.kernels.normal import normalise
 from widgets.draw.svg import Svg, fit, label
 from widgets.draw.table import Table
 from widgets.model.compiled import Kernel
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 
 LANGUAGES = ("numba", "llvm", "assembly")
 PTX_COMMENT = "//"  # what PTX begins with, and neither LLVM IR nor assembly

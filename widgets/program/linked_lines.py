@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from explorer.codegen.listing import Listing
+from explorer.devices.listing import Listing
 from explorer.ir.stage import Stage
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.plain_text import counted
 from widgets.draw.svg import Svg, fit, label, rect
-from widgets.draw.table import Table, count_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by
 from widgets.model.compiled import Kernel
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 from widgets.program.generated_source import PTX_COMMENT, kernel_of
 
 OF_CPU, OF_GPU = ("LLVM IR", "assembly"), ("PTX", "SASS")
@@ -101,7 +100,7 @@ def declaration_groups(source: str) -> tuple[tuple[int, ...], ...]:
 def link_summary(rows: Lines) -> str:
     """Return the number of linked instructions, and how exact the links are."""
     parts = (
-        f"{have:,} of {count_text(all_, f'{name} instruction')}"
+        f"{have:,} of {counted(all_, f'{name} instruction')}"
         for name, have, all_ in zip(rows.names, rows.marked, rows.counted)
         if all_
     )

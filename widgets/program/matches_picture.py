@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BadOption
-from explorer.stepping.matches import StepMatch, matches
-from explorer.stepping.regions import regions
-from explorer.stepping.rule import Rule
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.plain_text import counted
+from explorer.views.matches import Rule, StepMatch, matches, regions
 from widgets.draw.svg import Svg, fit, label, rect, step_group, wrap_text
-from widgets.draw.table import Table, count_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by
 from widgets.model.compiled import Compiled
 from widgets.model.house import House
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 from widgets.program import program_diff
-from widgets.program.program_diff import DiffLine
-from widgets.program.steps import EACH_STEP, step_of
+from widgets.program.program_diff import EACH_STEP, DiffLine, step_of
 
 WIDTH, LINE, HEAD = 780.0, 16.0, 22.0
 MOST, LINES = 30, 12  # matches that are drawn, and lines of each
@@ -109,11 +105,11 @@ def see(rows: MatchRows) -> tuple[Sentence, ...]:
     if not rows.rows:
         return ((f"{rows.step or 'As it was imported'}: no rule matched.",),)
     if not all(r.match.traced for r in rows.rows):
-        parts = Mark(count_text(len(rows.rows), "part"), "match")
+        parts = Mark(counted(len(rows.rows), "part"), "match")
         return ((f"{rows.step}: ", parts, " of the program changed."),)
     rules = Counter(r.rule for r in rows.rows)
     matches_ = Mark(_matches_text(len(rows.rows)), "match")
-    first: Sentence = (f"{rows.step}: ", matches_, f" of {count_text(len(rules), 'rule')}.")
+    first: Sentence = (f"{rows.step}: ", matches_, f" of {counted(len(rules), 'rule')}.")
     most, count = min(rules.items(), key=lambda x: (-x[1], x[0]))
     title = next(r.title for r in rows.rows if r.rule == most)
     if len(rules) < 2 or count < 2:
@@ -128,7 +124,7 @@ def caption(rows: MatchRows) -> str:
     are_reported = all(r.match.traced for r in rows.rows)
     kinds = list(dict.fromkeys(r.title for r in rows.rows))
     if not are_reported:
-        return f"{rows.step}: {count_text(len(rows.rows), 'part')} of the program changed"
+        return f"{rows.step}: {counted(len(rows.rows), 'part')} of the program changed"
     rule_titles = ", ".join(kinds[:6]) + (f" and {len(kinds) - 6} more" if len(kinds) > 6 else "")
     return f"{rows.step}: {_matches_text(len(rows.rows))} of {rule_titles}"
 

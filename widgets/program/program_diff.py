@@ -1,22 +1,35 @@
-"""Line diff of the program before and after each step."""
+"""Line diff of two programs, such as before and after a step, with the words that changed.
+
+The two programs that pictures of steps compare are chosen here too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
+from explorer.errors import BadOption
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
+from explorer.tuning.sensitivity import did
 from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import Table
 from widgets.draw.theme import family_token
-from widgets.model.on_show import OnShow
 from widgets.model.outline import Line, binding_lines, lines
-from widgets.model.picture import Drawn, Picture
-from widgets.program.changed_words import Spans, align_lines, spans
+from widgets.model.picture import Drawn, Family, OnShow, Picture
 
 MOST_BY_WORD = 1000  # changed lines whose words are all compared one by one; chosen
+ALIKE = 0.4  # share of words that two lines have in common to be one that changed; chosen
+MOST = 80  # most words that are compared one by one; else all between the equal ends differs
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+BEFORE, PINNED = "the program before", "A"
+AGAINST = (BEFORE, PINNED)
+Spans = tuple[tuple[int, int], ...]  # half-open ranges of letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +178,184 @@ def _around_changes(rows: tuple[DiffLine, ...], context: int = 2) -> list[DiffLi
         j for i, r in enumerate(rows) if r.mark != " " for j in range(i - context, i + context + 1)
     }
     return [r for i, r in enumerate(rows) if i in near] if near else list(rows)
+
+
+def align_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the pairs of lines that correspond, in the order of both.
+
+    Lines that alone define a value are paired first. Between them, lines are paired that define the
+    same value or share enough words.
+    """
+    pairs: list[tuple[int, int]] = []
+    a = b = 0
+    for i, j in (*_anchors(old, new), (len(old), len(new))):
+        pairs += _between(old, new, (a, i), (b, j))
+        if i < len(old):
+            pairs.append((i, j))
+        a, b = i + 1, j + 1
+    return pairs
+
+
+def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the lines that define a unique value in both texts, as many as are in order."""
+    first, second = _unique_heads(old), _unique_heads(new)
+    pairs = sorted((i, second[head]) for head, i in first.items() if head in second)
+    ends: list[int] = []  # last elements of increasing subsequences, by length
+    last: list[int] = []  # the pairs of these elements
+    before: list[int] = []
+    for n, (_, j) in enumerate(pairs):
+        at = bisect_left(ends, j)
+        ends[at : at + 1], last[at : at + 1] = [j], [n]
+        before.append(last[at - 1] if at else -1)
+    chain, n = list[tuple[int, int]](), last[-1] if last else -1
+    while n >= 0:
+        chain.append(pairs[n])
+        n = before[n]
+    return chain[::-1]
+
+
+def _unique_heads(lines: Sequence[str]) -> dict[str, int]:
+    """Return the positions of the lines whose definition is unique."""
+    heads = [_head(line) for line in lines]
+    count = Counter(heads)
+    return {head: n for n, head in enumerate(heads) if count[head] == 1}
+
+
+def _head(line: str) -> str:
+    """Return the part of a line that it defines; all of a line that defines nothing."""
+    return line.split(" = ")[0]
+
+
+def _between(
+    old: Sequence[str], new: Sequence[str], a: tuple[int, int], b: tuple[int, int]
+) -> Iterator[tuple[int, int]]:
+    first = b[0]
+    for i in range(*a):
+        words = set(_WORD.findall(old[i]))
+        for j in range(first, min(b[1], first + 4)):
+            other = set(_WORD.findall(new[j]))
+            same = _head(old[i]) == _head(new[j])
+            if same or len(words & other) >= ALIKE * len(words | other):
+                yield i, j
+                first = j + 1
+                break
+
+
+def spans(old: str, new: str, each: bool = True) -> tuple[Spans, Spans]:
+    """Return the positions of the words that only one of two lines has.
+
+    Without `each`, everything between the first and the last of them.
+    """
+    first, second = _WORD.findall(old), _WORD.findall(new)
+    head = 0
+    while head < min(len(first), len(second)) and first[head] == second[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(first), len(second)) - head and first[-1 - tail] == second[-1 - tail]:
+        tail += 1
+    middle = first[head : len(first) - tail], second[head : len(second) - tail]
+    if not each or max(map(len, middle)) > MOST or not all(middle):
+        changed = [(0, len(middle[0]), 0, len(middle[1]))]
+    else:
+        codes = SequenceMatcher(None, middle[0], middle[1], False).get_opcodes()
+        changed = [(a, b, c, d) for kind, a, b, c, d in codes if kind != "equal"]
+    return (
+        _letters(first, [(head + a, head + b) for a, b, _, _ in changed]),
+        _letters(second, [(head + c, head + d) for _, _, c, d in changed]),
+    )
+
+
+def _letters(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
+    """Return ranges of words as ranges of letters; ranges with only a space between are merged."""
+    starts = [0]
+    for word in words:
+        starts.append(starts[-1] + len(word))
+    ranges_of_letters: list[tuple[int, int]] = []
+    for a, b in ranges:
+        if a == b:
+            continue
+        gap = (
+            "".join(words[_word_at(starts, ranges_of_letters[-1][1]) : a])
+            if ranges_of_letters
+            else "x"
+        )
+        if ranges_of_letters and not gap.strip():
+            ranges_of_letters[-1] = (ranges_of_letters[-1][0], starts[b])
+        else:
+            ranges_of_letters.append((starts[a], starts[b]))
+    return tuple(ranges_of_letters)
+
+
+def _word_at(starts: Sequence[int], letter: int) -> int:
+    return starts.index(letter)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Two programs, and a title for what lies between them."""
+
+    title: str
+    before: Program
+    after: Program
+
+
+def between(s: OnShow) -> Between:
+    """Return the programs of the view; raises BadOption for an unknown step."""
+    c = s.now.compiled
+    if against(s) == PINNED:
+        return Between(f"A → {c.model.name}", s.pinned.compiled.program, c.program)
+    number = step_of(s)
+    if number < 0:
+        return Between("as it was imported", c.program, c.program)
+    step = c.snapshots[number]
+    return Between(step.name, step.before, step.after)
+
+
+def against(s: OnShow) -> str:
+    """Return what the program on show is compared with; raises BadOption for an unknown choice."""
+    choice = s.view.against or BEFORE
+    if choice not in AGAINST:
+        raise BadOption(
+            f"there is nothing named {choice[:40]!r} to compare with", expected=", ".join(AGAINST)
+        )
+    return choice
+
+
+def step_of(s: OnShow) -> int:
+    """Return the step of the view, else the largest one, from graph operators to kernels.
+
+    -1 if there is no step.
+    """
+    c, number = s.now.compiled, s.view.step
+    if number >= len(c.snapshots):
+        raise BadOption(
+            f"there is no step {number + 1}: the compilation has {len(c.snapshots)} steps"
+        )
+    if number >= 0:
+        return number
+    steps = [n for n, x in enumerate(c.snapshots) if x.stage == Stage.LEGALIZED]
+    return steps[0] if steps else len(c.snapshots) - 1
+
+
+def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
+    c = s.now.compiled
+    texts = [
+        f"{n + 1} {x.name}{'' if did(x) else ' (did nothing)'}" for n, x in enumerate(c.snapshots)
+    ]
+    chosen = against(s)
+    step = ["step", "step", list(range(len(texts))), step_of(s), texts]
+    versus = ["against", "compared with", list(AGAINST), AGAINST.index(chosen)]
+    more = [versus] if chosen == PINNED or not texts else [step, versus]
+    return {"devices": [], "device": "", "tiles": [], "rank": -1, "note": "", "more": more}
+
+
+def _steps_alone(s: OnShow, op: str) -> Mapping[str, Any]:
+    form = _controls(s, op)
+    return {**form, "more": [control for control in form["more"] if control[0] == "step"]}
+
+
+STEPS = Family("steps", _controls)
+EACH_STEP = Family("steps", _steps_alone)  # where nothing is compared
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

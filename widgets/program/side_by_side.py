@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.plain_text import counted
 from widgets.draw.svg import Svg, fit, label, rect, text_width
-from widgets.draw.table import Table, count_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by
 from widgets.draw.theme import family_token
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 from widgets.program import program_diff
-from widgets.program.program_diff import DiffLine
-from widgets.program.steps import STEPS, Between, between
+from widgets.program.program_diff import STEPS, Between, DiffLine, between
 
 WIDE, LINE, NUMBER = 480.0, 17.0, 40.0  # of a side, of a line, left of its text
 CONTEXT = 2  # equal lines that are drawn before and behind a change
@@ -109,7 +107,7 @@ def see(rows: SideRows) -> tuple[Sentence, ...]:
     same = sum(x.kind == "same" for x in rows.lines)
     parts = [part for key, n in counts if n for part in (", ", Mark(f"{n:,} {key}", key))]
     if not parts:
-        return ((f"{rows.title} changes none of {count_text(same, 'line')}.",),)
+        return ((f"{rows.title} changes none of {counted(same, 'line')}.",),)
     return ((f"{rows.title}: of the lines ", *parts[1:], f"; {same:,} as they were."),)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from widgets.draw.columns import Text, column_widths, line
-from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import LINE, NARROW, PX, cut_to
+from explorer.plain_text import counted
+from widgets.draw.slide import LINE, NARROW, PX, Text, column_widths, cut_to, line
 from widgets.draw.svg import Svg, label, path, rect, text_width
-from widgets.draw.table import Table, count_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by
 from widgets.model import stage_strip
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 from widgets.model.stage_strip import StageCell
 
 HIGHEST, TWO = 64.0, 46.0  # of a stage, and from where on it has a second line
@@ -61,7 +59,7 @@ def see(cells: tuple[StageCell, ...]) -> tuple[Sentence, ...]:
         share = f" most, {cells[most].seconds / total_seconds:.0%}."
         sentences.append((f"Compiling took {total_seconds:.3f} s, ", name, share))
     did = sum(_did(c) for c in cells)
-    stages = Mark(f"{did} of {count_text(len(ran), 'stage')}", "did" if did else "ran")
+    stages = Mark(f"{did} of {counted(len(ran), 'stage')}", "did" if did else "ran")
     sentences.append((stages, " changed the program or decided something."))
     return tuple(sentences)
 

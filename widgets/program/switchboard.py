@@ -8,21 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline.user_pass import UserPass
-from explorer.passes.switches.arrangement import why_needed
-from explorer.stepping.effects import did
-from explorer.stepping.leave_out import WELD, cost_of
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.passes.arrangement import why_needed
+from explorer.passes.user_pass import UserPass
+from explorer.plain_text import counted
+from explorer.tuning.sensitivity import WELD, cost_of, did
 from widgets.draw.svg import Svg, fit, label, rect
-from widgets.draw.table import Table, count_text, size_text, time_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by, size_text, time_text
 from widgets.model.compiled import Compiled, Snapshot
-from widgets.model.on_show import OnShow
-from widgets.model.own_knobs import PREFIX
-from widgets.model.picture import Drawn, Family, Picture
+from widgets.model.picture import Drawn, Family, OnShow, Picture
+from widgets.model.pipeline_knobs import PLACE, PREFIX, SWITCH, all_steps
 from widgets.model.stage_strip import changes
-from widgets.model.step_knobs import PLACE, SWITCH, all_steps
 
 WIDTH, LINE = 780.0, 18.0
 ON = ("off", "on")
@@ -140,7 +137,7 @@ def see(board: Board) -> tuple[Sentence, ...]:
     did, idle, off = (n for _, n in counts)
     if not board.steps:
         return ()
-    parts = [Mark(f"{did:,} of {count_text(len(board.steps), 'step')}", "did" if did else "step")]
+    parts = [Mark(f"{did:,} of {counted(len(board.steps), 'step')}", "did" if did else "step")]
     sentences: list[Sentence] = [
         (
             *parts,
@@ -159,7 +156,7 @@ def see(board: Board) -> tuple[Sentence, ...]:
         sentences.append((Mark(most.name, f"at{at}"), words))
     if off:
         sentences.append(
-            (Mark(f"{count_text(off, 'step')}", "off"), f" {'is' if off == 1 else 'are'} off.")
+            (Mark(f"{counted(off, 'step')}", "off"), f" {'is' if off == 1 else 'are'} off.")
         )
     return tuple(sentences)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from math import isclose
 
 from explorer.ir.stage import Stage
+from explorer.plain_text import counted
 from explorer.rammer.model import Weighed
-from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.slide import NARROW, PX, cut_to, label_width, tick
 from widgets.draw.svg import Svg, label, path, rect
-from widgets.draw.table import Table, count_text, time_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by, time_text
 from widgets.model.picture import Picture
 from widgets.rammer.view import WALLS, PolicyWalls, of_walls
 
@@ -25,8 +25,8 @@ def caption(walls: PolicyWalls) -> str:
     launches = walls.chosen.statistics.launches
     rule = f", a wave joins where {RULE}" if walls.chosen.policy.startswith("wavefront") else ""
     return (
-        f"{walls.chosen.policy} on {walls.device}: {count_text(len(weighed), 'choice')} weighed, "
-        f"{taken} taken, {count_text(launches, 'rProgram')}{rule}"
+        f"{walls.chosen.policy} on {walls.device}: {counted(len(weighed), 'choice')} weighed, "
+        f"{taken} taken, {counted(launches, 'rProgram')}{rule}"
     )
 
 
@@ -38,7 +38,7 @@ def see(walls: PolicyWalls) -> tuple[Sentence, ...]:
     taken = [c for c in shown if not c.refused]
     what = "wave" if all("joined" in dict(c.terms) for c in shown) else "choice"
     sentences: list[Sentence] = [
-        (Mark(f"{len(taken)} of {count_text(len(shown), what)}", "taken"),
+        (Mark(f"{len(taken)} of {counted(len(shown), what)}", "taken"),
          " join the program before." if what == "wave" else " are taken."),
     ]  # fmt: skip
     saved = sum(map(_gain, taken))
@@ -171,7 +171,7 @@ def _legend(shown: Sequence[Weighed], drawn: int, size: tuple[int, int]) -> Iter
     if not shown:
         return
     y, x = size[1] - 9.0, 0.0
-    remainder = f"{count_text(len(shown) - drawn, 'more')}" if len(shown) > drawn else ""
+    remainder = f"{counted(len(shown) - drawn, 'more')}" if len(shown) > drawn else ""
     room = size[0] - (label_width(remainder) + 14 if remainder else 0)
     first, second = (_words(name) for name, _ in shown[0].terms[:2])
     joined = "joined" in dict(shown[0].terms)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import plotly.graph_objects as go
 
 from explorer.ir.stage import Stage
-from widgets.draw.see import Mark, Sentence
-from widgets.draw.table import Table, count_text, time_text
+from explorer.plain_text import counted
+from widgets.draw.plots import colours, styled
+from widgets.draw.table import Mark, Sentence, Table, time_text
+from widgets.draw.theme import family_token
 from widgets.model.brick_wall import WallRows
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 from widgets.rammer.wall_table import off_text
+
+WORDS = "%{customdata}<extra></extra>"
+SYMBOLS = {  # a shape beside the colour
+    "conv": "square",
+    "matmul": "circle",
+    "elementwise": "triangle-up",
+    "reduction": "diamond",
+    "layout": "cross",
+    "control flow": "x",
+    "library call": "star",
+}
+FACTORS = (0.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +121,7 @@ def caption(rows: ErrorRows) -> str:
     """Describe the plan's error in one line."""
     worst = rows.worst
     return (
-        f"{count_text(len(rows.calls), 'call')} in one run, {off_text(rows.error)}; half of them "
+        f"{counted(len(rows.calls), 'call')} in one run, {off_text(rows.error)}; half of them "
         f"within ×{rows.half_within:.2f}, the farthest {worst.label} at ×{worst.ratio:.2f}"
     )
 
@@ -118,7 +133,7 @@ def see(rows: ErrorRows) -> tuple[Sentence, ...]:
     def named(r: ErrorRow) -> Mark:
         return Mark(r.label, f"call:{number[r.call]}")
 
-    near = Mark(count_text(len(rows.calls), "call"), "near")
+    near = Mark(counted(len(rows.calls), "call"), "near")
     whose, are = ("half of the ", "are") if len(rows.calls) > 1 else ("its ", "is")
     run = f"The run was {off_text(rows.error)}; {whose}"
     sentences: list[Sentence] = [(run, near, f" {are} off by {rows.half_within:.2f}× or less.")]
@@ -155,6 +170,104 @@ def table(rows: ErrorRows) -> Table:
     return Table(columns, cells, tuple(r.ops for r in rows.calls), caption(rows), see(rows))
 
 
+def chart(rows: ErrorRows, title: str, theme: str) -> go.Figure:
+    """Draw the measured time of a brick over the planned one, logarithmic, a point per call.
+
+    On the diagonal both are equal. Below, their ratio.
+    """
+    c, figure = colours(theme), go.Figure()
+    planned = [r.planned_us for r in rows.calls]
+    ends = min(planned) / 1.5, max(planned) * 1.5
+    _line(figure, ends, ends, "as predicted", "solid", c)
+    for k in FACTORS:
+        name = "twice as long, or half"
+        _line(figure, ends, (k * ends[0], k * ends[1]), name, "dot", c, k == FACTORS[0])
+    _line(figure, ends, (1.0, 1.0), "as predicted", "solid", c, False, "y2")
+    for k in FACTORS:
+        _line(figure, ends, (k, k), "twice as long, or half", "dot", c, False, "y2")
+    for family in dict.fromkeys(r.family for r in rows.calls):
+        mine = [(n, r) for n, r in enumerate(rows.calls) if r.family == family]
+        _points(figure, rows, mine, False, c)
+        _points(figure, rows, mine, True, c)
+    figure.update_layout(yaxis2={"anchor": "x"})
+    figure.update_xaxes(title_text="time per task (µs), predicted", type="log", anchor="y2")
+    above = {"title": {"text": f"per task (µs), {rows.kind}"}, "type": "log"}
+    below = {"title": {"text": f"{rows.kind} ÷ predicted (×)"}, "type": "log"}
+    figure.update_layout(
+        yaxis={**above, "domain": [0.4, 1]},
+        yaxis2={**below, "domain": [0, 0.32], "tickvals": [0.1, 0.25, 0.5, 1, 2, 4, 10]},
+    )
+    return styled(figure, theme, title, 560, meta={"least": 400})  # for six ticks below
+
+
+def _line(
+    figure: go.Figure,
+    x: tuple[float, float],
+    y: tuple[float, float],
+    name: str,
+    dash: str,
+    c: Mapping[str, str],
+    named: bool = True,
+    axis: str = "y",
+) -> None:
+    figure.add_scatter(
+        x=x,
+        y=y,
+        name=name,
+        legendgroup=name,
+        showlegend=named,
+        yaxis=axis,
+        mode="lines",
+        line={"color": c["ink3"], "dash": dash, "width": 1},
+        hoverinfo="skip",
+    )
+
+
+def _points(
+    figure: go.Figure,
+    rows: ErrorRows,
+    numbered: list[tuple[int, ErrorRow]],
+    left: bool,
+    c: Mapping[str, str],
+) -> None:
+    """Add a family's calls: their times, or below their ratios."""
+    mine = [r for _, r in numbered]
+    family, kind = mine[0].family, rows.kind
+    token = family_token(family)
+    figure.add_scatter(
+        x=[r.planned_us for r in mine],
+        y=[r.ratio if left else r.us for r in mine],
+        name=family,
+        legendgroup=family,
+        showlegend=not left,
+        yaxis="y2" if left else "y",
+        mode="markers",
+        marker={
+            "symbol": SYMBOLS.get(family, "circle"),
+            "color": c.get(token, c["ink2"]),
+            "size": 10,
+            "line": {"color": c["ink"], "width": 1},
+        },
+        selected={"marker": {"color": c["accent"], "opacity": 1}},
+        unselected={"marker": {"opacity": 1}},
+        customdata=[_words(r, kind) for r in mine],
+        meta={
+            "ops": [list(r.ops) for r in mine],
+            "k": [f"call call:{n}{' near' * (r.off <= rows.half_within)}" for n, r in numbered],
+        },
+        hovertemplate=WORDS,
+    )
+
+
+def _words(r: ErrorRow, kind: str) -> str:
+    return (
+        f"{r.label}: predicted {time_text(r.planned_us)} per task, "
+        f"{kind} {time_text(r.us)} (×{r.ratio:.2f})<br>"
+        f"{r.bricks:,} tasks, {time_text(r.work_us)} in all<br>"
+        f"{r.call} in the program"
+    )
+
+
 def _draw(s: OnShow, op: str) -> Drawn:
     planned, (ran, comparison) = s.walls.planned, s.walls.ran
     if planned is None or ran is None:
@@ -174,5 +287,6 @@ PICTURE = Picture(
     words="The predicted time of a task of each call, and its time in the current run.",
     stage=Stage.RAMMED,
     draw=_draw,
+    chart=chart,
     of_run=True,
 )

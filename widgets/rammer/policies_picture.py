@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import plotly.graph_objects as go
+
 from explorer.ir.stage import Stage
-from explorer.tuning.compare_policies import BASELINE, PolicyWall
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.plain_text import counted
+from explorer.tuning.compare import BASELINE, PolicyWall
+from explorer.views.rammer import policy_rows
+from widgets.draw.plots import colours, styled
 from widgets.draw.slide import NARROW, PX, choice, label_width
 from widgets.draw.svg import Svg, label, rect
-from widgets.draw.table import Table, count_text, time_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by, time_text
 from widgets.model.brick_wall import NAMES
 from widgets.model.picture import Picture
 from widgets.rammer.view import (
@@ -24,6 +28,15 @@ from widgets.rammer.view import (
 HEAD, FOOT = 8.0, 34.0
 ROW, BAR = 96.0, 40.0  # maximum heights of a policy's row and of its bar
 TWO_LAYER = "op-by-op (two layers)"
+HATCHES = {
+    "tail": ".",
+    "imbalance": "+",
+    "dependency": "\\",
+    "barrier": "/",
+    "launch": "x",
+    "preempted": "|",
+    "library": "-",
+}  # by cause of idle time; busy time has no hatch
 
 
 def caption(walls: PolicyWalls) -> str:
@@ -44,7 +57,7 @@ def why_more(walls: PolicyWalls) -> tuple[Sentence, ...]:
         return ((f"On {here} the policies hardly differ: try more cores, or the device v100.",),)
     if not walls.indistinct_units:
         return ()
-    few = count_text(walls.indistinct_units, "core")
+    few = counted(walls.indistinct_units, "core")
     return ((f"On {few} of this machine policies hardly differ: planned for {walls.units}.",),)
 
 
@@ -80,20 +93,20 @@ def table(walls: PolicyWalls) -> Table:
         "barriers",
         "tasks",
     )
-    base = walls.baseline.statistics.total_us
+    policies = policy_rows([s.statistics for s in walls.by_policy], walls.baseline.statistics)
     rows = tuple(
         (
-            s.policy,
-            round(s.statistics.total_us, 2),
-            round(base / s.statistics.total_us, 3) if s.statistics.total_us else 1.0,
-            f"{s.statistics.busy:.1%}",
-            f"{s.statistics.core_busy:.1%}",
-            s.statistics.launches,
-            round(s.statistics.overhead_us, 2),
+            row.policy,
+            round(row.total_us, 2),
+            1.0 if row.speedup is None else round(row.speedup, 3),
+            f"{row.busy:.1%}",
+            f"{row.core_busy:.1%}",
+            row.rprograms,
+            round(row.overhead_us, 2),
             walls.barriers(s),
-            s.statistics.bricks,
+            row.bricks,
         )
-        for s in walls.by_policy
+        for s, row in zip(walls.by_policy, policies, strict=True)
     )
     return Table(columns, rows, (), caption(walls), see(walls))
 
@@ -141,7 +154,7 @@ def _row(
     """Draw one policy: its name and launches, its bar, and the length of its wall."""
     style, a = "i w", s.statistics
     waits = f", {walls.barriers(s)} waits" if a.units <= MOST_COUNTED else ""
-    launches_text = f"{count_text(a.launches, 'launch')}{waits}".replace("launchs", "launches")
+    launches_text = f"{counted(a.launches, 'launch', 'launches')}{waits}"
     body = label(0, y + min(16.0, row / 2 + 4), _name(s), style)
     bar_y = y + (22 if narrow else 4)
     high = min(BAR, row - (26 if narrow else 14 if row >= 44 else 6))
@@ -194,6 +207,63 @@ def _swatch(cause: str, x: float, y: float) -> str:
     return lit_by(mark + words, "busy" if cause == "busy" else f"idle idle:{cause}")
 
 
+def chart(rammed: PolicyWalls, title: str, theme: str) -> go.Figure:
+    """Draw a bar per policy as long as its wall: the busy part, then idle time by cause.
+
+    Each part is a share of units times time.
+    """
+    c, figure, walls = colours(theme), go.Figure(), rammed.by_policy
+    parts = [dict(parts_us(s)) for s in walls]
+    for cause in dict.fromkeys(name for part in parts for name in part):
+        figure.add_bar(
+            x=[part.get(cause, 0.0) for part in parts],
+            y=[s.policy for s in walls],
+            name=NAMES.get(cause, cause),
+            orientation="h",
+            marker={
+                "color": c["t2"],
+                "line": {"color": c["line2"], "width": 1},
+                "pattern": {
+                    "shape": HATCHES.get(cause, ""),
+                    "fillmode": "replace",
+                    "fgcolor": c["ink3"],
+                    "size": 6,
+                },
+            },
+            meta={"take": [{"more": {"policy": s.policy}} for s in walls]},
+            customdata=_words(walls, [part.get(cause, 0.0) for part in parts], cause),
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    ends = [s.statistics.total_us for s in walls]
+    figure.add_scatter(
+        x=ends,
+        y=[s.policy for s in walls],
+        mode="text",
+        text=[
+            f" {time_text(us)}{', chosen' if s is rammed.chosen else ''}"
+            for s, us in zip(walls, ends)
+        ],
+        textposition="middle right",
+        textfont={"color": [c["accent"] if s is rammed.chosen else c["ink"] for s in walls]},
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    figure.update_xaxes(
+        title=f"length of the wall (µs), {rammed.kind}", range=[0, 1.25 * max(ends, default=1.0)]
+    )
+    figure.update_yaxes(title="policy", autorange="reversed")
+    return styled(figure, theme, title, 180 + 40 * max(3, len(walls)), barmode="stack")
+
+
+def _words(walls: Sequence[PolicyWall], lengths: Sequence[float], cause: str) -> list[str]:
+    cause_text, totals = NAMES.get(cause, cause), [s.statistics.total_us for s in walls]
+    return [
+        f"{s.policy}: {cause_text} {us / (total or 1):.1%} of {time_text(total)}"
+        for s, us, total in zip(walls, lengths, totals)
+    ]
+
+
 PICTURE = Picture(
     name="policies",
     title="Policies",
@@ -201,4 +271,5 @@ PICTURE = Picture(
     stage=Stage.RAMMED,
     family=WALLS_APART,
     draw=of_walls(figure, table, schedule_differing_walls),
+    chart=chart,
 )

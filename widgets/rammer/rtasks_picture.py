@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import plotly.graph_objects as go
+
 from explorer.ir.stage import Stage
+from explorer.plain_text import counted
 from explorer.rammer import RKernel, ROperator
-from widgets.draw.see import Mark, Sentence
-from widgets.draw.table import Cell, Table, count_text, size_text, time_text
+from widgets.draw.plots import colours, least_height, styled
+from widgets.draw.table import Cell, Mark, Sentence, Table, size_text, time_text
 from widgets.model.brick_wall import PREDICTED
 from widgets.model.picture import Picture
 from widgets.rammer.view import WALLS, PolicyWalls, of_walls
@@ -34,11 +37,11 @@ def see(walls: PolicyWalls) -> tuple[Sentence, ...]:
     if not rows:
         return ()
     k = rows[0].kernel
-    tasks = f": {count_text(k.tasks, 'rTask')} of {time_text(k.task_us)}, {time_text(rows[0].us)} "
+    tasks = f": {counted(k.tasks, 'rTask')} of {time_text(k.task_us)}, {time_text(rows[0].us)} "
     sentences: list[Sentence] = [
         (Mark(rows[0].label, "row:0"), f" has the most work{tasks}in all.")
     ]
-    count, all_us = count_text(len(every), "rOperator"), sum(row.us for row in every)
+    count, all_us = counted(len(every), "rOperator"), sum(row.us for row in every)
     if len(every) > len(rows):
         part = sum(row.us for row in rows) / (all_us or 1)
         shown = Mark(f"{len(rows)} of {count}", "predicted|measured")
@@ -122,6 +125,53 @@ def _row(row: SelectedKernel) -> tuple[Cell, ...]:
     )
 
 
+def chart(rammed: PolicyWalls, title: str, theme: str) -> go.Figure:
+    """Draw a bar per rOperator: its rTasks times the time of one.
+
+    Outlined if the time is modelled, filled if it is measured.
+    """
+    c, figure, rows = colours(theme), go.Figure(), most_work(rammed)
+    names = [f"{n + 1}  {row.label}" for n, row in enumerate(rows)]
+    for source, fill in (("predicted", c["pane"]), ("measured", c["t2"])):
+        mine = [
+            n
+            for n, row in enumerate(rows)
+            if (row.kernel.source == "measured") == (fill != c["pane"])
+        ]
+        figure.add_bar(
+            x=[rows[n].us for n in mine],
+            y=[names[n] for n in mine],
+            name=f"{source} time of a task",
+            orientation="h",
+            marker={"color": fill, "line": {"color": c["ink2"], "width": 1}},
+            customdata=[_words(rows[n]) for n in mine],
+            selected={"marker": {"color": c["accent"], "opacity": 1}},
+            unselected={"marker": {"opacity": 1}},
+            meta={
+                "ops": [sorted(rows[n].operator.origin) for n in mine],
+                "k": [f"{source} row:{n}" for n in mine],
+            },
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.3, meta=least_height(len(names)))
+    figure.update_xaxes(title="rTasks × time of one (µs), most work first")
+    figure.update_yaxes(
+        title="rOperator",
+        categoryorder="array",
+        categoryarray=names,
+        autorange="reversed",
+    )
+    return styled(figure, theme, title, max(300, 150 + 22 * len(names)))
+
+
+def _words(row: SelectedKernel) -> str:
+    k = row.kernel
+    return (
+        f"{row.label}: {k.tasks:,} × {time_text(k.task_us)} = {time_text(row.us)}, "
+        f"{row.name}, {k.source}<br>{row.operator.name} in the program"
+    )
+
+
 PICTURE = Picture(
     name="rtasks",
     title="rTasks",
@@ -129,4 +179,5 @@ PICTURE = Picture(
     stage=Stage.RAMMED,
     family=WALLS,
     draw=of_walls(None, table),
+    chart=chart,
 )

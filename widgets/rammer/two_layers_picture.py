@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from explorer.ir.stage import Stage
-from explorer.tuning.compare_policies import PolicyWall
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.plain_text import counted
+from explorer.tuning.compare import PolicyWall
 from widgets.draw.slide import NARROW, PX, label_width, pipe
 from widgets.draw.svg import Svg, label, path, rect
-from widgets.draw.table import Table, count_text, time_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by, time_text
 from widgets.draw.theme import family_token
 from widgets.model.brick_wall import NAMES, WallRows
 from widgets.model.picture import Picture
@@ -96,7 +96,7 @@ def figure(policy_walls: PolicyWalls, size: tuple[int, int], selected: str = "")
 def _words(walls: PolicyWalls, policy_wall: PolicyWall, width: int) -> str:
     a = policy_wall.statistics
     name = "op-by-op (two layers)" if policy_wall is walls.baseline else policy_wall.policy
-    launches = count_text(a.launches, "launch").replace("launchs", "launches")
+    launches = counted(a.launches, "launch", "launches")
     more = f", {launches}" if width >= NARROW else ""
     return f"{name}: {time_text(a.total_us)}, {a.core_busy:.0%} busy{more}"
 

@@ -8,16 +8,17 @@ from typing import Any
 
 import explorer
 from explorer.devices.catalogue import device_names
+from explorer.devices.target import target_of
 from explorer.errors import BadOption
 from explorer.ir.decisions.candidate import Candidate
+from explorer.plain_text import counted
 from explorer.rammer import POLICIES
-from explorer.rammer.one_kernel import OneKernel
-from explorer.tuning.compare_policies import BASELINE, PolicyWall, compare_policies, policy_wall
+from explorer.rammer.policy import OneKernel
+from explorer.tuning.compare import BASELINE, PolicyWall, compare_policies, policy_wall
 from widgets.draw.svg import Svg
-from widgets.draw.table import Table, count_text
+from widgets.draw.table import Table
 from widgets.model.brick_wall import WallCall, WallRows, data
-from widgets.model.on_show import OnShow, View
-from widgets.model.picture import Draw, Drawn, Family
+from widgets.model.picture import Draw, Drawn, Family, OnShow, View
 from widgets.roller.view import device_of
 
 UNITS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -70,7 +71,7 @@ class PolicyWalls:
     @property
     def units(self) -> str:
         """The number of cores, or of SMs of a GPU, each of which holds several lanes."""
-        return count_text(self.chosen.statistics.cores, "SM" if self.gpu else "core")
+        return counted(self.chosen.statistics.cores, "SM" if self.gpu else "core")
 
     def barriers(self, of: PolicyWall) -> str:
         """Return the number of waits between units, if the units are few enough to count them."""
@@ -132,7 +133,7 @@ def _schedule_view(s: OnShow, view: View) -> PolicyWalls:
     decisions = c.program.decisions
     named = requested if isinstance(requested, str) else requested.__name__
     decided = tuple((d.weight, d.chosen, d.candidates) for d in decisions.products)
-    gpu = c.device.kind == "gpu"
+    gpu = target_of(c.device).uses_thread_blocks
     return PolicyWalls(
         c.device.name, own, gpu, current, by_policy, s.house.calls, named, decided, decisions.order
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from explorer.ir.dims import Dim, SymbolBound
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import Dim, SymbolBound
 from explorer.ir.types import Annotation, Object, ShapeType, Tensor, TupleType
 from widgets.model.outline import type_text
 

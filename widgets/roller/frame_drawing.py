@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from explorer.roller.construct.levels import Room
-from widgets.draw.see import lit_by
 from widgets.draw.svg import fit, label, path, rect, text_width, wrap_text
-from widgets.draw.table import size_text
-from widgets.roller.panel_frames import Operand, PanelFrame
+from widgets.draw.table import lit_by, size_text
+from widgets.roller.data_tiles import Operand, PanelFrame
 
 LOW = 116.0  # minimum height of a row for all of a panel's text
 PX, BOLD, NARROW = 13, 1.07, 640  # font size; narrower pages have one panel per row

@@ -11,11 +11,13 @@ from difflib import SequenceMatcher
 from textwrap import wrap
 
 from explorer.cost.bind_kernel import bind_kernel
+from explorer.devices.target import target_of
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.stage import Stage
 from explorer.ir.text.tile_printer import print_tile_program
-from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_program import TileProgram
+from explorer.plain_text import counted
 from explorer.roller.blocks.candidates import why_no_blocks
 from explorer.roller.blocks.thread_block import (
     PREDICTED,
@@ -23,15 +25,13 @@ from explorer.roller.blocks.thread_block import (
     constructed_block,
     thread_block_steps,
 )
-from explorer.stepping.rule import Rule, rule_of
 from explorer.tile.gpu.rewrites import REWRITES as BLOCKS
 from explorer.tile.rewrites import REWRITES, steps
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.views.matches import Rule, rule_of
 from widgets.draw.slide import BOLD, LINE, NARROW, PX, cut_to, list_row, scrub_mark, step_only
 from widgets.draw.svg import Svg, label, rect, step_group, text_width, wrap_text
-from widgets.draw.table import Table, count_text
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture, placeholder
+from widgets.draw.table import Mark, Sentence, Table, lit_by
+from widgets.model.picture import Drawn, OnShow, Picture, placeholder
 from widgets.roller import view
 from widgets.roller.tiled_kernel import TiledKernel
 from widgets.roller.view import TILES
@@ -63,7 +63,7 @@ class RewriteRows:
 def data(rolled: TiledKernel) -> RewriteRows:
     """Return the steps of the current tile."""
     device = rolled.device
-    predicted = PREDICTED.format(device.name) if device.kind != "cpu" else ""
+    predicted = PREDICTED.format(device.name) if not target_of(device).is_emitted else ""
     try:
         programs = steps_of(rolled)
     except (BadOption, CheckFailed) as problem:
@@ -83,7 +83,7 @@ def steps_of(rolled: TiledKernel) -> tuple[tuple[str, TileProgram], ...]:
     A construction's result is first turned into a thread block.
     """
     kernel, chosen, d = rolled.kernel, rolled.chosen, rolled.device
-    if d.kind != "cpu":
+    if target_of(d).uses_thread_blocks:
         if chosen is None:
             why = why_no_blocks(kernel, d, rolled.sizes) or "no tile of it fits"
             raise BadOption(f"{kernel.name} has no thread blocks on {d.name}: {why}")
@@ -154,19 +154,17 @@ def see(rows: RewriteRows) -> tuple[Sentence, ...]:
         verb = "changes" if len(did) == 1 else "change"
         sentences.append(
             (
-                Mark(f"{len(did)} of {count_text(len(sizes) - 1, 'rewrite')}", "did"),
+                Mark(f"{len(did)} of {counted(len(sizes) - 1, 'rewrite')}", "did"),
                 f" {verb} this kernel's program; ",
                 Mark(rows.steps[most][0], f"rewrite{most}"),
                 f" changes most: {_counts(rows.steps[most][1])}.",
             )
         )
     else:
-        sentences.append(
-            (f"None of {count_text(len(sizes) - 1, 'rewrite')} changes this program.",)
-        )
+        sentences.append((f"None of {counted(len(sizes) - 1, 'rewrite')} changes this program.",))
     last = len(sizes) - 1
     lengths = [sum(mark != "-" for mark, _ in rows.steps[n][1]) for n in (0, last)]
-    first = Mark(count_text(lengths[0], "line"), "rewrite0")
+    first = Mark(counted(lengths[0], "line"), "rewrite0")
     become = " becomes " if lengths[0] == 1 else " become "
     sentences.append((first, become, Mark(f"{lengths[1]:,}", f"rewrite{last}"), "."))
     if rows.predicted:
@@ -204,7 +202,7 @@ def figure(rows: RewriteRows, size: tuple[int, int], at: int = -1) -> Svg:
 
 def _describe_change(number: int, lines: Lines) -> str:
     if number == 0:
-        return f"the plain program, {count_text(len(lines), 'line')}"
+        return f"the plain program, {counted(len(lines), 'line')}"
     return _counts(lines) if has_changes(lines) else "nothing to do"
 
 
@@ -255,7 +253,7 @@ def _program(rows: RewriteRows, number: int, place: tuple[float, float, float]) 
         y += CODE
     if len(pieces) > room:
         remaining = max(1, sum(begins for _, begins, _ in pieces[max(0, room - 1) :]))
-        yield label(x + INDENT, y + 13, f"and {count_text(remaining, 'more line')}", "")
+        yield label(x + INDENT, y + 13, f"and {counted(remaining, 'more line')}", "")
 
 
 def _broken(lines: Iterable[tuple[str, str]], wide: float) -> list[tuple[str, bool, str]]:
@@ -273,13 +271,13 @@ def _shown(lines: Lines, context: int) -> Iterator[tuple[str, str]]:
     for i, row in enumerate(lines):
         if i in near:
             if skipped:
-                yield "…", f"… {count_text(skipped, 'line')} as before"
+                yield "…", f"… {counted(skipped, 'line')} as before"
             skipped = 0
             yield row
         else:
             skipped += 1
     if skipped and near:
-        yield "…", f"… {count_text(skipped, 'line')} as before"
+        yield "…", f"… {counted(skipped, 'line')} as before"
 
 
 def rule_of_step(name: str) -> Rule | None:
@@ -294,7 +292,7 @@ def _changes(lines: Lines) -> tuple[int, int]:
 
 def _counts(lines: Lines) -> str:
     new, gone = _changes(lines)
-    return f"{count_text(new, 'line')} new, {gone} gone"
+    return f"{counted(new, 'line')} new, {gone} gone"
 
 
 def _pieces(line: str, wide: float) -> list[str]:

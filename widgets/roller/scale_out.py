@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import plotly.graph_objects as go
+
 from explorer.ir.stage import Stage
-from explorer.roller.construct.scale_out import Waves
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.plain_text import counted
+from explorer.roller.construct.shrink import Waves
+from widgets.draw.plots import colours, least_height, styled
 from widgets.draw.svg import Svg, fit, label, path, rect
-from widgets.draw.table import Table, count_text
+from widgets.draw.table import Mark, Sentence, Table, lit_by
 from widgets.model.brick_wall import units_text
 from widgets.model.picture import Picture
 from widgets.roller.tiled_kernel import TiledKernel
@@ -63,14 +66,14 @@ def see(rows: WaveRows) -> tuple[Sentence, ...]:
     if not rows.waves:
         return ()
     w = rows.waves[rows.rank]
-    copies = Mark(count_text(w.grid, "copy").replace("copys", "copies"), f"tile:{rows.rank}")
+    copies = Mark(counted(w.grid, "copy", "copies"), f"tile:{rows.rank}")
     units = units_text(w.units, rows.device)
     last = Mark(f"the last fills {w.last:,} of {w.places:,}", "last")
     lead: Sentence = ("The current tile makes ", copies, f" on {units}: ")
-    sentences: list[Sentence] = [(*lead, f"{count_text(w.waves, 'wave')}, ", last, " places.")]
+    sentences: list[Sentence] = [(*lead, f"{counted(w.waves, 'wave')}, ", last, " places.")]
     idle = [1 - x.efficiency for x in rows.waves]
     least = idle.index(min(idle))
-    mine, tiles = idle[rows.rank], f"the {count_text(len(idle), 'tile')}"
+    mine, tiles = idle[rows.rank], f"the {counted(len(idle), 'tile')}"
     if max(idle) == 0:
         who = Mark(f"Each of {tiles}" if len(idle) > 1 else "It", "used")
         return (*sentences, (who, " leaves nothing idle."))
@@ -168,6 +171,49 @@ def words(rows: WaveRows, n: int) -> str:
     )
 
 
+def chart(rows: WaveRows, title: str, theme: str) -> go.Figure:
+    """Draw a bar per tile: the busy share of all units' time, then the idle share at the end."""
+    c, figure = colours(theme), go.Figure()
+    names = [f"{n + 1}  {tile}" for n, tile in enumerate(rows.tiles)]
+    inks = [c["accent" if n == rows.rank else "t2"] for n in range(len(names))]
+    used = [100 * w.efficiency for w in rows.waves]
+    for key, name, values, marker in (
+        ("used", "in use", used, {"color": inks}),
+        (
+            "idle",
+            "idle in the last wave",
+            [100 - share for share in used],
+            {
+                "color": c["pane"],
+                "pattern": {
+                    "shape": ".",
+                    "fillmode": "replace",
+                    "fgcolor": c["ink3"],
+                    "size": 6,
+                },
+            },
+        ),
+    ):
+        figure.add_bar(
+            x=values,
+            y=names,
+            name=name,
+            orientation="h",
+            marker={**marker, "line": {"color": c["line2"], "width": 1}},
+            customdata=[words(rows, n) for n in range(len(names))],
+            meta={
+                "take": [{"rank": n} for n in range(len(names))],
+                "k": [f"{key} tile:{n}" for n in range(len(names))],
+            },
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.35, meta=least_height(len(names)))
+    units = units_text(rows.waves[0].units, rows.device) if rows.waves else "all"
+    figure.update_xaxes(title=f"time of {units} (%)", range=[0, 100])
+    figure.update_yaxes(title="tile (by rank)", autorange="reversed")
+    return styled(figure, theme, title, max(300, 150 + 26 * len(names)))
+
+
 PICTURE = Picture(
     name="waves",
     title="Waves",
@@ -176,4 +222,5 @@ PICTURE = Picture(
     family=TILES,
     about="kernel",
     draw=of_tile(data, figure, table),
+    chart=chart,
 )

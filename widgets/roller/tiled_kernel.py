@@ -12,21 +12,21 @@ from math import prod
 from explorer.cost.estimate import tasks
 from explorer.devices.model import Device, MemoryLevel
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Block, MeasuredTile, Tiling, TilingDecision
+from explorer.ir.decisions.tiling import MeasuredTile, Tiling, TilingDecision
+from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import propagate
-from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.measure.compare import Measurement
 from explorer.roller.construct.construct import rules_for
 from explorer.roller.construct.expression import Expression, heaviest, of_compute
 from explorer.roller.construct.levels import LevelRules, Room
 from explorer.roller.construct.rtile import RTile, TiledProgram
-from explorer.roller.construct.scale_out import Waves
+from explorer.roller.construct.shrink import Waves
 from explorer.roller.construct.steps import Construction
 from explorer.roller.tiles.order import why_first
 from widgets.draw.table import time_text
-from widgets.model.on_show import Times
+from widgets.model.picture import Times
 
 MOST = 10  # tiles to choose from
 
@@ -59,7 +59,7 @@ class TileChoice:
     measured: Measurement | None = None
     note: str = ""
     panels: Mapping[str, int] = field(default_factory=dict)
-    block: Block | None = None
+    block: Tiling | None = None
 
     @property
     def expression(self) -> Expression:
@@ -97,7 +97,7 @@ class TiledKernel:
     construction: Construction
     choices: tuple[TileChoice, ...]
     rank: int
-    refused: tuple[Candidate[Tiling | Block], ...]
+    refused: tuple[Candidate[Tiling], ...]
     env: ShapeEnv
     sizes: Sizes
     pinned: bool = False

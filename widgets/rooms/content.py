@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from explorer.devices.target import target_of
 from explorer.ir.calls import Gradient, Loop
 from explorer.ir.stage import Stage
 from widgets.grinder.iterations import loops
 from widgets.grinder.view import crossings
 from widgets.model.knobs import symbols
-from widgets.model.on_show import OnShow
-from widgets.program.basic_blocks import flow
+from widgets.model.picture import OnShow
+from widgets.program.flow_graph import flow
 from widgets.rooms import gallery
 from widgets.training.backward import STEP
 
@@ -72,7 +73,7 @@ def _has_connections(s: OnShow) -> bool:
 
 def _has_tiles(s: OnShow) -> bool:
     decisions = s.now.compiled.program.decisions
-    return bool(decisions.tilings or decisions.blocks)
+    return bool(decisions.tilings)
 
 
 def _has_kernels(s: OnShow) -> bool:
@@ -90,7 +91,7 @@ def _has_code(s: OnShow) -> bool:
 
 def _has_instructions(s: OnShow) -> bool:
     c = s.now.compiled
-    if c.device.kind == "gpu":
+    if target_of(c.device).uses_thread_blocks:
         return bool(c.blocks) and bool(flow(c.blocks[0].listings.llvm.text).blocks)
     return _has_code(s)
 
@@ -120,7 +121,9 @@ NEEDS: dict[str, Content] = {  # by picture; the others have content for every p
     "roofline": TILES,
     "search": TILES,
     "tile_program": TILES,
-    "banks": Content("for a GPU", lambda s: _has_tiles(s) and s.now.compiled.device.kind == "gpu"),
+    "banks": Content(
+        "for a GPU", lambda s: _has_tiles(s) and target_of(s.now.compiled.device).uses_thread_blocks
+    ),
     "memory_lines": TILES,
     "layout": TILES,
     "rammer": WALL,

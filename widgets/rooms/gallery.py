@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from html import escape
 from typing import Any
 
 from explorer.errors import BadOption, did_you_mean
 from explorer.ir.stage import Stage
-from widgets.charts import (
-    crossing,
-    errors,
-    kernels,
-    memory,
-    peaks,
-    policies,
-    roofline,
-    rtasks,
-    search,
-    sizes,
-    staircase,
-    tile_curve,
-    waves,
-)
-from widgets.charts.steps import ablation as left_out_chart
-from widgets.charts.what_if import hardware
 from widgets.draw import plots
-from widgets.draw.see import caption_sentences, see_part
 from widgets.draw.slide import PX
 from widgets.draw.svg import Svg
-from widgets.draw.table import Table
-from widgets.draw.table_drawing import draw_table
-from widgets.grinder import crossing_picture, iterations_picture, task_tree
-from widgets.memory import memory_picture, peaks_picture
+from widgets.draw.table import Table, caption_sentences, draw_table, see_part
+from widgets.grinder import crossing_picture, iterations, task_tree
+from widgets.memory import memory_plan, memory_policies
 from widgets.model.glossary import meanings
 from widgets.model.house import Part, fixed_parts
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 from widgets.program import (
     changes_picture,
     dataflow_picture,
-    flow_graph_picture,
+    flow_graph,
     generated_source,
     linked_lines,
     matches_picture,
@@ -57,39 +36,21 @@ from widgets.rammer import (
     rtasks_picture,
     two_layers_picture,
 )
-from widgets.relax import (
-    call_boundary_picture,
-    fusion_picture,
-    levels_picture,
-    shape_heap_picture,
-    shapes_picture,
-)
+from widgets.relax import call_boundary, fusion, levels, shape_heap, shapes
 from widgets.roller import (
-    bank_map_picture,
-    memory_lines_picture,
+    bank_map,
+    memory_lines,
     rewrites,
-    roofline_picture,
+    roofline,
     scale_out,
     staircase_picture,
-    tile_panels_picture,
+    tile_layout,
+    tile_panels,
 )
-from widgets.roller.layout import tile_layout
-from widgets.timed import (
-    ablation,
-    inside_kernel,
-    kernel_table_picture,
-    search_picture,
-    sizes_picture,
-)
-from widgets.training import backward_picture, cache_panel, memory_front
-from widgets.welder import (
-    connections_picture,
-    pipeline_picture,
-    tile_curve_picture,
-    tile_graph_picture,
-)
-from widgets.what_if import hardware as hardware_picture
-from widgets.what_if import options as options_picture
+from widgets.timed import ablation, hardware, inside_kernel, kernel_table, search, sizes
+from widgets.timed import options as options_picture
+from widgets.training import backward, cache_panel, memory_front
+from widgets.welder import connections, pipeline_picture, tile_curve, tile_graph
 
 PICTURES: tuple[Picture, ...] = (
     stages_picture.PICTURE,
@@ -101,27 +62,27 @@ PICTURES: tuple[Picture, ...] = (
     switchboard.PICTURE,
     ablation.PICTURE,
     options_picture.PICTURE,
-    hardware_picture.PICTURE,
-    shapes_picture.PICTURE,
-    shape_heap_picture.PICTURE,
-    call_boundary_picture.PICTURE,
-    levels_picture.PICTURE,
-    fusion_picture.PICTURE,
+    hardware.PICTURE,
+    shapes.PICTURE,
+    shape_heap.PICTURE,
+    call_boundary.PICTURE,
+    levels.PICTURE,
+    fusion.PICTURE,
     task_tree.PICTURE,
-    iterations_picture.PICTURE,
+    iterations.PICTURE,
     crossing_picture.PICTURE,
     pipeline_picture.PICTURE,
-    tile_curve_picture.PICTURE,
-    connections_picture.PICTURE,
-    tile_graph_picture.PICTURE,
-    tile_panels_picture.PICTURE,
-    memory_lines_picture.PICTURE,
+    tile_curve.PICTURE,
+    connections.PICTURE,
+    tile_graph.PICTURE,
+    tile_panels.PICTURE,
+    memory_lines.PICTURE,
     staircase_picture.PICTURE,
     scale_out.PICTURE,
-    roofline_picture.PICTURE,
-    search_picture.PICTURE,
+    roofline.PICTURE,
+    search.PICTURE,
     rewrites.PICTURE,
-    bank_map_picture.PICTURE,
+    bank_map.PICTURE,
     tile_layout.PICTURE,
     brick_wall_picture.PICTURE,
     policies_picture.PICTURE,
@@ -129,40 +90,20 @@ PICTURES: tuple[Picture, ...] = (
     two_layers_picture.PICTURE,
     rtasks_picture.PICTURE,
     errors_picture.PICTURE,
-    memory_picture.PICTURE,
-    peaks_picture.PICTURE,
-    sizes_picture.PICTURE,
+    memory_plan.PICTURE,
+    memory_policies.PICTURE,
+    sizes.PICTURE,
     generated_source.PICTURE,
     linked_lines.PICTURE,
-    flow_graph_picture.PICTURE,
+    flow_graph.PICTURE,
     inside_kernel.PICTURE,
-    kernel_table_picture.PICTURE,
-    backward_picture.PICTURE,
+    kernel_table.PICTURE,
+    backward.PICTURE,
     memory_front.PICTURE,
     cache_panel.PICTURE,
 )
 
-
-PAGE_PX = 13  # the type of a drawing that was made for its page
-
-CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme to a plotly figure
-    "roofline": roofline.chart,
-    "search": search.chart,
-    "curve": tile_curve.chart,
-    "policies": policies.chart,
-    "memory": memory.chart,
-    "peaks": peaks.chart,
-    "sizes": sizes.chart,
-    "memory_time": memory_front.chart,
-    "crossing": crossing.chart,
-    "staircase": staircase.chart,
-    "waves": waves.chart,
-    "rtasks": rtasks.chart,
-    "errors": errors.chart,
-    "left_out": left_out_chart.chart,
-    "hardware": hardware.chart,
-    "kernels": kernels.chart,
-}
+CHARTS = tuple(p.name for p in PICTURES if p.chart is not None)
 
 
 def find_picture(name: str) -> Picture:
@@ -217,9 +158,9 @@ def find_chart_picture(name: str) -> Picture:
 def chart(picture: Picture, on_show: OnShow, op: str, theme: str) -> Any:
     """Return a picture's plotly figure; raises BadOption if there is nothing to show."""
     rows, _, table = picture.draw(on_show, op)
-    if rows == ():
+    if rows == () or picture.chart is None:
         raise BadOption(f"there is no chart {picture.name!r} to draw: {table.caption}")
-    return CHARTS[picture.name](rows, figure_title(table.caption), theme)
+    return picture.chart(rows, figure_title(table.caption), theme)
 
 
 def figure_title(caption: str) -> str:
@@ -237,8 +178,8 @@ def for_page(picture: Picture, drawn: Drawn) -> dict[str, Any]:
     rows, svg, table = drawn
     see = table.see or caption_sentences(table.caption)
     part: dict[str, Any] = {"svg": svg.text() if svg else "", "see": see_part(see)}
-    if picture.name in CHARTS and rows != () and (svg is None or svg.px != PX):
-        figure = plots.for_page(CHARTS[picture.name](rows, "", "page"))
+    if picture.chart is not None and rows != () and (svg is None or svg.px != PX):
+        figure = plots.for_page(picture.chart(rows, "", "page"))
         part |= {"figure": figure, "said": table.caption}
     return part
 

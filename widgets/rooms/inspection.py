@@ -8,32 +8,32 @@ from functools import partial
 from math import isfinite
 from typing import Any, TypeVar
 
-from explorer.compilation import Compilation
-from explorer.compilation.operators import Operator, in_words
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.operators import Operator, in_words
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions.algorithms import AlgorithmDecision
 from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.decided import AlgorithmDecision
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
-from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
+from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
+from explorer.plain_text import counted
 from explorer.roller.tiles.order import why_first
-from widgets.draw.table import count_text, size_text, time_text
+from explorer.views.memory import memory_rows
+from explorer.views.roller import WeighedBlock, thread_blocks
+from widgets.draw.table import size_text, time_text
 from widgets.memory import memory_plan
 from widgets.model import outline
 from widgets.model.brick_wall import WallRows
 from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
-from widgets.model.on_show import OnShow, Walls
-from widgets.roller.block_choices import WeighedBlock, thread_blocks
+from widgets.model.picture import OnShow, Walls
 from widgets.roller.tiled_kernel import timed_words
-from widgets.rooms import fusion_actions
-from widgets.rooms.fusion_actions import Act
-from widgets.welder import tile_graph
+from widgets.welder import judge_moves, tile_graph
+from widgets.welder.judge_moves import Act
 from widgets.welder.pipeline import Scene, Value
 from widgets.welder.tile_graph import KernelGroup
-from widgets.welder.view import before_welding, group_in_use
-from widgets.welder.welded_group import level_name
+from widgets.welder.view import before_welding, group_in_use, level_name
 
 T = TypeVar("T", Binding, BufferPlacement)
 SHOWN = 8  # candidates, and so many refused ones
@@ -47,7 +47,7 @@ def data(s: OnShow, op: str) -> dict[str, Any]:
     binding = _binding(house, operator)
     decisions, call = house.compiled.program.decisions, (*operator.calls, "")[0]
     decision, algorithm = decisions.tiling(call), decisions.algorithm(call)
-    blocks = thread_blocks(now, call)
+    blocks = thread_blocks(now.compiled, call, dict(now.sizes))
     tile = (
         _thread_blocks(blocks, algorithm, _chooser(now, call))
         if blocks
@@ -89,7 +89,7 @@ def _thread_stations(
         return [*stations, ("no kernel", operator.dropped, False, "")]
     members, names = len(binding.origin), house.other_names(binding.name)
     if members > 1:
-        stations.append(("fused", count_text(members, "operator"), True, names))
+        stations.append(("fused", counted(members, "operator"), True, names))
     if tile:
         stations.append(("tile", tile, False, ""))
     if isinstance(binding.expr, KernelCall):
@@ -97,7 +97,7 @@ def _thread_stations(
     bricks = _bricks(walls.planned, operator.calls)
     if bricks:
         tasks = sum(last - first + 1 for _, first, last in bricks)
-        stations.append(("tasks", count_text(tasks, "task"), False, ""))
+        stations.append(("tasks", counted(tasks, "task"), False, ""))
     buffer = _buffers(house, plan).named.get(binding.vars[0].name) if plan else None
     if buffer is not None:
         at = f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}"
@@ -165,12 +165,12 @@ def _not_fastest(blocks: Sequence[WeighedBlock], base_us: float) -> str:
 
 def _chooser(now: Setting, call: str) -> str:
     """Return who chose the thread blocks of a call."""
-    if call in dict(now.compiled.options.roller.blocks):
+    if call in dict(now.compiled.options.roller.pinned):
         return "You set"
     return "Roller took" if now.compiled.program.stage < Stage.PLANNED else "The wall took"
 
 
-def short_tile(tiling: Tiling | Block) -> str:
+def short_tile(tiling: Tiling) -> str:
     """Return a tile by its sizes only."""
     return "×".join(str(n) for _, n in tiling.tile) or "everything"
 
@@ -297,7 +297,7 @@ def _explain_choice(
     legal: Sequence[Candidate[Tiling]],
 ) -> str:
     """Explain why a tile came first among the legal ones."""
-    count, fastest = count_text(len(legal), "legal tile"), min(legal, key=lambda c: c.cost_us)
+    count, fastest = counted(len(legal), "legal tile"), min(legal, key=lambda c: c.cost_us)
     if chosen is None or chosen.cost_us <= fastest.cost_us:
         return f", the fastest by its model of {count} it kept"
     sizes = {**house.compiled.program.env.hints, **dict(now.sizes)}
@@ -354,7 +354,7 @@ def _fusion(s: OnShow, op: str) -> dict[str, Any]:
         for x in explained
     ]
     can = isinstance(now.compiled, Compilation)
-    acts = [fusion_actions.fusion_actions(x, now.compiled.device) if can else () for x in explained]
+    acts = [judge_moves.fusion_actions(x, now.compiled.device) if can else () for x in explained]
     return _section(sentence, (), [*rows, *weighed], acts)
 
 
@@ -404,10 +404,10 @@ def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
         tasks = sum(b - a + 1 for a, b in mine)
         ranges = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in mine[:6])
         more = " …" if len(mine) > 6 else ""
-        rows.append((f"w{unit}", count_text(tasks, "task"), ranges + more))
+        rows.append((f"w{unit}", counted(tasks, "task"), ranges + more))
     kind = "predicted" if ran is None else f"predicted and {ran.title}"
     return _section(
-        f"Rammer placed it as {count_text(len(planned), 'chunk')}, {kind}.",
+        f"Rammer placed it as {counted(len(planned), 'chunk')}, {kind}.",
         ("unit", "tasks", "which"),
         rows,
     )
@@ -482,7 +482,7 @@ class _Buffers:
 
 def _buffers(house: House, plan: MemoryPlan) -> _Buffers:
     def read() -> _Buffers:
-        caption = memory_plan.caption(memory_plan.data(plan, house.labels))
+        caption = memory_plan.caption(memory_rows(plan, house.labels))
         named = {b.name: b for b in plan.buffers}
         return _Buffers(plan, named, _by_operator(plan.buffers), f"{caption}.")
 
@@ -504,7 +504,7 @@ def _rewrites(house: House, op: str) -> dict[str, Any]:
                     or "gone: " + dict(step.after.dropped).get(op, "nothing computes it"),
                 )
             )
-    return _section(f"{count_text(len(rows), 'step')} rewrote it.", ("step", "afterwards"), rows)
+    return _section(f"{counted(len(rows), 'step')} rewrote it.", ("step", "afterwards"), rows)
 
 
 def _bindings(house: House, program: Program, op: str) -> list[Binding]:

@@ -7,13 +7,12 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
-from explorer.ops.reference.cancellation import cancelling_user_code
-from explorer.passes.pipeline.user_pass import describe_error
-from explorer.sandbox.line import at_line
+from explorer.process.cancellation import cancelling_user_code
+from explorer.process.sandbox import at_line
+from explorer.process.user_code import describe_error
 from widgets.draw.svg import Svg, fit, label, rect
 from widgets.draw.table import Table
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture, placeholder
+from widgets.model.picture import Drawn, OnShow, Picture, placeholder
 from widgets.rooms import gallery
 
 Rows = Callable[[Any], Iterable[tuple[str, float]]]

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from explorer.devices.target import target_of
 from explorer.errors import BadOption
-from explorer.garbage import rare_collections
 from explorer.ir.stage import Stage
-from explorer.runtime.control.schedule_times import TimedSchedule
+from explorer.process.garbage import rare_collections
+from explorer.runtime.planning.schedule_times import TimedSchedule
 from widgets.draw import plots
 from widgets.model import house as house_parts
-from widgets.model.controls import settings as controls_of
+from widgets.model import settings as controls_of
 from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting, fusion
-from widgets.model.manual_moves import ManualMoves
-from widgets.model.on_show import OnShow, Times, View, Walls
-from widgets.model.picture import Picture, controls
+from widgets.model.picture import ManualMoves, OnShow, Picture, Times, View, Walls, controls
 from widgets.program import matches_picture, program_diff, switchboard
 from widgets.program.generated_source import LANGUAGES, PTX_COMMENT, SourceRows, line_origins
 from widgets.program.generated_source import data as source_data
@@ -26,7 +25,7 @@ from widgets.program.linked_lines import declaration_groups
 from widgets.program.program_diff import DiffLine
 from widgets.rooms import gallery, inspection
 from widgets.session.questions import check_question, item, position
-from widgets.session.wall_views import Binary
+from widgets.session.shown import Binary
 
 MOST_PIXELS = 4096  # of a drawing's sides
 
@@ -160,7 +159,7 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
     name = item(s.house.calls, call, "call").name
     shown = s.now.compiled
     code = next((k for k in (*shown.kernels, *shown.blocks) if k.name == name), None)
-    if code is None and shown.program.stage is Stage.PLANNED and shown.device.kind == "cpu":
+    if code is None and shown.program.stage is Stage.PLANNED and target_of(shown.device).is_emitted:
         why = (
             "it is generated when this is measured"
             if s.runs
@@ -286,7 +285,7 @@ def _with_clock(s: PictureContext, picture: Picture, op: int, name: str, chosen:
     """Return the controls, with a button for what can be measured."""
     assert picture.clock is not None
     device, form = s.now.compiled.device, chosen or controls(s)
-    here = device.kind == "cpu" or picture.clock.code != "needed"
+    here = target_of(device).is_emitted or picture.clock.code != "needed"
     own = here and s.view.device in ("", device.name)
     if not own or picture.clock.about(s, name) is None:
         return form

@@ -9,16 +9,17 @@ from hashlib import blake2b
 from typing import Any
 
 from explorer.codegen.build import KernelCode
-from explorer.compilation.kernels import CompiledKernel
+from explorer.compiler.kernels import CompiledKernel
 from explorer.errors import BadOption
 from explorer.ir.kernel import Kernel
+from explorer.plain_text import counted
 from explorer.tuning.edited_kernel import KernelTrial, run_edited_kernel
-from widgets.draw.table import count_text, time_text
+from widgets.draw.table import time_text
 from widgets.model.house import House
 from widgets.model.knobs import Setting
+from widgets.session.jobs import Job, Jobs
 from widgets.session.questions import item
 from widgets.session.state import LONGEST_SOURCE
-from widgets.session.timing.jobs import Job, Jobs
 
 NOT_IN_USE = (
     "The kernel that this edit began from is not in use here: set the knobs as they were, or begin "
@@ -132,7 +133,7 @@ class EditTrials:
             return NOT_IN_USE
         count = _differences(base.source, s.code.source)
         return (
-            f"{s.label} was compiled anew since this edit began: {count_text(count, 'line')} of it "
+            f"{s.label} was compiled anew since this edit began: {counted(count, 'line')} of it "
             "changed. It is tried in the place of the kernel that it began from."
         )
 

@@ -7,18 +7,19 @@ from typing import Any
 
 import explorer
 from explorer.devices.model import Device
+from explorer.devices.target import target_of
 from explorer.errors import BadOption
 from explorer.measure.compare import Comparison
 from explorer.welder.tiles.levels import memories
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.knobs import Setting, fusion
-from widgets.model.manual_moves import ManualMoves, Move
+from widgets.model.picture import ManualMoves, Move
 from widgets.roller.view import device_of
-from widgets.session.timing.jobs import Job, Jobs
-from widgets.session.timing.watched import Rounds, Watched, rounds_in
-from widgets.session.verdict import against
-from widgets.welder import judge_moves, move_state
-from widgets.welder.move_state import Judge
+from widgets.session.comparing import Rounds, Watched, rounds_in
+from widgets.session.history import against
+from widgets.session.jobs import Job, Jobs
+from widgets.welder import judge_moves
+from widgets.welder.judge_moves import Judge
 from widgets.welder.view import before_welding, kernels_of
 
 Compiler = Callable[[Compiled, Sequence[Move], Job], Compiled]
@@ -62,8 +63,8 @@ class MoveEditor:
         """Return the moves and their effect."""
         chosen = self._on(now, device)
         own: Device = now.compiled.device
-        sheet = chosen.name != own.name or own.kind != "cpu"
-        part = move_state.move_state(self.manual_moves, _levels(chosen), chosen.name, sheet=sheet)
+        sheet = chosen.name != own.name or not target_of(own).is_emitted
+        part = judge_moves.move_state(self.manual_moves, _levels(chosen), chosen.name, sheet=sheet)
         knob = fusion(now, now)
         return part | {"policies": list(knob.labels), "policy": knob.now}
 
@@ -106,7 +107,7 @@ class MoveEditor:
 
     def _moves(self, now: Setting) -> tuple[Move, ...]:
         own = now.compiled.device
-        if own.kind != "cpu" or self.manual_moves.device not in ("", own.name):
+        if not target_of(own).is_emitted or self.manual_moves.device not in ("", own.name):
             raise BadOption(
                 f"{self.manual_moves.device or own.name} is a data sheet: predictions only",
                 try_="choose this machine",
@@ -133,7 +134,7 @@ class MoveEditor:
             both: tuple[Any, Any] = (Watched(other, rounds, 0), Watched(now.compiled, rounds, 1))
             job.what = "Comparing answers"
             words = against(compare(*both, inputs, seconds=SECONDS), "the present fusion")
-            return words | {"predicted": move_state.predicted(outcome) if outcome else ""}
+            return words | {"predicted": judge_moves.predicted(outcome) if outcome else ""}
 
         return {"job": jobs.start(of, work), "of": of}
 

@@ -8,46 +8,44 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from explorer.driver import StepError
+from explorer.compiler.driver import StepError
 from explorer.errors import BadOption, Cancelled, IronworksError, fault
-from explorer.garbage import rare_collections
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
 from explorer.measure.recorded_run import RecordedRun
-from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.runtime.control.schedule_times import TimedSchedule
+from explorer.passes.random_inputs import random_inputs
+from explorer.process.garbage import rare_collections
+from explorer.runtime.planning.schedule_times import TimedSchedule
 from explorer.tuning.compare import compare
 from widgets.draw.table import time_text
+from widgets.model import settings
 from widgets.model.compiled import Arrays, Compiled
-from widgets.model.controls import settings
-from widgets.model.controls.precompiled_knobs import precompiled_knobs
 from widgets.model.house import House, knob_parts
-from widgets.model.knob import Knob
-from widgets.model.knob_values import shown_values, value_position
-from widgets.model.knobs import Setting, first_setting, knob_with_stop, knobs, turn_text, with_code
-from widgets.model.legal_tiles import tiles_left
-from widgets.model.manual_moves import ManualMoves
-from widgets.model.on_show import Times, View, Walls
+from widgets.model.knob import Knob, shown_values, value_position
+from widgets.model.knobs import (
+    Setting,
+    first_setting,
+    knob_with_stop,
+    knobs,
+    tiles_left,
+    turn_text,
+    with_code,
+)
+from widgets.model.picture import ManualMoves, Times, View, Walls
+from widgets.model.pipeline_knobs import precompiled_knobs
+from widgets.program.program_diff import PINNED
 from widgets.rooms import content, gallery
-from widgets.session import answers, edits, state, until_error, verdict
-from widgets.session.handlers import clocks, connections, kernels, pictures, tiles, wall
-from widgets.session.history import History
+from widgets.session import answers, compiling, edits, handlers, history, state
+from widgets.session.bench import Bench, Timer, timed
+from widgets.session.comparing import Comparing, timed_step
+from widgets.session.compiling import Turning
+from widgets.session.history import History, HistoryEntry
+from widgets.session.jobs import stop_unrequested_jobs
+from widgets.session.measurements import Clocks, Crossings, Fitting, Profiling
 from widgets.session.move_editor import MoveEditor
 from widgets.session.questions import check_question, item, position
-from widgets.session.saved import replayed_moves as by_hand
-from widgets.session.saved import replayed_settings, saved_state
 from widgets.session.shown import Shown, shown
-from widgets.session.timing.bench import Bench, Timer
-from widgets.session.timing.clocks import Clocks
-from widgets.session.timing.comparing import Comparing, timed_step
-from widgets.session.timing.crossings import Crossings
-from widgets.session.timing.fitting import Fitting
-from widgets.session.timing.jobs import stop_unrequested_jobs
-from widgets.session.timing.profiling import Profiling
-from widgets.session.timing.tuning import timed
-from widgets.session.timing.turning import Turning
-from widgets.session.verdict import HistoryEntry
 
 CHANGING = (
     "shown",
@@ -61,15 +59,7 @@ CHANGING = (
     "_random_inputs",
 )  # attributes that answers change; all are immutable values
 
-QUESTIONS: Mapping[str, Callable[..., Any]] = {
-    **answers.READERS,
-    **pictures.ANSWERS,
-    **wall.ANSWERS,
-    **clocks.ANSWERS,
-    **tiles.ANSWERS,
-    **connections.ANSWERS,
-    **kernels.ANSWERS,
-}
+QUESTIONS: Mapping[str, Callable[..., Any]] = {**answers.READERS, **handlers.HANDLERS}
 OWN = (  # questions that the session's own methods answer
     "begin_turn",
     "look_ahead",
@@ -94,7 +84,7 @@ PARAMETERS: Mapping[tuple[str, str], str] = {  # by question and message key, wh
 }
 
 # Questions that do not stop unrequested jobs, and questions that keep the preview of a turn.
-GOES_ON = {*answers.READERS, *pictures.ANSWERS, "wall", "focus", "job", "look_ahead"}
+GOES_ON = {*answers.READERS, "begin_picture", "wall", "focus", "job", "look_ahead"}
 STAYS = (GOES_ON - {"look_ahead"}) | {"cancel"}
 
 
@@ -142,7 +132,7 @@ class Session:
         first = HistoryEntry(replace(at, ended=failed), words)
         self.steps = History((first,), first)
         self.saved = replace(saved, digest=c.model.digest)
-        self.loaded_time = saved_state.LoadedTime(first.setting, ())
+        self.loaded_time = state.LoadedTime(first.setting, ())
         self.focus = saved.op
         self.revision = 0
         self.behind: Shown | None = None
@@ -256,7 +246,7 @@ class Session:
         base, _ = self._base_wall()
         return {
             **house_parts,
-            "stages": until_error.mark_failed_stage(house_parts["stages"], self.now.ended),
+            "stages": compiling.mark_failed_stage(house_parts["stages"], self.now.ended),
             "knobs": knob_parts(self.knobs()),
             "walls": {**self.shown.views.packed[0], **({"wall_base": base} if base else {})},
             "verdict": self.verdict(),
@@ -308,13 +298,13 @@ class Session:
         step, us = self.steps.now, self.shown.planned_us
         if self.behind is not None:
             device = self.now.compiled.device.name
-            return verdict.before_compiled(us, self.behind.planned_us, device)
+            return history.before_compiled(us, self.behind.planned_us, device)
         if not self.runs and self._coded and self.now.ended is None:
-            words = verdict.predicted_elsewhere(us, self._base_us(), self.now.compiled.device.name)
+            words = history.predicted_elsewhere(us, self._base_us(), self.now.compiled.device.name)
         elif not self.runs:
-            words = verdict.without_code(step, us, self.walls.recorded)
+            words = history.without_code(step, us, self.walls.recorded)
         else:
-            words = verdict.verdict(step, self.steps.pinned, us, self.walls.compared)
+            words = history.verdict(step, self.steps.pinned, us, self.walls.compared)
         return words | {"brought": self.loaded_time.describe(self.now)}
 
     def _base_us(self) -> float:
@@ -326,7 +316,7 @@ class Session:
 
     def history(self) -> list[dict[str, Any]]:
         """Return every step since the first, with its ratio to the baseline."""
-        return verdict.history(self.steps.past, self.steps.future, self.steps.pinned)
+        return history.history(self.steps.past, self.steps.future, self.steps.pinned)
 
     # Answers
 
@@ -336,22 +326,22 @@ class Session:
         Raises IronworksError if it is refused, or returns the reason in `refused`. Then the session
         is as it was before.
         """
-        handlers: dict[str, Callable[..., Any]] = {
+        answerers: dict[str, Callable[..., Any]] = {
             **{name: partial(handler, self) for name, handler in QUESTIONS.items()},
             **{name: getattr(self, name) for name in OWN},
             "focus": self.focus_on,
         }
-        if kind not in handlers:
+        if kind not in answerers:
             raise BadOption(f"there is no question {kind[:40]!r}")
         args = {PARAMETERS.get((kind, key), key): value for key, value in args.items()}
-        check_question(kind, handlers[kind], args)
+        check_question(kind, answerers[kind], args)
         if kind not in GOES_ON:
             stop_unrequested_jobs()
         if kind not in STAYS:
             self._show_again()
         before = self._state()
         try:
-            reply = handlers[kind](**args)
+            reply = answerers[kind](**args)
         except BaseException as problem:
             self._back_to(before)
             if isinstance(problem, Exception) and not isinstance(problem, IronworksError):
@@ -415,7 +405,7 @@ class Session:
     def as_far(self, knob: str, index: int, label: str = "") -> Any:
         """Show how far a compilation comes with a knob at a value that ends in an error."""
         mine = self._knob(knob, index, label)
-        at = until_error.setting_until_error(self.now, mine, index)
+        at = compiling.setting_until_error(self.now, mine, index)
         self.show_next(HistoryEntry(at, f"{turn_text(mine, index)}: failed"))
         return {"said": self.verdict()["big"]}
 
@@ -462,7 +452,7 @@ class Session:
         options = self.now.compiled.options, step.setting.compiled.options
         for what, name in tiles_left(*options):
             words = f"the {what} of {self.house.label(name)} is Roller's again"
-            step = replace(step, what=f"{step.what}{verdict.AND} {words}")
+            step = replace(step, what=f"{step.what}{history.AND} {words}")
         self._show(step, more=not (measured and self.runs))
         self.steps = self.steps.with_next(step)
         planned = time_text(self.shown.planned_us)
@@ -555,7 +545,7 @@ class Session:
         at = self.steps.now
         time = self.loaded_time.time_to_save(at.setting, at.time)
         saved_view = replace(self.saved, edits=self.edited.to_rows(), time=time)
-        return saved_state.state_of(at.setting, self._knobs_at(at.setting), saved_view)
+        return state.state_of(at.setting, self._knobs_at(at.setting), saved_view)
 
     def look(self, values: Mapping[str, Any]) -> None:
         """Remember what the front end shows; raises SnapshotError if a value is out of range."""
@@ -563,7 +553,7 @@ class Session:
 
     def link(self) -> Any:
         """Return the end of a link to this state; `left` says what is too long for a link."""
-        return saved_state.link(self.state())
+        return state.link(self.state())
 
     def save(self) -> Any:
         """Return this state as a file."""
@@ -577,7 +567,7 @@ class Session:
         Times measured there are shown beside those measured here. An error on show is left: the
         last step that ended in none is continued.
         """
-        saved = saved_state.read(str(text))
+        saved = state.read(str(text))
         if saved.digest != self.saved.digest:
             raise BadOption(
                 "the link is about another model", expected=self.saved.digest, actual=saved.digest
@@ -587,7 +577,7 @@ class Session:
         good_steps = [s for s in self.steps.past if s.setting.ended is None]
         if self.now.ended is not None and good_steps:
             self.show_next(HistoryEntry(good_steps[-1].setting, "back before the error"))
-        if step := replayed_settings.settings_of(self.now, saved.knobs):
+        if step := state.settings_of(self.now, saved.knobs):
             self.show_next(step)
         left, device = [], self.now.compiled.device.name
         for name, label in saved.knobs.items():
@@ -602,11 +592,29 @@ class Session:
                     left.append(f"{knob.label} {label[:40]} ({problem.sentence})")
             elif knob and label not in knob.labels:
                 left.append(f"{knob.label} {label[:40]} ({device} has no such value)")
-        for setting, what in by_hand.replay_moves(self.now, saved):
+        for setting, what in state.replay_moves(self.now, saved):
             self.show_next(HistoryEntry(setting, what))
-        self.loaded_time = saved_state.LoadedTime(self.now, saved.time)
+        self.loaded_time = state.LoadedTime(self.now, saved.time)
         return {
-            "said": saved_state.restored_text(left),
+            "said": state.restored_text(left),
             "state": state.view(saved),
             "measure": self.runs,
         }
+
+
+def look_at(session: Session, step: str = "", against: Compiled | None = None) -> None:
+    """Set the step that pictures show, or compare the session with the compilation `against`.
+
+    `against` becomes A. Raises BadOption for an unknown step.
+    """
+    if against is not None:
+        pinned = HistoryEntry(first_setting(against, None), "as compiled")
+        session.steps = replace(session.steps, pinned=pinned)
+    session.view = View(step=_number(session, step), against=PINNED if against else "")
+
+
+def _number(session: Session, step: str) -> int:
+    names = [s.name for s in session.now.compiled.snapshots]
+    if step and step not in names:
+        raise BadOption(f"there is no step {step[:40]!r}", where=step, expected=", ".join(names))
+    return names.index(step) if step else -1

@@ -1,6 +1,6 @@
 """The saved state of the explorer as versioned JSON: selection, stage, knobs, moves and views.
 
-It is read as untrusted input.
+It is read as untrusted input; its knobs, settings and moves are replayed on a setting.
 """
 
 from __future__ import annotations
@@ -8,15 +8,25 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from typing import Any
 
 from explorer.errors import SnapshotError
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline.former_names import current_name
-from widgets.model.step_knobs import PLACE, SWITCH
+from explorer.measure.machine import machine
+from explorer.passes.registry import current_name
+from explorer.plain_text import counted
+from explorer.rammer.manual_moves import Move, PolicyWithMoves
+from widgets.draw.table import time_text
+from widgets.model import settings
+from widgets.model.compiled import Measurement
+from widgets.model.knob import Knob
+from widgets.model.knobs import Setting, with_settings
+from widgets.model.pipeline_knobs import HIDDEN, PLACE, SWITCH, is_default
 from widgets.rooms import gallery
+from widgets.session.history import HistoryEntry
+from widgets.welder import judge_moves
 
 VERSION = 1
 LONGEST_TEXT = 64_000
@@ -266,3 +276,112 @@ def view(state: State) -> dict[str, Any]:
 
 
 _OWN = ("digest", "knobs", "connect", "moves", "edits", "time")  # not part of a page's view
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTime:
+    """A time that was loaded with a saved state, and the setting that it belongs to."""
+
+    setting: Setting
+    time: tuple[Any, ...]
+
+    def describe(self, now: Setting) -> str:
+        """Describe the time with the machine that measured it; "" if another setting is on show."""
+        if not self.time or not self._is_of(now):
+            return ""
+        where, us, low, high, n = self.time
+        between = f"{time_text(low)} to {time_text(high)}, n = {n:,}"
+        return f"saved: {time_text(us)} on {where}; 99% interval {between}"
+
+    def time_to_save(self, now: Setting, time: Measurement | None) -> tuple[Any, ...]:
+        """Return the time that is saved with a setting: the one measured here, else the loaded."""
+        if time is not None:
+            us = (float(time.median_us), float(time.low_us), float(time.high_us))
+            return machine().line, *us, int(time.n)
+        return self.time if self._is_of(now) else ()
+
+    def _is_of(self, now: Setting) -> bool:
+        """Return True if the setting is the same, with or without code."""
+        mine, other = self.setting, now
+        return (mine.sizes, mine.compiled.options) == (other.sizes, other.compiled.options)
+
+
+def restored_text(left: Sequence[str]) -> str:
+    """Describe a restored link; `left` lists the knob values that could not be restored."""
+    but = f", but for {', '.join(left)}" if left else ""
+    return f"The state of the link is restored{but}."
+
+
+def state_of(now: Setting, knobs: Sequence[Knob], state: State) -> State:
+    """Return a state with the knobs by their labels, options, hardware and manual moves."""
+    turned = {
+        k.name: k.labels[k.now]
+        for k in knobs
+        if len(k.labels) > 1
+        and (not is_default(k) if k.kind == HIDDEN else k.now != k.pinned or k.name != "tile")
+    }
+    for name, text in settings.changes(now.compiled).items():
+        turned[f"{settings.SET}{name}"] = text
+    return with_manual_moves(now, replace(state, knobs=turned))
+
+
+def link(now: State) -> dict[str, str]:
+    """Return the end of a link to a state; `left` says what is too long for a link."""
+    text = fragment(now)
+    has_all_edits = from_fragment(text).edits == now.edits
+    return {
+        "text": text,
+        "left": "" if has_all_edits else "Edited kernels are too long for a link.",
+    }
+
+
+def read(text: str) -> State:
+    """Read the state in the end of a link or in a file; raises SnapshotError if it is invalid."""
+    return parse_state(text) if text.startswith("{") else from_fragment(text)
+
+
+def with_manual_moves(now: Setting, state: State) -> State:
+    """Return the state with the manual moves; the policy knob names their base policy."""
+    options = now.compiled.options
+    policy, knobs, moves = options.rammer.policy, dict(state.knobs), tuple[Any, ...]()
+    if isinstance(policy, PolicyWithMoves):
+        knobs["policy"], moves = policy.base_name, tuple(map(astuple, policy.moves))
+    return replace(state, knobs=knobs, connect=options.welder.connect, moves=moves)
+
+
+def replay_moves(now: Setting, state: State) -> Iterator[tuple[Setting, str]]:
+    """Yield the settings that a state's moves lead to, each with its description.
+
+    Nothing if the moves are already in place. Raises BadOption for a value that no kernel computes
+    and for an unknown level.
+    """
+    present_levels = dict(now.compiled.options.welder.connect)
+    connect = [(v, level) for v, level in state.connect if present_levels.get(v) != level]
+    if connect:
+        now = replace(now, compiled=judge_moves.compile_moves(now.compiled, connect))
+        yield now, ", ".join(f"{value} → {level}" for value, level in connect)
+    if state.moves:
+        rammer = now.compiled.options.rammer
+        by_hand = PolicyWithMoves(rammer.policy, tuple(Move(*row) for row in state.moves))
+        changed = now.compiled.with_options(rammer=replace(rammer, policy=by_hand))
+        yield replace(now, compiled=changed), by_hand.__name__
+
+
+def settings_of(now: Setting, knobs: Mapping[str, str]) -> HistoryEntry | None:
+    """Return the step to the settings in a state's knobs; None if they are already in place.
+
+    Raises BadOption if one cannot have its value.
+    """
+    wanted = {
+        name.removeprefix(settings.SET): text
+        for name, text in knobs.items()
+        if name.startswith(settings.SET)
+    }
+    have = settings.changes(now.compiled)
+    new = {name: text for name, text in wanted.items() if have.get(name) != text}
+    if not new:
+        return None
+    knobs_of = [settings.knob(now.compiled, name, text) for name, text in new.items()]
+    words = ", ".join(f"{k.label} {k.labels[0]} → {k.labels[1]}" for k in knobs_of[:2])
+    more = f" and {counted(len(new) - 2, 'setting')} more" if len(new) > 2 else ""
+    return HistoryEntry(with_settings(now, new), f"{words}{more}")

@@ -1,1 +1,1 @@
-"""Pictures that need measurements: kernels, a search over tiles, sizes."""
+"""Pictures of measurements and of other choices: kernels, tiles, sizes, races, hardware."""

@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from explorer.compilation import Compilation
-from explorer.stepping.leave_out import Cost, LeftOut, changed_something, cost_of, leave_one_out
-from widgets.draw.see import Mark, Sentence
-from widgets.draw.table import Table, count_text, size_text, time_text
+import plotly.graph_objects as go
+
+from explorer.compiler.compilation import Compilation
+from explorer.plain_text import counted
+from explorer.tuning.sensitivity import Cost, LeftOut, changed_something, cost_of, leave_one_out
+from widgets.draw.plots import colours, styled
+from widgets.draw.table import Mark, Sentence, Table, size_text, time_text
 from widgets.model.compiled import Arrays
 from widgets.model.house import House
 from widgets.model.knobs import Setting
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Clock, Drawn, Picture, placeholder
+from widgets.model.picture import Clock, Drawn, OnShow, Picture, placeholder
 from widgets.program.switchboard import ALONE
 
 NAME = "left_out"
@@ -94,7 +96,7 @@ def see(ablation: AblationRows) -> tuple[Sentence, ...]:
         return ()
     (longest, most), (shortest, least) = max(costs), min(costs)
     if longest <= full_us:
-        steps = Mark(count_text(len(costs), "step"), "predicted")
+        steps = Mark(counted(len(costs), "step"), "predicted")
         sentences: list[Sentence] = [(steps, " left out alone: a run takes no longer, predicted.")]
     else:
         first = Mark(ablation.rows[most].step, f"step:{most}")
@@ -110,6 +112,70 @@ def see(ablation: AblationRows) -> tuple[Sentence, ...]:
         name, us = ablation.rows[least].step, Mark(time_text(shortest), f"predicted step:{least}")
         sentences.append((f"Without {name} it would be faster: ", us, ", predicted."))
     return tuple(sentences)
+
+
+def chart(ablation: AblationRows, title: str, theme: str) -> go.Figure:
+    """Draw a bar per step, from the time with all steps to the time without it.
+
+    An outline for the plan, filled for the measurement. The effects do not add up.
+    """
+    c, figure = colours(theme), go.Figure()
+    rows = [r for r in ablation.rows if r.cost is not None]
+    names = [r.step for r in rows]
+    ratios = [
+        r.cost.us / ablation.all_steps.us if r.cost and ablation.all_steps.us else 1.0 for r in rows
+    ]
+    figure.add_bar(
+        x=[r - 1 for r in ratios],
+        base=1.0,
+        y=names,
+        name="predicted",
+        orientation="h",
+        marker={"color": c["pane"], "line": {"color": c["ink2"], "width": 1.2}},
+        customdata=[_words(r, ablation) for r in rows],
+        meta={"k": [f"predicted step:{ablation.rows.index(r)}" for r in rows]},
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    timed = [r for r in rows if r.measured is not None]
+    if timed:
+        speeds = [r.measured for r in timed if r.measured is not None]
+        figure.add_bar(
+            x=[1 / m.ratio - 1 for m in speeds],
+            base=1.0,
+            y=[r.step for r in timed],
+            name="measured",
+            orientation="h",
+            marker={"color": c["t2"], "line": {"color": c["line2"], "width": 1}},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [1 / m.low - 1 / m.ratio for m in speeds],
+                "arrayminus": [1 / m.ratio - 1 / m.high for m in speeds],
+                "color": c["ink"],
+            },
+            customdata=[_words(r, ablation) for r in timed],
+            meta={"k": [f"measured step:{ablation.rows.index(r)}" for r in timed]},
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    figure.update_xaxes(title="time per run without the step ÷ with all steps")
+    figure.update_yaxes(title="step left out alone", autorange="reversed")
+    figure.add_vline(x=1.0, line={"color": c["ink"], "width": 1})
+    height = 160 + 34 * max(3, len(rows))
+    return styled(figure, theme, title, height, bargap=0.3, showlegend=True)
+
+
+def _words(r: LeftOut, ablation: AblationRows) -> str:
+    assert r.cost is not None, "only steps that can be left out are drawn"
+    more = r.cost.us - ablation.all_steps.us
+    text = (
+        f"without {r.step}: predicted {time_text(r.cost.us)} ({more:+.2f} µs), "
+        f"{size_text(r.cost.bytes)} of memory, {r.cost.kernels} kernels"
+    )
+    if r.measured is None:
+        return text
+    m = r.measured
+    interval = f"{1 / m.high:.3f} to {1 / m.low:.3f}"
+    return f"{text}<br>measured: {1 / m.ratio:.3f} times as long ({interval})"
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
@@ -145,6 +211,7 @@ PICTURE = Picture(
     words="Each step left out alone: predicted time per run, and measured time where the plan "
     "differs.",
     draw=_draw,
+    chart=chart,
     family=ALONE,
     clock=Clock(
         "Leave each out",

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from explorer.compilation import Compilation
+from explorer.compiler.compilation import Compilation
 from explorer.devices.cpus import runs_on
 from explorer.ir.stage import Stage
-from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.tuning.inside.kernel_parts import TracedKernel, kernel_parts
-from explorer.tuning.inside.parts import REST
-from widgets.draw.see import Mark, Sentence, lit_by
+from explorer.measure.this_cpu import this_cpu
+from explorer.plain_text import counted
+from explorer.tuning.kernel_parts import REST, TracedKernel, kernel_parts
 from widgets.draw.slide import LINE, NARROW, PX, cut_to
 from widgets.draw.svg import Svg, label, path, rect, wrap_text
-from widgets.draw.table import Cell, Table, count_text, time_text
+from widgets.draw.table import Cell, Mark, Sentence, Table, lit_by, time_text
 from widgets.model.compiled import Arrays
 from widgets.model.house import House
 from widgets.model.knobs import Setting
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Clock, Drawn, Picture, placeholder
+from widgets.model.picture import Clock, Drawn, OnShow, Picture, placeholder
 from widgets.program.generated_source import kernel_of
 
 NAME = "inside"
@@ -56,7 +54,7 @@ def caption(rows: TracedKernel, title: str) -> str:
     at = max(range(len(shares)), key=lambda n: shares[n])
     some = f"{len(rows.tasks)} of " if len(rows.tasks) < rows.of else ""
     return (
-        f"{title}: {shares[at]:.0%} of the time of its {some}{count_text(rows.of, 'task')} goes "
+        f"{title}: {shares[at]:.0%} of the time of its {some}{counted(rows.of, 'task')} goes "
         f"to: {rows.parts[at].words}; {cost(rows)}"
     )
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from widgets.training.live import Live
-from widgets.training.losses import losses
-from widgets.training.memory_time import memory_time
-from widgets.training.replicas import replicas
+from widgets.training.losses import Live, losses
+from widgets.training.memory_front import memory_time
+from widgets.training.replica_timeline import replicas
 from widgets.training.threads import threads
 from widgets.training.update import skipped_updates, update
 

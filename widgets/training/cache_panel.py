@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from explorer.cli.bug_report.private import without_paths
+from explorer.cli.last_fault import without_paths
 from explorer.codegen.emit import STEP
-from explorer.compilation import Compilation
-from explorer.compiler import cache_tiers
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.pipeline import cache_tiers
 from explorer.ir.stage import Stage
-from explorer.stored.why_not import FOLLOWS
+from explorer.stored.program_key import FOLLOWS
 from widgets.draw.svg import Svg, cross, fit, label, path, rect
 from widgets.draw.table import Table, time_text
 from widgets.model.compiled import Compiled
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 
 RIGHT, LINE = 768.0, 18.0
 COLUMNS = (12.0, 92.0, 330.0, 470.0, 610.0)

@@ -1,4 +1,4 @@
-"""Memory against time: the candidates of rematerialisation as a picture."""
+"""Memory against time: the candidates of rematerialisation as a picture, and with a slider."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TypeAlias
 
 import plotly.graph_objects as go
 
-from explorer.autodiff.rematerialisation.function_steps import steps_of
-from explorer.autodiff.rematerialisation.policy import front
+from explorer.compiler.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
+from explorer.plain_text import counted
+from explorer.transforms.autodiff.function_steps import steps_of
+from explorer.transforms.autodiff.rematerialisation import front
 from widgets.draw.plots import byte_unit, colours, styled
-from widgets.draw.see import Mark, Sentence
-from widgets.draw.table import Table, count_text, size_text, time_text
+from widgets.draw.table import Mark, Sentence, Table, size_text, time_text
 from widgets.model.compiled import Compiled
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, OnShow, Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def table(rows: tuple[FrontPoint, ...]) -> Table:
             for p in rows
         ),
         (),
-        f"{count_text(len(rows), 'plan')} by memory and time, predicted; {taken.words}",
+        f"{counted(len(rows), 'plan')} by memory and time, predicted; {taken.words}",
         see(rows),
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ def see(rows: tuple[FrontPoint, ...]) -> tuple[Sentence, ...]:
     if other.peak_bytes >= mine.peak_bytes:
         return (*sentences, ("No plan holds less.",))
     recomputed_text, bytes_ = (
-        count_text(other.recomputed, "value"),
+        counted(other.recomputed, "value"),
         Mark(size_text(other.peak_bytes), f"plan:{least}"),
     )
     more = f" at the price of {other.us / mine.us - 1:.1%} more time" if mine.us > 0 else ""
@@ -157,6 +157,41 @@ def mark(
     )
 
 
+def memory_time(c: Compilation, *, theme: str = "either") -> go.Figure:
+    """Plot the front, with a slider or arrow keys that go through its points."""
+    colour, rows = colours(theme), points(c)
+    taken = next((n for n, p in enumerate(rows) if p.taken), 0)
+    figure = chart(rows, rows[taken].words, theme)
+    figure.data = figure.data[:1]
+    for n, p in enumerate(rows):
+        mark(figure, [p], "taken here" if p.taken else "evaluated", colour, units(rows), n == taken)
+    figure.update_layout(margin_b=124, sliders=[_slider(rows, taken, colour)])
+    return figure
+
+
+def _slider(rows: tuple[FrontPoint, ...], taken: int, c: dict[str, str]) -> dict[str, object]:
+    steps = [
+        {
+            "label": size_text(p.peak_bytes),
+            "method": "update",
+            "args": [
+                {"visible": [True, *(n == m for m in range(len(rows)))]},
+                {"title.text": p.words},
+            ],
+        }
+        for n, p in enumerate(rows)
+    ]
+    paint = {"bgcolor": c["line"], "bordercolor": c["line2"], "activebgcolor": c["accent"]}
+    now = {"prefix": "at once: ", "font": {"color": c["ink2"]}}
+    return paint | {
+        "active": taken,
+        "steps": steps,
+        "currentvalue": now,
+        "tickcolor": c["line2"],
+        "pad": {"t": 62},
+    }
+
+
 def _draw(s: OnShow, op: str) -> Drawn:
     c = s.now.compiled
     if c.program.stage < Stage.ROLLED:
@@ -172,5 +207,6 @@ PICTURE = Picture(
     title="Memory by time",
     words="The peak bytes of intermediates if more values were recomputed, and the time.",
     draw=_draw,
+    chart=chart,
     stage=Stage.DIFFERENTIATED,
 )

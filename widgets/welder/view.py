@@ -1,15 +1,16 @@
-"""The group, device and tile that Welder's pictures show."""
+"""The group that Welder's pictures show: on a device, under a tile, with the other tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypeVar
 
 from explorer.cost.bind_kernel import bind_kernel
 from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
+from explorer.devices.target import target_of
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan
@@ -22,14 +23,58 @@ from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.model.compiled import Compiled
 from widgets.model.knobs import Setting
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Draw, Drawn, Family, placeholder
+from widgets.model.picture import Draw, Drawn, Family, OnShow, placeholder
 from widgets.roller.view import SHEETS, device_of
 from widgets.welder.judge_moves import compile_with_moves as welded_for
-from widgets.welder.welded_group import MOST_APART, WeldedGroup, tile_words
 
+MOST_APART = 48  # largest group whose kernels are planned separately
+NAMES = {"register": "registers", "shared": "shared memory", "DRAM": "memory"}
+SHORT = {"register": "regs", "DRAM": "mem"}
 NO_GROUPS = "Welder has left no groups."
 R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class WeldedGroup:
+    """One group on one device; `own`: it is the device that was compiled for.
+
+    `plan` is the current plan, `used` the one in use; `points` are the tiles of the curve, small
+    ones first, and `rank` is the current one, -1 for the plan in use. `apart` are the plans of the
+    kernels that the group was made of; `title` is the kernel's display name.
+    """
+
+    binding: str
+    kernel: Kernel
+    group: FusionGroup
+    device: Device
+    own: bool
+    ops: tuple[str, ...]
+    plan: GroupPlan
+    used: GroupPlan
+    points: tuple[TileCost, ...] = ()
+    rank: int = -1
+    apart: tuple[GroupPlan, ...] = ()
+    title: str = ""
+
+    @property
+    def in_use(self) -> bool:
+        """True if the current plan is that of the compilation."""
+        return self.plan.tile == self.used.tile
+
+
+def tile_words(tile: Sequence[tuple[str, int]]) -> str:
+    """Return a tile's sizes by axis as text."""
+    return " ".join(f"{axis}={size}" for axis, size in tile) or "uncut"
+
+
+def level_name(level: str) -> str:
+    """Return the display name of a memory."""
+    return NAMES.get(level, level)
+
+
+def short_name(level: str) -> str:
+    """Return a short name of a memory."""
+    return SHORT.get(level, level)
 
 
 def welded_group(s: OnShow, op: str) -> WeldedGroup | None:
@@ -66,7 +111,7 @@ def group_in_use(s: OnShow, group: FusionGroup) -> WeldedGroup | None:
     own = s.view.device in ("", s.now.compiled.device.name)
     device: Device = s.now.compiled.device if own else device_of(s.view.device)
     decision = s.now.compiled.program.decisions.tiling(group.name)
-    runs = own and device.kind == "cpu"  # else the tile is not tuned
+    runs = own and target_of(device).is_emitted  # else the tile is not tuned
     tile = decision.chosen if runs and decision else None
     plan = plan_group(_bound(s.now, kernel), device, tile=tile)
     ops, title = tuple(sorted(group.origin)), s.house.label(group.name, group.origin)
@@ -163,7 +208,9 @@ def _devices(s: OnShow, op: str) -> Mapping[str, Any]:
         "tiles": [],
         "rank": rows.rank,
         "first": -1,
-        "note": "" if rows.device.kind == "cpu" and rows.own else "a data sheet: predictions only",
+        "note": ""
+        if target_of(rows.device).is_emitted and rows.own
+        else "a data sheet: predictions only",
     }
 
 

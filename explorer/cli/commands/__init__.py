@@ -1,1 +1,1 @@
-"""The commands, a file each: its `main` takes the arguments that follow the command's name."""
+"""The commands of `explorer.cli.COMMANDS`: functions of the arguments after a command's name."""

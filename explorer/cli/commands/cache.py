@@ -8,10 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from explorer import cache
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, model_flags, parse_flags
+from explorer.cli.terminal import print_answer
 from explorer.errors import BadOption
 from explorer.plain_text import counted, percent, size, table
+from explorer.views.answer import Answer
 
 SHOWN = 40  # characters of a digest
 
@@ -100,8 +101,8 @@ def why(flags: Namespace) -> Answer:
 
     The rows name each part of the key that differs.
     """
-    from explorer.cli.compiled import load_model, options
-    from explorer.compiler import why_not_cached
+    from explorer.cli.compile_model import load_model, options
+    from explorer.compiler.pipeline import why_not_cached
 
     if flags.model is None:
         raise BadOption(

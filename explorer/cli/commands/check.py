@@ -6,11 +6,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, bounds_flag, parse_flags, plugin_flag
-from explorer.cli.compiled import load_model
-from explorer.cli.progress import progress_line
+from explorer.cli.compile_model import load_model
+from explorer.cli.terminal import print_answer, progress_line
 from explorer.plain_text import size, table
+from explorer.views.answer import Answer
 
 if TYPE_CHECKING:
     from explorer.tuning.forecast import Forecast

@@ -9,16 +9,17 @@ from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, model_flags, parse_flags, stage, threads
-from explorer.cli.compiled import compile_model, load_model, options, sizes
-from explorer.counters import Counts, counters
+from explorer.cli.compile_model import compile_model, load_model, options, sizes
+from explorer.cli.terminal import print_answer
 from explorer.ir.stage import Stage
 from explorer.plain_text import binding, counted, duration, percent, size, table
+from explorer.process.counters import Counts, counters
+from explorer.views.answer import Answer
 
 if TYPE_CHECKING:
-    from explorer.compilation import Compilation
-    from explorer.passes.pipeline.pipeline import StepTime
+    from explorer.compiler.compilation import Compilation
+    from explorer.passes.snapshots import StepTime
 
 
 STAGES = ", ".join(each.name.lower() for each in Stage)
@@ -132,7 +133,7 @@ def answer(flags: Namespace) -> Answer:
     """Compile a model and return its summary; no if a step changed the values."""
     chosen = options(flags)
     begin = perf_counter()
-    import_module("explorer.compiler")  # now, so that no step includes its time
+    import_module("explorer.compiler.pipeline")  # now, so that no step includes its time
     loading = perf_counter() - begin
     model = load_model(flags)
     read = StepRow("read the model", "imported", perf_counter() - begin - loading)
@@ -140,7 +141,7 @@ def answer(flags: Namespace) -> Answer:
     with counters.delta() as did:
         c = compile_model(model, flags, chosen, flags.until, flags.check)
     result = _summarise(c, bound, read, did.counts, begin, loading)
-    if c.blocks:
+    if c.blocks and c.device.takes_cuda:
         result = replace(result, blocks=_blocks(c, flags.check))
     outcomes = [step.checked for step in result.steps]
     outcomes += [result.blocks.simulated] if result.blocks is not None else []
@@ -196,8 +197,8 @@ def _blocks(c: Compilation, check: bool) -> ThreadBlocks:
 
 def _check_by_simulation(c: Compilation) -> bool | str:
     """Return True if the simulated blocks give the program's values, else the difference."""
-    from explorer.ops.reference.evaluate import evaluate
-    from explorer.passes.pipeline.validate import difference
+    from explorer.ops.interpreter.evaluate import evaluate
+    from explorer.passes.validate import difference
 
     inputs = c.random_inputs()
     return difference(evaluate(c.model.program, inputs), c.simulate(inputs)) or True

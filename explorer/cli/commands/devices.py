@@ -1,4 +1,7 @@
-"""`ironworks devices`: the data sheets, and this machine, measured or with defaults."""
+"""`ironworks devices` and `ironworks zoo`: the devices and the models that are known by name.
+
+Devices are data sheets and this machine, measured or with defaults.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,25 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, parse_flags
-from explorer.cli.progress import progress_line
+from explorer.cli.terminal import print_answer, progress_line
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.costs import NAMES, Fit
 from explorer.devices.model import Device, MemoryLevel
 from explorer.errors import BadOption
-from explorer.measure.quiet import Disturbance
-from explorer.measure.this_machine.in_background import measured_undisturbed
-from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.frontends import zoo
+from explorer.frontends.zoo import searched
+from explorer.measure.in_background import measured_undisturbed
+from explorer.measure.this_cpu import this_cpu
+from explorer.measure.turns import Disturbance
 from explorer.plain_text import size, table
+from explorer.views.answer import Answer
 
 DEFAULT = (
     "this-cpu was not measured: its bandwidths and costs are defaults (ironworks devices --measure)"
 )
 LEVELS = ("L1", "L2", "L3", "DRAM", "exchange")
+WEIGHT_BYTES = 4
 
 
 def main(argv: Sequence[str]) -> int:
@@ -158,3 +164,37 @@ def _value(d: Device, name: str) -> str:
     if not isinstance(value, (int, float)):
         return ""
     return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if value else ""
+
+
+def zoo_main(argv: Sequence[str]) -> int:
+    """List the models."""
+    flags = parse_flags(
+        Parser(
+            "zoo", "The models that are here by name: give zoo:NAME wherever a MODEL is asked for."
+        ),
+        argv,
+    )
+    return print_answer(zoo_answer(), flags.json)
+
+
+def zoo_answer() -> Answer:
+    """Return every model with its paper and the size of its weights."""
+    models = [
+        {
+            "name": f"{zoo.PREFIX}{entry.name}",
+            "paper": entry.paper,
+            "weights": entry.weights,
+            "weight_bytes": entry.weights * WEIGHT_BYTES,
+        }
+        for entry in zoo.ENTRIES.values()
+    ]
+    rows = [
+        (f"{zoo.PREFIX}{e.name}", f"{e.weights:,}", size(e.weights * WEIGHT_BYTES), e.paper)
+        for e in zoo.ENTRIES.values()
+    ]
+    text = table(("model", ">weights", ">size", "paper"), rows)
+    note = (
+        "Real graphs. The weights are random, from one seed: for tests and timing.\n"
+        f"  {zoo.PREFIX}{searched.NASBENCH}17 is a random module of the seed 17 (Ying et al. 2019)."
+    )
+    return Answer({"models": models}, f"{text}\n\n  {note}")

@@ -6,31 +6,25 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, model_flags, parse_flags, run_flags
-from explorer.cli.compiled import HERE, compile_model, input_arrays, load_model, options, sizes
-from explorer.cli.explained import (
-    codegen,
-    grinder,
-    memory,
-    program,
-    rammer,
-    rewrites,
-    roller,
-    welder,
-)
-from explorer.cli.explained.labels import resolve_name
+from explorer.cli.compile_model import compile_model, input_arrays, load_model, options, sizes
+from explorer.cli.terminal import print_answer
+from explorer.devices.catalogue import HERE
+from explorer.devices.target import target_of
 from explorer.errors import BadOption
 from explorer.ir.stage import SYSTEMS, Stage
+from explorer.views import grinder, memory, program, rammer, roller, welder
+from explorer.views.answer import Answer
+from explorer.views.labels import resolve_name
 
 if TYPE_CHECKING:
-    from explorer.compilation import Compilation
+    from explorer.compiler.compilation import Compilation
 
 DECISIONS: dict[Stage, Callable[[Compilation, str | None], Answer]] = {
     Stage.TASKED: grinder.tasks,
     Stage.WELDED: welder.groups,
     Stage.ROLLED: roller.tiles,
-    Stage.EMITTED: codegen.code,
+    Stage.EMITTED: program.code,
 }
 
 
@@ -84,8 +78,8 @@ def answer(flags: Namespace) -> Answer:
     c = compile_model(model, flags, chosen, needed.name)
     op = resolve_name(c, flags.op)
     if flags.rewrites:
-        return rewrites.rewrites(c, op)
-    if stage == Stage.ROLLED and c.device.kind == "gpu":
+        return program.rewrites(c, op)
+    if stage == Stage.ROLLED and target_of(c.device).uses_thread_blocks:
         c = c.with_options(until=Stage.PLANNED)  # its walls select the thread blocks
     if stage == Stage.RAMMED:
         return rammer.wall(c, op, bound, inputs if flags.target in HERE else None)

@@ -6,9 +6,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, model_flags, names, parse_flags, run_flags, seconds
-from explorer.cli.compiled import (
+from explorer.cli.compile_model import (
     compile_model,
     input_arrays,
     load_model,
@@ -16,9 +15,10 @@ from explorer.cli.compiled import (
     require_this_machine,
     sizes,
 )
-from explorer.cli.progress import progress_line
+from explorer.cli.terminal import print_answer, progress_line
 from explorer.measure.turns import MOST_TIMES_LONGER
 from explorer.plain_text import binding, counted, duration, percent, table
+from explorer.views.answer import Answer
 
 if TYPE_CHECKING:
     from explorer.tuning.race import RaceResult, Runner

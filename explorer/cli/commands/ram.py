@@ -6,9 +6,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, model_flags, names, parse_flags, run_flags
-from explorer.cli.compiled import (
+from explorer.cli.compile_model import (
     compile_model,
     input_arrays,
     load_model,
@@ -16,17 +15,19 @@ from explorer.cli.compiled import (
     require_this_machine,
     sizes,
 )
-from explorer.cli.explained import rammer
-from explorer.cli.explained.find import shorten_rows
-from explorer.cli.progress import progress_line
+from explorer.cli.terminal import print_answer, progress_line
+from explorer.devices.target import target_of
 from explorer.errors import BadOption
 from explorer.plain_text import binding, correlation, duration, percent, signed_percent, table
+from explorer.views import rammer
+from explorer.views.answer import Answer
+from explorer.views.labels import shorten_rows
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from explorer.compilation import Compilation
-    from explorer.tuning.compare_policies import PolicyWall
+    from explorer.compiler.compilation import Compilation
+    from explorer.tuning.compare import PolicyWall
 
 RUNS = 15  # timed runs of a policy; the median one is reported
 
@@ -57,7 +58,7 @@ def answer(flags: Namespace) -> Answer:
 
     The choices are those of the first requested policy, else of the fastest.
     """
-    from explorer.tuning.compare_policies import compare_policies
+    from explorer.tuning.compare import compare_policies
 
     chosen, policies = options(flags), _policies(flags)
     if flags.measure:
@@ -71,7 +72,7 @@ def answer(flags: Namespace) -> Answer:
             c, policies, bound, lambda policy: say(f"scheduling: {policy}")
         )
     explained = _select_explained(policy_walls, flags.policy)
-    parts = [_policy_table(policy_walls), _idle_table(policy_walls), _choices(explained)]
+    parts = [rammer.policies([w.statistics for w in policy_walls]), _choices(explained)]
     if flags.measure:
         parts.append(_compare_with_runs(c, policy_walls, inputs))
     head = _head(c, policy_walls[0], bound)
@@ -91,13 +92,15 @@ def answer(flags: Namespace) -> Answer:
 
 def _policies(flags: Namespace) -> tuple[str, ...]:
     """Return the baseline and the requested policies; all of them by default."""
+    from explorer.passes.policy_call import by_system
     from explorer.rammer import POLICIES
-    from explorer.tuning.compare_policies import BASELINE
+    from explorer.tuning.compare import BASELINE
 
-    requested = POLICIES if flags.policy is None else flags.policy
-    unknown = [name for name in requested if name not in POLICIES]
+    every = (*POLICIES, *by_system("rammer"))
+    requested = every if flags.policy is None else flags.policy
+    unknown = [name for name in requested if name not in every]
     if unknown:
-        available = ", ".join(POLICIES)
+        available = ", ".join(every)
         raise BadOption(
             f"Rammer has no policy {unknown[0]!r}; there are {available}",
             where="--policy",
@@ -119,65 +122,12 @@ def _select_explained(
 def _head(c: Compilation, first: PolicyWall, bound: dict[str, int]) -> str:
     a = first.statistics
     what = f"{c.device.name}, predicted"
-    cores = "cores" if c.device.kind == "cpu" else dict(c.device.sources)["units"].split(":")[0]
+    cores = (
+        "cores"
+        if target_of(c.device).has_resident_workers
+        else dict(c.device.sources)["units"].split(":")[0]
+    )
     return f"{c.model.name} on {what}: {a.cores:,} {cores}{binding(bound)}"
-
-
-def _policy_table(policy_walls: Sequence[PolicyWall]) -> Answer:
-    base = policy_walls[0].statistics.total_us
-    rows, data = [], []
-    for s in policy_walls:
-        a = s.statistics
-        rows.append(
-            (
-                s.policy,
-                duration(a.total_us),
-                f"{base / a.total_us:.2f}x" if a.total_us else "–",
-                percent(a.core_busy),
-                percent(a.busy),
-                f"{a.units:,}",
-                f"{a.launches:,}",
-                duration(a.kernel_us),
-                duration(a.overhead_us),
-            )
-        )
-        data.append(_fields(s, base))
-    head = (
-        "policy", ">time", ">speedup", ">cores busy", ">units busy", ">units", ">rPrograms",
-        ">in them", ">between",
-    )  # fmt: skip
-    return Answer({"policies": data}, table(head, rows))
-
-
-def _fields(s: PolicyWall, base_us: float) -> dict[str, object]:
-    a = s.statistics
-    return {
-        "policy": s.policy,
-        "total_us": a.total_us,
-        "speedup": base_us / a.total_us if a.total_us else None,
-        "core_busy": a.core_busy,
-        "busy": a.busy,
-        "units": a.units,
-        "per_core": a.per_core,
-        "bricks": a.bricks,
-        "rprograms": a.launches,
-        "kernel_us": a.kernel_us,
-        "overhead_us": a.overhead_us,
-        "idle_us": dict(a.idle),
-    }
-
-
-def _idle_table(policy_walls: Sequence[PolicyWall]) -> Answer:
-    """Tabulate idle time of all units together, as a share of units times time."""
-    causes = sorted({cause for s in policy_walls for cause, _ in s.statistics.idle})
-    if not causes:
-        return Answer({}, "  no unit is ever idle")
-    rows = []
-    for s in policy_walls:
-        a, idle = s.statistics, dict(s.statistics.idle)
-        area = a.units * a.total_us
-        rows.append((s.policy, *(percent(idle.get(c, 0.0) / area) if area else "" for c in causes)))
-    return Answer({}, table(("idle by cause", *(f">{c}" for c in causes)), rows))
 
 
 def _choices(s: PolicyWall) -> Answer:

@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import Any
 
 from explorer.cli import arguments
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, parse_flags, seconds
-from explorer.cli.progress import progress_line, step_progress
+from explorer.cli.terminal import print_answer, progress_line, step_progress
 from explorer.errors import BadOption
+from explorer.views.answer import Answer
 
 CONNECT_SECONDS = 10  # timeout of a scheduler; chosen
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from explorer.cli.answer import Answer, print_answer
 from explorer.cli.arguments import Parser, connection, model_flags, parse_flags, run_flags, seconds
-from explorer.cli.compiled import (
+from explorer.cli.compile_model import (
     compile_model,
     input_arrays,
     load_model,
@@ -17,16 +16,17 @@ from explorer.cli.compiled import (
     require_this_machine,
     sizes,
 )
-from explorer.cli.explained import connections
-from explorer.cli.progress import progress_line
+from explorer.cli.terminal import print_answer, progress_line
 from explorer.plain_text import counted, duration
+from explorer.views import welder
+from explorer.views.answer import Answer
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from explorer.compilation import Compilation
+    from explorer.compiler.compilation import Compilation
+    from explorer.compiler.options import Options
     from explorer.measure.compare import Comparison
-    from explorer.options import Options
 
 
 def main(argv: Sequence[str]) -> int:
@@ -66,10 +66,10 @@ def answer(flags: Namespace) -> Answer:
     c = compile_model(model, flags, chosen, "EMITTED" if flags.measure else "ROLLED")
     with progress_line("planning tiles"):
         apart = c.with_options(welder=replace(chosen.welder, enabled=False, connect=()))
-        groups = connections.groups(c, apart, bound)
+        groups = welder.compare_groups(c, apart, bound)
         parts = [groups]
         if flags.why is not None:
-            parts.append(connections.why(c, flags.why, bound))
+            parts.append(welder.value_at_levels(c, flags.why, bound))
     if flags.measure:
         parts.append(_measure(c, apart, inputs, flags))
     data: dict[str, object] = {"model": c.model.name, "target": c.device.name, "sizes": bound}
@@ -82,19 +82,19 @@ def answer(flags: Namespace) -> Answer:
 
 def _welder_options(flags: Namespace) -> Options:
     chosen = options(flags)
-    welder = chosen.welder
+    own = chosen.welder
     if flags.policy is not None:
-        welder = replace(welder, policy=flags.policy)
+        own = replace(own, policy=flags.policy)
     if flags.connect:
-        welder = replace(welder, connect=(*welder.connect, *flags.connect))
-    return replace(chosen, welder=welder)
+        own = replace(own, connect=(*own.connect, *flags.connect))
+    return replace(chosen, welder=own)
 
 
 def _measure(
     c: Compilation, apart: Compilation, inputs: dict[str, np.ndarray], flags: Namespace
 ) -> Answer:
     """Compare with one kernel per operator and, if options were set, with the default."""
-    from explorer.options import Options
+    from explorer.compiler.options import Options
     from explorer.tuning.compare import compare
 
     others = {"apart": apart}

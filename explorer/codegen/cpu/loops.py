@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from explorer.codegen.cpu.emitter import Emitter
-from explorer.codegen.cpu.expressions import affine_text, dim_text
+from explorer.codegen.cpu.emitter import Emitter, affine_text, dim_text
 from explorer.codegen.cpu.vector.nest import Nest, Node, Operand, Reduced, Stored
 from explorer.codegen.cpu.vector.vector_operations import BORDER_BYTES
 from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import ITEM_BYTES, computed, is_float
 from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, dtype_of_tile
-from explorer.ir.tile_programs.statements import LoopForm, OnePass, Reduce, Scan, Span
-from explorer.ir.tile_programs.traversal import Part
+from explorer.ir.tile_program import (
+    Do,
+    Fetch,
+    LoopForm,
+    OnePass,
+    Reduce,
+    Scan,
+    Span,
+    TileExpr,
+    dtype_of_tile,
+)
+from explorer.ir.tile_traversal import Part
 from explorer.tile.rewriting.loop_form import Pass, as_pass, is_small_power, size_of
 
 MOST_PREFETCHED_BYTES = 1 << 14  # of a row, during the one before it; chosen, no measurement kept

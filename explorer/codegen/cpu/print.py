@@ -1,28 +1,25 @@
 """TileProgram -> Python source of one kernel `kernel(first, last, args)`.
 
-Numba compiles it to a C function.
+Numba compiles it to a C function. Reductions and scans that have no vector form are printed here,
+as loops over elements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from explorer.codegen.cpu.contraction.pack_panels import pack
 from explorer.codegen.cpu.contraction.panels import panels
-from explorer.codegen.cpu.copies import map_, swap
-from explorer.codegen.cpu.emitter import Emitter
-from explorer.codegen.cpu.expressions import Printer, dim_text
+from explorer.codegen.cpu.copies import map_, pack, swap
+from explorer.codegen.cpu.emitter import Emitter, Printer, affine_text, dim_text
 from explorer.codegen.cpu.loops import vector_loop, vector_scan
-from explorer.codegen.cpu.reductions import reduce_, reduce_rows
-from explorer.codegen.cpu.scans import scan
 from explorer.codegen.cpu.windows import window
 from explorer.devices.model import Device
+from explorer.ir.combiners import COMBINERS
+from explorer.ir.dims import product
 from explorer.ir.kernel import Const
-from explorer.ir.shapes.dims import product
-from explorer.ir.tile_programs.elements import Fetch
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.tile_program import (
     At,
+    Fetch,
     Fill,
     Find,
     For,
@@ -35,8 +32,11 @@ from explorer.ir.tile_programs.statements import (
     Reduce,
     Scan,
     Statement,
+    TileExpr,
+    TileProgram,
     Window,
 )
+from explorer.ops.interpreter.scalar import start_value
 
 HEADER = (
     "import math",
@@ -55,6 +55,7 @@ DECORATOR = (
     "@cfunc(types.void(types.int64, types.int64, types.uintp), "
     'fastmath={"contract", "nsz"}, error_model="numpy", boundscheck=False)'
 )
+ANY_ORDER = {"add": "add_any_order", "mul": "mul_any_order"}  # which LLVM may vectorise
 
 
 def statement(e: Emitter, s: Statement, first: Sequence[str] = ()) -> None:
@@ -144,3 +145,66 @@ def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...], device: Device)
         e.line("fence()")
     body = [DECORATOR, "def kernel(first, last, args):", *e.lines]
     return "\n".join([*HEADER, *e.header, "", *body]) + "\n"
+
+
+def reduce_(e: Emitter, s: Reduce) -> None:
+    """Print a reduction element by element; the sums are in a register."""
+    first = Printer().constant(start_value(s.combiner, s.dtype))
+    for span in s.spans:
+        e.loop(span)
+    acc = f"_acc{e.expressions}"
+    e.line(f"{acc} = {first}")
+    before = e.depth
+    for span in s.over:
+        e.loop(span)
+    e.line(f"{acc} = {combined(e, s, acc, s.expr)}")
+    e.depth = before
+    e.store(s.target, acc)
+
+
+def combined(e: Emitter, s: Reduce, so_far: str, expr: TileExpr) -> str:
+    """Return the text of one more step of a reduction."""
+    step, value = COMBINERS[s.combiner].step, e.expression(expr)
+    if step in ANY_ORDER:
+        text = f"{ANY_ORDER[step]}({so_far}, {value})"
+    else:
+        text = Printer().applied(step, s.dtype, [so_far, value])
+    return f"bool({text})" if s.dtype == "bool" else text
+
+
+def reduce_rows(e: Emitter, s: Reduce) -> None:
+    """Print a reduction with the last spatial axis innermost, so that it is vectorised.
+
+    The sums stay in the target, in L1.
+    """
+    first = Printer().constant(start_value(s.combiner, s.dtype))
+    for span in s.spans[:-1]:
+        e.loop(span)
+    outside = e.depth
+    e.loop(s.spans[-1])
+    e.store(s.target, first)
+    e.depth = outside
+    for span in (*s.over, s.spans[-1]):
+        e.loop(span)
+    at = f"ld_{s.target.buffer.dtype}({s.target.buffer.name}, {affine_text(s.target.offset)})"
+    acc = f"_acc{e.expressions}"
+    e.line(f"{acc} = {at}")
+    e.store(s.target, combined(e, s, acc, s.expr))
+
+
+def scan(e: Emitter, s: Scan) -> None:
+    """Print a scan element by element; a number is carried along each row."""
+    for span in s.spans:
+        e.loop(span)
+    acc, count = f"_acc{e.expressions}", dim_text(s.over.size)
+    e.line(f"{acc} = {Printer().constant(start_value(s.combiner, s.dtype))}")
+    t = f"_{s.over.axis}"
+    e.line(f"for {t} in range({count}):")
+    e.depth += 1
+    e.line(f"{s.over.axis} = {f'{count} - 1 - {t}' if s.backwards else t}")
+    if s.exclusive:
+        e.store(s.target, acc)
+    reduction = Reduce(s.target, (), (), s.combiner, s.expr, s.dtype)
+    e.line(f"{acc} = {combined(e, reduction, acc, s.expr)}")
+    if not s.exclusive:
+        e.store(s.target, acc)

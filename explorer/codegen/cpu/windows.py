@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from explorer.codegen.cpu.emitter import Emitter
-from explorer.codegen.cpu.expressions import affine_text
+from explorer.codegen.cpu.emitter import Emitter, affine_text
 from explorer.codegen.cpu.vector.window_tile import Place, Tile, Tree
 from explorer.ir.affine import Affine, var
+from explorer.ir.dims import concrete_dim, product
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
-from explorer.ir.shapes.dims import concrete_dim, product
-from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
-from explorer.ir.tile_programs.statements import Border, Span, Window
+from explorer.ir.tile_program import Border, Do, Fetch, Span, TileExpr, Window
 
 MANY_PLACES = 16  # a larger window is a loop over rows; chosen, no measurement kept
 

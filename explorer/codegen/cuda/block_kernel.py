@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from explorer.codegen.cuda.assemble import Assembled, assemble, why_not, with_lines
 from explorer.codegen.cuda.build import BlockCode, print_block
-from explorer.codegen.listing import Listing, Listings
+from explorer.devices.listing import Listing, Listings
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed, KernelCompileError
 from explorer.ir.decisions.tiling import Chosen
+from explorer.ir.dims import Sizes
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import Sizes
 from explorer.plain_text import counted
 from explorer.printed import Printed
 

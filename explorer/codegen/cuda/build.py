@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from explorer.codegen.cuda.narrow import stored_dtype, unprinted
+from explorer.codegen.cuda.emitter import STATIC_BYTES, shared_offsets
+from explorer.codegen.cuda.expressions import stored_dtype, unprinted
 from explorer.codegen.cuda.print import emit
-from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, shared_offsets
-from explorer.codegen.cuda.statements.reductions import WARP_THREADS
+from explorer.codegen.cuda.statements import WARP_THREADS
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.dtypes import DType
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, text_of
 from explorer.ir.kernels.rebase import rebased
-from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.ir.tile_programs.elements import Buffer
-from explorer.ir.tile_programs.program import Grid, TileProgram
-from explorer.ir.tile_programs.traversal import threads_of
+from explorer.ir.tile_program import Buffer, Grid, TileProgram
+from explorer.ir.tile_traversal import threads_of
 from explorer.roller.blocks.thread_block import bound_normal, thread_block_steps
 from explorer.tile.gpu.operands import together
 
@@ -68,7 +67,7 @@ def print_block(
     device: Device,
     env: ShapeEnv,
     sizes: Sizes,
-    block: Block | None = None,
+    block: Tiling | None = None,
     aligned: bool = True,
 ) -> BlockCode:
     """Return the source of a kernel's thread block under one binding.
@@ -150,7 +149,7 @@ class _Same:
 
 @lru_cache(maxsize=512)
 def _printed(
-    same: _Same, device: Device, env: ShapeEnv, block: Block | None, aligned: frozenset[str]
+    same: _Same, device: Device, env: ShapeEnv, block: Tiling | None, aligned: frozenset[str]
 ) -> BlockCode:
     return print_tile_program(
         thread_block_steps(same.kernel, device, env, {}, block)[-1][1], aligned

@@ -1,4 +1,7 @@
-"""Emission shared by all statements of a thread block: lines, loops, threads' shares, stores."""
+"""Emission shared by all statements of a thread block: lines, loops, threads' shares, stores.
+
+Arrays in shared memory are declared once for each block.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from explorer.codegen.cpu.expressions import affine_text
-from explorer.codegen.cuda.expressions import Scalars, register
-from explorer.codegen.cuda.narrow import encoded
+from explorer.codegen.cpu.emitter import affine_text
+from explorer.codegen.cuda.expressions import Scalars, encoded, register, stored_dtype
 from explorer.ir.affine import Affine, var
-from explorer.ir.dtypes import NARROW_FLOATS, computed, is_stored_otherwise
-from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, dtype_of_tile
-from explorer.ir.tile_programs.program import Grid
-from explorer.ir.tile_programs.statements import For, Span
-from explorer.ir.tile_programs.traversal import moved
+from explorer.ir.dtypes import ITEM_BYTES, NARROW_FLOATS, computed, is_stored_otherwise
+from explorer.ir.tile_program import (
+    REGISTER,
+    Buffer,
+    Do,
+    Fetch,
+    For,
+    Grid,
+    Span,
+    TileExpr,
+    TileProgram,
+    dtype_of_tile,
+)
+from explorer.ir.tile_traversal import moved
+from explorer.tile.verify import ALIGNED_BYTES, room_bytes
 
 
 @dataclass(slots=True)
@@ -226,3 +238,38 @@ def inside(s: Span, value: str) -> list[str]:
     """Return the conditions under which a value of a clipped axis exists."""
     low = [f"{value} >= 0"] if s.clip_low else []
     return [*low, *([f"{value} < {s.extent}"] if s.clip_high else [])]
+
+
+STATIC_BYTES = 49_152  # limit of static arrays: CUDA C++ programming guide, 20.4
+
+
+def in_shared_memory(p: TileProgram) -> list[Buffer]:
+    """Return the buffers of a block that its threads share."""
+    return [b for b in p.buffers if b.kind == "scratch" and b.level != REGISTER]
+
+
+def declare_shared(e: Emitter, p: TileProgram, is_dynamic: bool = False) -> None:
+    """Declare the arrays in shared memory.
+
+    They are static arrays, or parts of the launch's dynamic memory if they exceed the static limit
+    or if `is_dynamic`. Each part counts from where all begin: LLVM would not know the alignment of
+    a slice.
+    """
+    begins, buffers = shared_offsets(p), in_shared_memory(p)
+    for b, begin in zip(buffers, begins):
+        type_ = "boolean" if b.dtype == "bool" else stored_dtype(b.dtype)
+        if begins[-1] <= STATIC_BYTES and not is_dynamic:
+            e.line(f"{b.name} = cuda.shared.array({b.size}, {type_}, {ALIGNED_BYTES})")
+            continue
+        first = begin // ITEM_BYTES[b.dtype]
+        e.begins[b.name] = first
+        own = f"  # elements {first} to {first + int(b.size)}"
+        e.line(f"{b.name} = cuda.shared.array(0, {type_}, {ALIGNED_BYTES}){own}")
+
+
+def shared_offsets(p: TileProgram) -> list[int]:
+    """Return the first bytes of arrays that lie behind each other, and the end of the last."""
+    offsets = [0]
+    for b in in_shared_memory(p):
+        offsets.append(offsets[-1] + room_bytes(b))
+    return offsets

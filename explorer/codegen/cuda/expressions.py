@@ -1,17 +1,20 @@
-"""Scalar expressions of a thread block as Python text; common subexpressions are printed once."""
+"""Scalar expressions of a thread block as Python text; common subexpressions are printed once.
+
+Float types that Numba CUDA lacks are stored as integers: they are decoded and encoded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from explorer.codegen.cpu.expressions import affine_text
-from explorer.codegen.cuda.narrow import decoded, rounded, unprinted
-from explorer.codegen.cuda.scalar_functions import spell
+from explorer.codegen.cpu.emitter import affine_text
 from explorer.errors import BadOption
 from explorer.ir.affine import Affine
 from explorer.ir.dtypes import (
+    ITEM_BYTES,
     NARROW_FLOATS,
+    SMALL_INTEGERS,
     DType,
     computed,
     integer_limits,
@@ -22,7 +25,7 @@ from explorer.ir.dtypes import (
 )
 from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.scalar_functions import returns_bool
-from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, dtype_of_tile
+from explorer.ir.tile_program import REGISTER, Do, Fetch, TileExpr, dtype_of_tile
 
 PRODUCTS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", 1.0: "{0}"}
 
@@ -198,3 +201,147 @@ def cast(x: str, source: DType, target: DType) -> str:
         return f"{after}({target}({x}))"
     value = x if before == after else f"{after}({x})"
     return rounded(value, target) if is_stored_otherwise(target) else value
+
+
+def unprinted(dtype: DType) -> str:
+    """Return why elements of a dtype are not printed; else an empty string."""
+    if dtype in NARROW_FLOATS - {"float16", "bfloat16"}:
+        return f"Numba's CUDA has no elements of {dtype}"
+    return ""
+
+
+def stored_dtype(dtype: DType) -> DType:
+    """Return the dtype of arrays that store a dtype: a type of Numba of the same width."""
+    if dtype == "bfloat16":
+        return "uint16"
+    return computed(dtype) if dtype in SMALL_INTEGERS else dtype
+
+
+def decoded(x: str, dtype: DType) -> str:
+    """Return the text of the value of an encoded element."""
+    if dtype == "bfloat16":
+        return f"of_bfloat16({x})"
+    if dtype in SMALL_INTEGERS:
+        return _wrapped(x, dtype)
+    return f"{computed(dtype)}({x})" if is_stored_otherwise(dtype) else x
+
+
+def encoded(x: str, dtype: DType) -> str:
+    """Return the text of a value's encoded form: the nearest bfloat16, to even in a tie."""
+    if dtype == "bfloat16":
+        return f"to_bfloat16({x})"
+    return _wrapped(x, dtype) if dtype in SMALL_INTEGERS else x
+
+
+def rounded(x: str, dtype: DType) -> str:
+    """Return the text of a computed value rounded to the nearest storable one."""
+    return decoded(encoded(x, dtype), dtype) if dtype == "bfloat16" else encoded(x, dtype)
+
+
+def _wrapped(x: str, dtype: DType) -> str:
+    """Return the low bits as an integer, with their sign."""
+    bits = SMALL_INTEGERS[dtype]
+    low = f"({x} & {(1 << bits) - 1})"
+    sign = 1 << (bits - 1)
+    return f"uint8({low})" if dtype.startswith("uint") else f"int8(({low} ^ {sign}) - {sign})"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """The text of a scalar function.
+
+    `{0}`, `{1}` and `{2}` stand for the arguments, `{type}` for the type that they are computed in,
+    and `{bits}` for its width. `integer_text` is for other types than floats, if it differs.
+    """
+
+    name: str
+    text: str
+    integer_text: str = ""
+
+
+def _math(name: str, function: str = "") -> Spelling:
+    return Spelling(name, f"math.{function or name}({{0}})")
+
+
+def _infix(name: str, sign: str) -> Spelling:
+    return Spelling(name, f"{{0}} {sign} {{1}}")
+
+
+_DOWN = "{0} // {1} if {1} != 0 else {type}(0)"
+_UNEVEN = "{0} % {1} != 0 and ({0} < 0) != ({1} < 0)"
+_SMALL = "math.exp(-math.fabs({0}))"
+_OF_ONE = "({type}(1) if {0} == 1 or ({0} == -1 and {1} % 2 == 0) else {0} if {0} == -1"
+
+RECORDS: tuple[Spelling, ...] = (
+    _infix("add", "+"),
+    _infix("sub", "-"),
+    _infix("mul", "*"),
+    Spelling(
+        "div",
+        "{0} / {1}",
+        f"({_DOWN}) + ({{type}}(1) if {{1}} != 0 and {_UNEVEN} else {{type}}(0))",
+    ),
+    Spelling("floordiv", "{0} // {1}", _DOWN),
+    Spelling("mod", "{0} % {1}", "{0} % {1} if {1} != 0 else {type}(0)"),
+    Spelling("pow", "{0} ** {1}", f"{{0}} ** {{1}} if {{1}} >= 0 else {_OF_ONE} else {{type}}(0))"),
+    Spelling("max", "{0} if {0} > {1} or {0} != {0} else {1}"),
+    Spelling("min", "{0} if {0} < {1} or {0} != {0} else {1}"),
+    Spelling("neg", "-{0}"),
+    Spelling("abs", "math.fabs({0})", "{type}(-{0}) if {0} < 0 else {0}"),
+    Spelling("sign", "{type}(1) if {0} > 0 else ({type}(-1) if {0} < 0 else {0})"),
+    _math("exp"),
+    _math("log"),
+    _math("sqrt"),
+    _math("tanh"),
+    _math("erf"),
+    Spelling("sigmoid", f"({{type}}(1) if {{0}} >= 0 else {_SMALL}) / ({{type}}(1) + {_SMALL})"),
+    _math("sin"),
+    _math("cos"),
+    _math("asin"),
+    _math("acos"),
+    _math("atan"),
+    _math("sinh"),
+    _math("cosh"),
+    _math("asinh"),
+    _math("acosh"),
+    _math("atanh"),
+    _math("floor"),
+    _math("ceil"),
+    Spelling("round", "libdevice.{rint}({0})"),
+    _infix("eq", "=="),
+    _infix("ne", "!="),
+    _infix("lt", "<"),
+    _infix("le", "<="),
+    _infix("gt", ">"),
+    _infix("ge", ">="),
+    Spelling("isnan", "{0} != {0}"),
+    _infix("and", "&"),
+    _infix("or", "|"),
+    _infix("xor", "!="),
+    Spelling("not", "not {0}"),
+    Spelling("where", "{1} if {0} else {2}"),
+    _infix("bitand", "&"),
+    _infix("bitor", "|"),
+    _infix("bitxor", "^"),
+    Spelling("bitnot", "~{0}"),
+    Spelling("shl", "{0} << {1} if {1} >= 0 and {1} < {bits} else {type}(0)"),
+    Spelling(
+        "shr",
+        "{0} >> {1} if {1} >= 0 and {1} < {bits} else ({type}(-1) if {0} < 0 else {type}(0))",
+    ),
+)
+SPELLINGS: dict[str, Spelling] = {r.name: r for r in RECORDS}
+
+
+def spell(op: str, dtype: DType, args: Sequence[str]) -> str:
+    """Return the text of a scalar function of named values; empty if it has no spelling.
+
+    `dtype` is that of the first value.
+    """
+    record = SPELLINGS.get(op)
+    if record is None:
+        return ""
+    type_ = computed(dtype)
+    text = record.text if is_float(type_) or not record.integer_text else record.integer_text
+    rint = "rintf" if type_ == "float32" else "rint"
+    return text.format(*args, type=type_, bits=8 * ITEM_BYTES[type_], rint=rint)

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.codegen.cuda.build import BlockCode
+from explorer.codegen.cuda.emitter import shared_offsets
 from explorer.codegen.cuda.print import IMPORTS, block_lines
-from explorer.codegen.cuda.shared_arrays import shared_offsets
 from explorer.ir.dtypes import ITEM_BYTES, DType
 
 WORDS = ("int64", "uint8")  # views of memory that rows read and write

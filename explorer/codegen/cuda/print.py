@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from explorer.codegen.cuda.emitter import Emitter
-from explorer.codegen.cuda.shared_arrays import declare_shared
-from explorer.codegen.cuda.statements.matrix import matrix_reduce
-from explorer.codegen.cuda.statements.reductions import begin_shuffle, reduce_, scan, shuffle
-from explorer.codegen.cuda.statements.unrolled import unrolled_map, unrolled_reduce
+from explorer.codegen.cuda.emitter import Emitter, declare_shared
+from explorer.codegen.cuda.statements import (
+    begin_shuffle,
+    matrix_reduce,
+    reduce_,
+    scan,
+    shuffle,
+    unrolled_map,
+    unrolled_reduce,
+)
 from explorer.errors import BadOption
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.tile_program import (
     At,
     For,
     LoopForm,
@@ -22,8 +26,9 @@ from explorer.ir.tile_programs.statements import (
     Statement,
     Sync,
     Threads,
+    TileProgram,
 )
-from explorer.ir.tile_programs.traversal import distributed_loops, statements, threads_of
+from explorer.ir.tile_traversal import distributed_loops, statements, threads_of
 
 IMPORTS = """\
 import math

@@ -16,12 +16,12 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Chosen
+from explorer.ir.dims import Sizes, evaluate_shape
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import Sizes, evaluate_shape
-from explorer.ops.reference.evaluate import Interpreter, bind_sizes
-from explorer.ops.reference.frame import CallFrame
+from explorer.ops.interpreter.evaluate import Interpreter, bind_sizes
+from explorer.ops.interpreter.frame import CallFrame
 
 Array = np.ndarray
 UNWRITTEN = 77  # initial value of integer outputs

@@ -1,41 +1,35 @@
-"""The exercises, in the order of the course."""
+"""The exercises, in the order of the course; a module has those of related chapters."""
 
 from types import MappingProxyType
 
 from explorer.course.exercise import Exercise
 from explorer.course.exercises import (
-    constants,
-    double_negation,
-    free_storage,
-    large_values,
+    fusion_and_tiles,
     loop_inside,
-    measuring,
-    own_operator,
-    own_pass,
-    pareto,
+    own_operators,
+    own_passes,
     provenance,
-    vjp,
-    wall,
-    windows,
+    schedules_and_memory,
+    times,
 )
 
 EXERCISES: MappingProxyType[str, Exercise] = MappingProxyType(
     {
         e.name: e
         for e in (
-            provenance.EXERCISE,
-            windows.EXERCISE,
-            double_negation.EXERCISE,
-            large_values.EXERCISE,
-            pareto.EXERCISE,
-            constants.EXERCISE,
-            wall.EXERCISE,
-            own_operator.EXERCISE,
-            measuring.EXERCISE,
-            loop_inside.EXERCISE,
-            free_storage.EXERCISE,
-            vjp.EXERCISE,
-            own_pass.EXERCISE,
+            provenance.PROVENANCE,
+            own_operators.WINDOWS,
+            own_passes.DOUBLE_NEGATION,
+            fusion_and_tiles.LARGE_VALUES,
+            fusion_and_tiles.PARETO,
+            times.CONSTANTS,
+            schedules_and_memory.WALL,
+            own_operators.OWN_OPERATOR,
+            times.MEASURING,
+            loop_inside.LOOP_INSIDE,
+            schedules_and_memory.FREE_STORAGE,
+            own_operators.VJP,
+            own_passes.OWN_PASS,
         )
     }
 )

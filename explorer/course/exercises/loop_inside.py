@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from explorer.compiler import compile
-from explorer.counters import counters
+from explorer.compiler.pipeline import compile
 from explorer.course.exercise import Check, Exercise, require
 from explorer.frontends.load import load
+from explorer.process.counters import counters
 
 
 def _inputs(size: int, seed: int) -> dict[str, np.ndarray]:
@@ -50,7 +50,7 @@ def _check_counters(answer: Any, seed: int) -> None:
     require(seen.host_reads == 0, f"Python read {seen.host_reads} values of iterations")
 
 
-EXERCISE = Exercise(
+LOOP_INSIDE = Exercise(
     name="loop_inside",
     chapter="09_control_flow",
     title="A loop inside of the program",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from explorer.compiler import compile
+from explorer.compiler.pipeline import compile
 from explorer.course.exercise import Check, Exercise, require
 
 SMALL = ("zoo:small_nerf", "zoo:small_looped_lstm")
@@ -54,7 +54,7 @@ def kernels_of(c):
     """Return (name, number of kernels) of each source operator, in the order of the model."""
 '''
 
-EXERCISE = Exercise(
+PROVENANCE = Exercise(
     name="provenance",
     chapter="00_tour",
     title="Your picture: the kernels of each operator",

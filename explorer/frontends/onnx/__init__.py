@@ -1,1 +1,1 @@
-"""Import of ONNX graphs: scopes, functions, control flow, older operator sets."""
+"""Import of ONNX files; their content is untrusted until it is checked."""

@@ -1,16 +1,20 @@
-"""Bodies of function calls: functions of the model, or those that define ONNX operators."""
+"""Bodies of function calls: functions of the model, or those that define ONNX operators.
+
+ONNX's schema of an operator holds its body, the number of its inputs and outputs, and its
+attributes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 import onnx
 
-from explorer.errors import BadModelFile
-from explorer.frontends.onnx.schema import schema_of
+from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.ops import RECORDS
 
 OUR_DOMAINS = ("", "ai.onnx")
@@ -118,7 +122,7 @@ def schema_body(node: onnx.NodeProto, opset: int, input_types: InputTypes) -> Bo
     It is None unless every operator of the body has a kernel rule. `opset` is the version of the
     operator's own domain.
     """
-    schema = schema_of(node.op_type, opset, plain_domain(node.domain))
+    schema = _schema_of(node.op_type, opset, plain_domain(node.domain))
     if schema is None:
         return None
     function = _function(schema, node, opset, input_types)
@@ -173,10 +177,56 @@ def _has_rules(nodes: Iterable[onnx.NodeProto], depth: int) -> bool:
 def _has_rule(node: onnx.NodeProto, depth: int) -> bool:
     if node.op_type in RECORDS or node.op_type in CONTROL_FLOW | SEQUENCES:
         return True
-    schema = schema_of(node.op_type, onnx.defs.onnx_opset_version(), plain_domain(node.domain))
+    schema = _schema_of(node.op_type, onnx.defs.onnx_opset_version(), plain_domain(node.domain))
     if schema is None or depth > 4:
         return False
     if schema.has_function:
         function = schema.function_body
         return function is not None and _has_rules(function.node, depth + 1)
     return bool(schema.has_context_dependent_function)
+
+
+# Schemas.
+
+
+@lru_cache(maxsize=1024)
+def _schema_of(op: str, opset: int, domain: str = "") -> Any:
+    """Return ONNX's schema of an operator in a version of its domain; None if there is none."""
+    try:
+        return onnx.defs.get_schema(op, opset, domain)
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: a name that is not text
+        return None
+
+
+def check_node(node: onnx.NodeProto, name: str, opset: int, domain: str = "") -> None:
+    """Raise BadModelFile unless the node fits its schema, UnsupportedOperator if it has none."""
+    schema = _schema_of(node.op_type, opset, domain)
+    if schema is None:
+        of = f"the domain {domain!r} of ONNX" if domain else "ONNX"
+        raise UnsupportedOperator(
+            f"{node.op_type} at {name!r} is not an operator of version {opset} of {of}", where=name
+        )
+    where = f"{node.op_type} at {name!r}"
+    inputs, outputs = len(node.input), len(node.output)
+    if not schema.min_input <= inputs <= schema.max_input:
+        raise BadModelFile(f"gives {where} {inputs} inputs")
+    if not schema.min_output <= outputs <= schema.max_output:
+        raise BadModelFile(f"reads {outputs} outputs of {where}")
+    for formal, value in zip(schema.inputs, node.input, strict=False):
+        if not value and formal.option == onnx.defs.OpSchema.FormalParameterOption.Single:
+            raise BadModelFile(f"leaves out the input {formal.name!r} of {where}")
+    _check_attributes(node, schema, where)
+
+
+def _check_attributes(node: onnx.NodeProto, schema: Any, where: str) -> None:
+    names = set()
+    for attribute in node.attribute:
+        formal = schema.attributes.get(attribute.name)
+        if formal is None or int(formal.type) != attribute.type or attribute.ref_attr_name:
+            raise BadModelFile(
+                f"gives {where} an attribute {attribute.name!r} that ONNX does not define"
+            )
+        names.add(attribute.name)
+    for name, formal in schema.attributes.items():
+        if formal.required and name not in names:
+            raise BadModelFile(f"omits the attribute {name!r} of {where}")

@@ -1,22 +1,33 @@
-"""Scopes of values and the importer's state while a model is imported."""
+"""Scopes of values and the importer's state while a model is imported.
+
+A call of a function is inlined: the nodes of the body are bound at the call. ONNX infers the types
+of a graph's values once, and only where a body depends on them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from explorer.cached_property import cached_property
 from explorer.errors import BadModelFile
-from explorer.frontends.files.tensors import small_array
-from explorer.frontends.onnx.functions import Body, FunctionKey, local_functions
-from explorer.frontends.onnx.inferred_types import Types, tensor_type, types_of_body, types_of_model
+from explorer.frontends.onnx.functions import (
+    Body,
+    FunctionKey,
+    body_of,
+    key_of,
+    local_functions,
+    schema_body,
+)
+from explorer.frontends.onnx.tensors import small_array
 from explorer.ir.calls import Expr, Var
+from explorer.ir.dims import Dim
 from explorer.ir.program import Binding, Constant, Function, SourceOp
-from explorer.ir.shapes.dims import Dim
-from explorer.ir.types import Annotation, Tensor
+from explorer.ir.types import Annotation, DType, Tensor, numpy_dtype
 
 UNKNOWN = Tensor()
 MAX_DEPTH = 32
@@ -128,7 +139,7 @@ class Scope:
             n: tensor_type(c.type.element, c.array.shape)
             for n, c in self.importer.constants.items()
         }
-        return types_of_model(self.importer.model, constants)
+        return _types_of_model(self.importer.model, constants)
 
     @property
     def is_inner(self) -> bool:
@@ -184,7 +195,7 @@ class InlinedCall(Scope):
         pairs = zip(self.content.inputs, self.node.input, strict=False)
         inputs = {f: self.caller.types[a] for f, a in pairs if a in self.caller.types}
         local = self.importer.local.values()
-        return types_of_body(self.content.nodes, inputs, self.opsets, local)
+        return _types_of_body(self.content.nodes, inputs, self.opsets, local)
 
     @property
     def is_inner(self) -> bool:
@@ -212,3 +223,104 @@ def add_binding(scope: Scope, outputs: Sequence[str], expr: Expr, name: str) -> 
         scope.define(o) if o else scope.importer.value(f"{name}.{i}") for i, o in enumerate(outputs)
     )
     scope.body.append(Binding(results, expr, frozenset((name,))))
+
+
+# Inlining.
+
+
+def import_local(scope: Scope, proto: onnx.NodeProto, function: onnx.FunctionProto) -> None:
+    """Inline a call of one of the model's functions; its nodes are source operators."""
+    if key_of(proto) in scope.called:
+        raise BadModelFile(f"calls the function {proto.op_type!r} from itself")
+    name = scope.origin or scope.importer.node_name(proto, scope.prefix)
+    call = InlinedCall(scope, proto, body_of(function, proto), scope.importer.label(f"{name}.call"))
+    call.prefix = f"{name}/"
+    _inline(scope, call, proto)
+    if not scope.origin:
+        scope.importer.drop(name, "replaced by its function's nodes")
+
+
+def inline_schema_body(
+    scope: Scope, proto: onnx.NodeProto, opset: int, name: str, label: str
+) -> bool:
+    """Inline the function by which ONNX defines an operator, if all its nodes have kernel rules."""
+    body = schema_body(
+        proto, opset, lambda: [scope.types.get(i) if i else None for i in proto.input]
+    )
+    if body is None or body.key in scope.called:
+        return False
+    call = InlinedCall(scope, proto, body, label)
+    call.origin = name
+    _inline(scope, call, proto)
+    return True
+
+
+def _inline(scope: Scope, call: InlinedCall, proto: onnx.NodeProto) -> None:
+    body = call.content
+    scope.importer.inlined(len(body.nodes))
+    for node in body.nodes:
+        scope.importer.bind_node(call, node)
+    for formal, actual in zip(body.outputs, proto.output, strict=False):
+        if actual in scope.values and actual:
+            raise BadModelFile(f"defines the value {actual!r} twice")
+        if actual:
+            scope.values[actual] = call.find(formal)
+
+
+# Types inferred by ONNX.
+
+
+Types = Mapping[str, onnx.TypeProto]
+
+
+def tensor_type(dtype: DType, shape: Sequence[int]) -> onnx.TypeProto:
+    """Return the type of a constant."""
+    kind = helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype))
+    return helper.make_tensor_type_proto(kind, list(shape))
+
+
+def _types_of_model(model: onnx.ModelProto, constants: Types) -> Types:
+    """Return the types of all values of a model's graphs, as far as ONNX infers them."""
+    complete = onnx.ModelProto()
+    complete.CopyFrom(model)
+    input_names = {i.name for i in complete.graph.input}
+    complete.graph.input.extend(
+        helper.make_value_info(name, type)
+        for name, type in constants.items()
+        if name not in input_names
+    )
+    return {**constants, **_infer(complete)}
+
+
+def _types_of_body(
+    nodes: Iterable[onnx.NodeProto],
+    inputs: Types,
+    opsets: Mapping[str, int],
+    functions: Iterable[onnx.FunctionProto],
+) -> Types:
+    """Return the types of all values of a function's body for inputs of these types."""
+    values = [helper.make_value_info(name, type) for name, type in inputs.items()]
+    graph = helper.make_graph(list(nodes), "body", values, [])
+    imports = [helper.make_opsetid(d, v) for d, v in opsets.items()]
+    model = helper.make_model(graph, opset_imports=imports, functions=list(functions))
+    return {**inputs, **_infer(model)}
+
+
+def _infer(model: onnx.ModelProto) -> Types:
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:  # of any type; the import itself reports errors of the model
+        return {}
+    return dict(_values(inferred.graph, 0))
+
+
+def _values(graph: onnx.GraphProto, depth: int) -> Iterable[tuple[str, onnx.TypeProto]]:
+    for tensor in graph.initializer:
+        yield tensor.name, helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.HasField("type"):
+            yield value.name, value.type
+    for node in graph.node if depth < 32 else ():
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _values(attribute.g, depth + 1)

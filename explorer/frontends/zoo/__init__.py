@@ -1,13 +1,13 @@
 """Models by name, such as `zoo:squeezenet`: real graphs with distinct, seeded weights.
 
 `zoo:tiny_bert` and other tiny models are small files of this package. Nine graphs are those that
-the onnx package ships under `backend/test/data/light`; `salt` draws their weights. The others are
-built: the models of the papers, each written once as a function of `Layers`, from which an ONNX
-graph and a run in plain NumPy follow. `zoo:small_bert` is a BERT of the same blocks, fewer and
-smaller. `zoo:nasbench_17` is a random module, drawn from the seed 17 (`nasbench`).
+the onnx package ships under `backend/test/data/light`; `onnx_graphs` draws their weights. The
+others are built: the models of the papers, each written once as a function of `Layers`, from which
+an ONNX graph and a run in plain NumPy follow. `zoo:small_bert` is a BERT of the same blocks, fewer
+and smaller. `zoo:nasbench_17` is a random module, drawn from the seed 17 (`searched`).
 `zoo:layered_lstm` has one ONNX operator for each layer of `zoo:lstm` in place of its cells, with
-the same weights. Models with control flow are written in Python over arrays (`control_flow`), and
-have no ONNX form.
+the same weights. Models with control flow are written in Python over arrays (`flow`), and have no
+ONNX form.
 """
 
 from __future__ import annotations
@@ -17,16 +17,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from explorer.errors import BadOption, did_you_mean
-from explorer.frontends.zoo import nasbench
-from explorer.frontends.zoo.entries import ENTRIES, LAYERED, OTHER_FORMS, SMALL, Entry
-from explorer.frontends.zoo.source import Built, Filed, Light, Written
+from explorer.frontends.zoo.entries import (
+    ENTRIES,
+    LAYERED,
+    OTHER_FORMS,
+    SMALL,
+    Built,
+    Entry,
+    Filed,
+    Light,
+    Written,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
 
-    from explorer.frontends.model import Model
-    from explorer.frontends.symbols import Bounds
+    from explorer.frontends.model import Bounds, Model
 
 __all__ = [
     "ENTRIES",
@@ -62,21 +69,24 @@ def entry(name: str) -> Entry:
     known_entry = ENTRIES.get(bare) or OTHER_FORMS.get(bare)
     if known_entry is not None:
         return known_entry
-    seed = bare.removeprefix(nasbench.PREFIX)
+    from explorer.frontends.zoo import searched  # of random modules alone
+
+    seed = bare.removeprefix(searched.NASBENCH)
     if seed != bare and seed.isdecimal() and len(seed) <= MOST_DIGITS:
         return _module(bare, int(seed))
     raise BadOption(
         f"the zoo has no model named {bare!r}{did_you_mean(bare, ENTRIES)}",
         where=name,
-        expected=f"{', '.join(ENTRIES)}, or {nasbench.PREFIX}SEED",
+        expected=f"{', '.join(ENTRIES)}, or {searched.NASBENCH}SEED",
         actual=bare,
     )
 
 
 def _module(name: str, seed: int) -> Entry:
-    from explorer.frontends.zoo.onnx_layers import OnnxLayers
+    from explorer.frontends.zoo import searched
+    from explorer.frontends.zoo.onnx_graphs import OnnxLayers
 
-    module, net = nasbench.draw_module(seed), OnnxLayers()
+    module, net = searched.draw_module(seed), OnnxLayers()
     module(net)
     weights = sum(weight.count for weight in net.weights.values())
     return Entry(name, Built(module), "Ying et al. 2019", weights)
@@ -87,9 +97,9 @@ def load(name: str, bounds: Bounds | None = None, seed: int = 0) -> Model:
 
     No weight is written to a file.
     """
-    from explorer.frontends.files.onnx_file import OnnxFile
     from explorer.frontends.onnx.importer import from_file
     from explorer.frontends.onnx.importer import load as read
+    from explorer.frontends.onnx.onnx_file import OnnxFile
 
     model_entry = entry(name)
     if isinstance(model_entry.source, Written):

@@ -1,8 +1,11 @@
-"""The layer vocabulary in which the built models are written.
+"""The layers and blocks in which the built models are written, and their weights.
 
 A model is written once, as a function of `Layers`: `net.linear("query", x, 768, 768)`. `net` is the
 backend: `OnnxLayers` emits a graph, `NumpyLayers` computes. The layers have the semantics of ONNX
-operators of opset 20; blocks of several layers are in `blocks`.
+operators of opset 20.
+
+A weight is its name, its shape and its distribution; a seed determines the array. It does not
+depend on other draws: the ONNX graph and the NumPy run of a model have the same weights.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from math import sqrt
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import prod, sqrt
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-
-from explorer.frontends.zoo.weights import Weight
 
 V = TypeVar("V")
 
@@ -306,3 +309,104 @@ class Layers(ABC, Generic[V]):
         """Return one copy of [1, *dims] for each entry of `like`."""
         (count,) = self.apply("Shape", like, start=0, end=1)
         return self._single("Expand", x, self.concat([count, self._integers(*dims)], 0))
+
+
+# Weights drawn on demand, each from a stream of its own.
+
+
+ALIGNMENT = 64  # bytes, for vector loads
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A tensor of normal numbers with mean `centre` and standard deviation `spread`.
+
+    `arranged` rearranges the drawn tensor.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    spread: float
+    centre: float = 0.0
+    arranged: Callable[[np.ndarray], np.ndarray] | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    def drawn(self, seed: int) -> np.ndarray:
+        """Return the float32 array of a seed, aligned for vector loads."""
+        entropy = int.from_bytes(blake2b(self.name.encode(), digest_size=16).digest())
+        random = np.random.Generator(np.random.SFC64([seed, entropy]))
+        values = aligned(self.count)
+        random.standard_normal(dtype=np.float32, out=values)
+        values *= np.float32(self.spread)
+        if self.centre:
+            values += np.float32(self.centre)
+        drawn = values.reshape(self.shape)
+        return self.arranged(drawn) if self.arranged else drawn
+
+
+def aligned(count: int) -> np.ndarray:
+    """Return an uninitialised float32 array, aligned for vector loads."""
+    room = np.empty(4 * count + ALIGNMENT, np.uint8)
+    skip = -room.ctypes.data % ALIGNMENT
+    return room[skip : skip + 4 * count].view(np.float32)
+
+
+# Blocks of layers shared by several models.
+
+
+def conv_norm(
+    net: Layers[V],
+    name: str,
+    x: V,
+    channels: int,
+    width: int,
+    kernel: int | tuple[int, ...] = 1,
+    stride: int | tuple[int, ...] = 1,
+    groups: int = 1,
+    activation: Callable[[V], V] | None = None,
+) -> V:
+    """Apply a convolution without a bias, batch norm, and an optional activation."""
+    gain = 2 if activation else 1
+    with net.inside(name):
+        y = net.conv("conv", x, channels, width, kernel, stride, None, groups, gain, bias=False)
+        y = net.batch_norm("norm", y, width)
+        return activation(y) if activation else y
+
+
+def attention(
+    net: Layers[V],
+    projected: Sequence[V],
+    tokens: int,
+    width: int,
+    heads: int,
+    biased: Callable[[V], V] | None = None,
+) -> V:
+    """Return `softmax(Q·Kᵀ / √d)·V` for `projected` = Q, K, V, each [n, tokens, width].
+
+    Vaswani et al. 2017. `biased` transforms the scores before the softmax.
+    """
+    query, key, value = projected
+    q, v = (heads_first(net, x, tokens, width, heads) for x in (query, value))
+    k = net.transpose(net.reshape(key, 0, tokens, heads, width // heads), 0, 2, 3, 1)
+    scores = net.scale(net.matmul(q, k), 1 / sqrt(width // heads))
+    weights = net.softmax(biased(scores) if biased else scores)
+    return heads_last(net, net.matmul(weights, v), tokens, width)
+
+
+def heads_first(net: Layers[V], x: V, tokens: int, width: int, heads: int) -> V:
+    """Transpose [n, tokens, width] → [n, heads, tokens, width / heads]."""
+    return net.transpose(net.reshape(x, 0, tokens, heads, width // heads), 0, 2, 1, 3)
+
+
+def heads_last(net: Layers[V], x: V, tokens: int, width: int) -> V:
+    """Transpose [n, heads, tokens, width / heads] → [n, tokens, width]."""
+    return net.reshape(net.transpose(x, 0, 2, 1, 3), 0, tokens, width)
+
+
+def perceptron(net: Layers[V], x: V, width: int, inner: int) -> V:
+    """Apply two linear layers with Gelu between them."""
+    return net.linear("outer", net.gelu(net.linear("inner", x, width, inner)), inner, width)

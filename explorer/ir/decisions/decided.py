@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from explorer.ir.decisions.algorithms import AlgorithmDecision, ProductsDecision
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.control import ControlDecision, TaskTree
-from explorer.ir.decisions.rematerialisation import Rematerialisation
 from explorer.ir.decisions.tile_graph import TileGraph
-from explorer.ir.decisions.tiling import BlockDecision, TilingDecision
+from explorer.ir.decisions.tiling import TilingDecision
 
 
 class WallChoice(Protocol):
@@ -105,11 +104,10 @@ class Decisions:
     tile_graph: TileGraph | None = None
     algorithms: tuple[AlgorithmDecision, ...] = ()
     tilings: tuple[TilingDecision, ...] = ()
-    blocks: tuple[BlockDecision, ...] = ()  # on a GPU, instead of tilings
     rammer: WallChoice | None = None  # explorer.rammer.Options: evaluated per binding
     memory: MemoryChoice | None = None  # the memory planner's options: evaluated per binding
     dispatch: tuple[DispatchedMatch, ...] = ()  # explorer.relax.dispatch.Moved: every match
-    workspaces: tuple[LiftedTensor, ...] = ()  # explorer.relax.memory.workspace.Workspace
+    workspaces: tuple[LiftedTensor, ...] = ()  # explorer.relax.lift_workspaces.Workspace
     fusion: tuple[FunctionPlan, ...] = ()  # explorer.relax.fusion.FusionPlan, one per function
     products: tuple[ProductsDecision, ...] = ()
     order: str = ""  # in which the main function's bindings run: "as written", "by layer", ...
@@ -125,10 +123,55 @@ class Decisions:
         """Return Roller's decision about a kernel call."""
         return next((t for t in self.tilings if t.binding == binding), None)
 
-    def block(self, binding: str) -> BlockDecision | None:
-        """Return Roller's decision about a kernel call on a GPU."""
-        return next((b for b in self.blocks if b.binding == binding), None)
 
-    def rolled(self, binding: str) -> TilingDecision | BlockDecision | None:
-        """Return Roller's decision about a kernel call on either kind of device."""
-        return self.tiling(binding) or self.block(binding)
+@dataclass(frozen=True, slots=True)
+class ProductsDecision:
+    """Independent products by one constant, by the names they bind: done "together" or "apart".
+
+    The choice stands first among the candidates. `generation` is the number of products by the
+    constant on the longest path before each of them.
+    """
+
+    function: str
+    weight: str
+    generation: int
+    products: tuple[str, ...]
+    chosen: str
+    candidates: tuple[Candidate[bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmDecision:
+    """The algorithm chosen for a convolution: direct, or minimal filtering.
+
+    The choice stands first among the candidates.
+    """
+
+    binding: str
+    chosen: str
+    candidates: tuple[Candidate[str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputation:
+    """The bindings of a function that are computed a second time, and the predicted effect.
+
+    It is the peak of the intermediates in bytes, and the time of all kernels.
+    """
+
+    recomputed: tuple[str, ...]
+    peak_bytes: int
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rematerialisation:
+    """The points between least time and least memory that were weighed for a function.
+
+    The choice stands first; `room_bytes` are available.
+    """
+
+    function: str
+    room_bytes: int
+    chosen: Recomputation
+    candidates: tuple[Candidate[Recomputation], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.shapes.dims import Dim
+from explorer.ir.dims import Dim
 
 
 @dataclass(frozen=True, slots=True)

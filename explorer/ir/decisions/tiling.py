@@ -1,4 +1,4 @@
-"""Roller's decision: the tile of a kernel at each memory level, or its thread blocks on a GPU."""
+"""Roller's decision: the tile of a kernel at each memory level."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.shapes.dims import Dim
+from explorer.ir.dims import Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +43,36 @@ class Micro:
         return Micro(self.rows * self.vectors // vectors, vectors, self.lanes)
 
 
+AxisSizes: TypeAlias = tuple[tuple[str, int], ...]  # elements by axis
+
+
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The tile of one task, sizes by output axis, and how contractions run inside.
+    """The tile of one task at each memory level, in elements by axis.
 
-    An axis without a size is not tiled. `pack`: copy a right operand that is not constant into
-    panels. `depth_block`: products summed before the sums are stored.
+    `tile` has the sizes of what a task computes, by output axis. An axis without a size is not
+    tiled.
+
+    A task on one core runs its contractions in the register tile `micro`. `pack`: copy a right
+    operand that is not constant into panels. `depth_block`: products summed before the sums are
+    stored.
+
+    A task that is a thread block has `threads`, 1 or more; 0 stands for a task on one core.
+    `register` has, for each axis of the heaviest compute, the elements that one thread holds in
+    registers. `shared` has, for each reduced axis, the elements in shared memory at once. `parts`
+    has, for a reduced axis, the number of threads that share each sum. `matrix` names the row,
+    column and depth axes along which whole warps use matrix units; it is empty where each thread
+    sums by itself.
     """
 
-    tile: tuple[tuple[str, int], ...] = ()
+    tile: AxisSizes = ()
     micro: Micro = Micro()
     pack: bool = False
     depth_block: int = 0
-
-    def size(self, axis: str) -> int | None:
-        """Return the tile's size along an axis, None if the axis is not tiled."""
-        return next((n for a, n in self.tile if a == axis), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The tile of a thread block of a GPU, with the tiles of nearer levels in it.
-
-    `tile` has sizes by output axis as in `Tiling`. `register` has, for each axis of the heaviest
-    compute, the elements that one of the `threads` holds in registers. `shared` has, for each
-    reduced axis, the elements in shared memory at once. `parts` has, for a reduced axis, the
-    number of threads that share each sum. `matrix` names the row, column and depth axes along
-    which whole warps use matrix units; it is empty where each thread sums by itself.
-    """
-
-    tile: tuple[tuple[str, int], ...] = ()
-    threads: int = 1
-    register: tuple[tuple[str, int], ...] = ()
-    shared: tuple[tuple[str, int], ...] = ()
-    parts: tuple[tuple[str, int], ...] = ()
+    threads: int = 0
+    register: AxisSizes = ()
+    shared: AxisSizes = ()
+    parts: AxisSizes = ()
     matrix: tuple[str, ...] = ()
 
     def size(self, axis: str) -> int | None:
@@ -84,9 +80,22 @@ class Block:
         return next((n for a, n in self.tile if a == axis), None)
 
     @property
+    def is_thread_block(self) -> bool:
+        """True if threads share the tile, False if one core computes it."""
+        return self.threads > 0
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """Every axis that it names."""
+        sizes = (*self.tile, *self.register, *self.shared, *self.parts)
+        return frozenset((*(a for a, _ in sizes), *self.matrix))
+
+    @property
     def words(self) -> str:
-        """The tile and its division among threads: `i=32 j=16, 256 threads, 2x2 each`."""
+        """The tile and its division: `i=8, registers 14x32`, `i=32, 256 threads, 2x2 each`."""
         tile = " ".join(f"{a}={n}" for a, n in self.tile) or "whole"
+        if not self.is_thread_block:
+            return f"{tile}, registers {self.micro.rows}x{self.micro.columns}"
         each = "x".join(str(n) for _, n in self.register if n > 1)
         phrases = [
             f"{tile}, {self.threads} threads",
@@ -98,7 +107,21 @@ class Block:
         return ", ".join(filter(None, phrases))
 
 
-Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]
+def thread_block(
+    tile: AxisSizes = (),
+    threads: int = 1,
+    register: AxisSizes = (),
+    shared: AxisSizes = (),
+    parts: AxisSizes = (),
+    matrix: tuple[str, ...] = (),
+) -> Tiling:
+    """Return the tiling of a task that is a thread block; fields as in `Tiling`."""
+    return Tiling(
+        tile, threads=threads, register=register, shared=shared, parts=parts, matrix=matrix
+    )
+
+
+Chosen: TypeAlias = Mapping[str, tuple[Tiling, ...]]
 """The thread blocks of kernel calls by name: one, but where runs of a call choose differently."""
 
 
@@ -122,6 +145,10 @@ class TilingDecision:
     The first is the choice, unless `pinned` was set by hand. `measured` are those that were timed,
     fastest first; they lead the candidates. `efficient` is the one that the wall may run instead
     where units are scarce.
+
+    Thread blocks are those that a wall may take, and the one that finishes first alone leads.
+    Those that were `weighed` are for the hints: under other sizes others may be better. Those set
+    by hand or by a user's policy are used for all sizes.
     """
 
     binding: str
@@ -130,24 +157,10 @@ class TilingDecision:
     pinned: bool = False
     measured: tuple[MeasuredTile, ...] = ()
     efficient: Tiling | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BlockDecision:
-    """The thread blocks of one kernel that a wall on the GPU may take, in the kernel's axis names.
-
-    The one that finishes first alone leads. Those of `weighed` are for the hints: under other sizes
-    others may be better. Those set by hand (`pinned`) or by a user's policy are used for all sizes.
-    """
-
-    binding: str
-    chosen: Block
-    candidates: tuple[Candidate[Block], ...]
-    pinned: bool = False
     weighed: bool = True
 
     @property
-    def allowed(self) -> tuple[Block, ...]:
+    def allowed(self) -> tuple[Tiling, ...]:
         """The thread blocks that a wall may take."""
         legal = tuple(c.value for c in self.candidates if not c.refused)
         return (self.chosen,) if self.pinned else legal

@@ -1,4 +1,7 @@
-"""The brick wall: the schedule of all units, planned or measured, for one binding of symbols."""
+"""The brick wall: the schedule of all units, planned or measured, for one binding of symbols.
+
+A unit's rProgram is its list of runs and waits.
+"""
 
 from __future__ import annotations
 
@@ -137,3 +140,40 @@ class Wall(Printed):
         """The share of units times time that bricks fill."""
         area = self.units * self.total_us
         return sum(b.end_us - b.start_us for b in self.bricks) / area if area else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A unit runs the tasks of a call from `first` up to, not including, `last`. One brick."""
+
+    call: int  # position in RProgram.calls
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A unit waits until another has finished `step` of its own instructions."""
+
+    unit: int
+    step: int
+
+
+Instruction = Run | Wait
+
+
+@dataclass(frozen=True, slots=True)
+class RProgram:
+    """One launch: an instruction list for each unit.
+
+    `calls` names the bindings; step n of a unit is its n-th Run. `kernels` is the implementation
+    that each call runs with; empty: all run the first.
+    """
+
+    units: tuple[tuple[Instruction, ...], ...]
+    calls: tuple[str, ...]
+    kernels: tuple[int, ...] = ()
+
+    def kernel(self, call: int) -> int:
+        """Return the implementation of a call."""
+        return self.kernels[call] if self.kernels else 0

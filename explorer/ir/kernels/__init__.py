@@ -1,1 +1,1 @@
-"""Transformations of kernels: merging, normalisation, rebasing, canonical names."""
+"""Transformations of kernels: fusion, the normal form, rebasing, canonical names."""

@@ -1,4 +1,8 @@
-"""Canonical names, so that equal kernels of different models are compiled once."""
+"""Canonical names of kernels, and kernels as text without names.
+
+Equal kernels of different models are compiled once, as they are equal under canonical names. Equal
+texts mean equal work: `kernel_text` has no names of axes and tensors.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +13,36 @@ from operator import is_
 from typing import Any, TypeVar
 
 from explorer.ir.affine import Affine, affine, var
-from explorer.ir.decisions.tiling import Block, Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, rename_tensors, substitute
-from explorer.ir.kernels.rebase import rebased
-from explorer.ir.shapes.algebra import is_symbol, is_symbolic, sympy
-from explorer.ir.shapes.dims import (
+from explorer.ir.by_identity import by_identity
+from explorer.ir.decisions.tiling import AxisSizes, Tiling
+from explorer.ir.dims import (
     LARGEST,
     Dim,
     ShapeEnv,
     SymbolBound,
     floor_of,
+    is_symbol,
+    is_symbolic,
     parts_of,
     simplify,
     symbol,
     symbols_of,
+    sympy,
     text_of_dim,
 )
+from explorer.ir.kernel import (
+    Apply,
+    Axis,
+    Compute,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+    rename_tensors,
+    substitute,
+)
+from explorer.ir.kernels.rebase import rebased
 from explorer.ir.symbols import dims_in_order
 
 Node = TypeVar("Node")
@@ -170,19 +188,18 @@ def _field_names(kind: type) -> tuple[str, ...]:
 
 
 def renamed_tiling(tiling: Tiling, names: Mapping[str, str]) -> Tiling:
-    """Return a tiling with its axes renamed."""
-    return replace(tiling, tile=tuple((names.get(a, a), n) for a, n in tiling.tile))
+    """Return a tiling with its axes renamed; those without a new name keep theirs."""
 
+    def renamed(sizes: AxisSizes) -> AxisSizes:
+        return tuple((names.get(a, a), n) for a, n in sizes)
 
-def renamed_block(block: Block, names: Mapping[str, str]) -> Block:
-    """Return a thread block with its axes renamed; KeyError if one has no new name."""
     return replace(
-        block,
-        tile=tuple((names[a], n) for a, n in block.tile),
-        register=tuple((names[a], n) for a, n in block.register),
-        shared=tuple((names[a], n) for a, n in block.shared),
-        parts=tuple((names[a], n) for a, n in block.parts),
-        matrix=tuple(names[a] for a in block.matrix),
+        tiling,
+        tile=renamed(tiling.tile),
+        register=renamed(tiling.register),
+        shared=renamed(tiling.shared),
+        parts=renamed(tiling.parts),
+        matrix=tuple(names.get(a, a) for a in tiling.matrix),
     )
 
 
@@ -200,3 +217,67 @@ def _with_canonical_axes(c: Compute, names: dict[str, str]) -> Compute:
         expr=substitute(c.expr, values),
         origin=frozenset(),
     )
+
+
+@lru_cache(maxsize=1 << 14)
+def _dim(dim: Dim) -> str:
+    """Return a dim as text, cached: symbols are printed slowly."""
+    return str(dim)
+
+
+@by_identity
+def kernel_text(kernel: Kernel) -> str:
+    """Return a text of a kernel that does not depend on names."""
+    names = {t: f"x{n}" for n, t in enumerate(kernel.inputs)}
+    names |= {t: f"y{n}" for n, t in enumerate(kernel.outputs)}
+    for c in kernel.computes:
+        names.setdefault(c.out, f"t{len(names)}")
+    loops = [_linked(c, names) for c in kernel.computes]
+    used = (
+        f"{names[t.name]} {tuple(map(_dim, t.shape))} {t.dtype}"
+        for t in kernel.tensors
+        if t.name in names
+    )
+    updates = [(names[o], names[i]) for o, i in kernel.updates]
+    fixed = sorted(names[t] for t in kernel.constants)
+    parts = (str(len(kernel.inputs)), *loops, *sorted(used), str(updates), str(fixed))
+    return "\n".join(parts)
+
+
+def _linked(c: Compute, names: Mapping[str, str]) -> str:
+    text, reads = loop_text(c)
+    return f"{names[c.out]} = {text} of {', '.join(names.get(t, t) for t in reads)}"
+
+
+@by_identity
+def loop_text(c: Compute) -> tuple[str, tuple[str, ...]]:
+    """Return a loop nest without its names, and the tensors it reads in order of its numbers."""
+    axes = {a.name: f"i{n}" for n, a in enumerate(c.axes)}
+    axes |= {a.name: f"r{n}" for n, a in enumerate(c.reduce)}
+    tensors: dict[str, int] = {}
+    body = _scalar(c.expr, axes, tensors)
+    over = " ".join(f"{axes[a.name]}<{_dim(a.extent)}" for a in (*c.axes, *c.reduce))
+    target = ", ".join(_index(i, axes) for i in c.target)
+    return f"[{target}] {c.combiner} over {over}: {body}", tuple(tensors)
+
+
+def _scalar(expr: Expr, axes: Mapping[str, str], tensors: dict[str, int]) -> str:
+    match expr:
+        case Const(value, dtype):
+            return f"{value!r} {dtype}"
+        case IndexValue(index):
+            return _index(index, axes)
+        case Read(tensor, index, fill):
+            number = tensors.setdefault(tensor, len(tensors))
+            at = ", ".join(
+                _index(i, axes) if isinstance(i, Affine) else _scalar(i, axes, tensors)
+                for i in index
+            )
+            return f"#{number}[{at}] else {fill!r}"
+        case Apply(op, args):
+            return f"{op}({', '.join(_scalar(a, axes, tensors) for a in args)})"
+
+
+def _index(index: Affine, axes: Mapping[str, str]) -> str:
+    terms = sorted([f"{_dim(c)}*{axes.get(n, n)}" for n, c in index.terms])
+    return " + ".join((*terms, _dim(index.const)))

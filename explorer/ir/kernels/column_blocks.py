@@ -28,6 +28,7 @@ from explorer.ir.kernel import (
     rewrite,
     substitute,
 )
+from explorer.ir.kernels.merge import fresh_name
 from explorer.ir.kernels.normal import writers
 
 
@@ -108,9 +109,9 @@ def _split(kernel: Kernel, n: int, axis: Axis, blocks: tuple[ColumnBlock, ...]) 
     c, spec = kernel.computes[n], kernel.spec(kernel.computes[n].out)
     taken = {t.name for t in kernel.tensors}
     used = {a.name for k in kernel.computes for a in (*k.axes, *k.reduce)}
-    names = {b: _fresh(f"{spec.name}_{number}", taken) for number, b in enumerate(blocks)}
+    names = {b: fresh_name(f"{spec.name}_{number}", taken) for number, b in enumerate(blocks)}
     specs = [TensorSpec(names[b], (*spec.shape[:-1], b.count), spec.dtype) for b in blocks]
-    parts = tuple(_part(c, axis, b, names[b], _fresh(axis.name, used)) for b in blocks)
+    parts = tuple(_part(c, axis, b, names[b], fresh_name(axis.name, used)) for b in blocks)
 
     def moved(c: Compute) -> Compute:
         def leaf(read: Read) -> Expr:
@@ -137,12 +138,3 @@ def _part(c: Compute, axis: Axis, block: ColumnBlock, name: str, column: str) ->
     axes = tuple(Axis(column, block.count) if a == axis else a for a in c.axes)
     store = tuple(i.substitute(here) for i in c.store)
     return replace(c, out=name, axes=axes, store=store, expr=substitute(c.expr, there))
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    new, n = name, 1
-    while new in taken:
-        n += 1
-        new = f"{name}_{n}"
-    taken.add(new)
-    return new

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, Var, updates_of
+from explorer.ir.dims import Shape
 from explorer.ir.kernel import Compute, Expr, Kernel, reads
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.regions import Interval, Region, box
 from explorer.ir.program import Binding
-from explorer.ir.shapes.dims import Shape
 
 
 def read_after(kernel: Kernel, output: str, tensor: str) -> str:

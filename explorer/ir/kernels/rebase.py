@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from explorer.ir.affine import Affine
+from explorer.ir.dims import Dim, product, simplify
 from explorer.ir.kernel import Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
-from explorer.ir.shapes.dims import Dim, product, simplify
 
 Starts: TypeAlias = Mapping[
     str, tuple[Dim, ...]

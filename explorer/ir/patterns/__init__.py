@@ -1,1 +1,1 @@
-"""Structural pattern matching on kernels: contractions, windows, running reductions, regions."""
+"""Structural pattern matching on kernels: contractions, scatters, moving ranges, regions."""

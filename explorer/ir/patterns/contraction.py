@@ -1,6 +1,7 @@
 """Contractions, found by structure: the sum of a product of two loads.
 
-No operator is recognised by name.
+No operator is recognised by name. `few_columns` and `is_rows_by_vector` find contractions for which
+loops along the depth are faster than register tiles.
 """
 
 from __future__ import annotations
@@ -9,7 +10,12 @@ from dataclasses import dataclass
 
 from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity
-from explorer.ir.kernel import Apply, Axis, Compute, Expr, Read
+from explorer.ir.dims import product
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read
+
+ENOUGH_COLUMNS = 8  # that are worth a vector at any depth
+LANES = 16  # of float32
+HORIZONTAL_SUM_CYCLES = 10  # of the sum across a vector after a loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +90,40 @@ def _split(c: Compute, a: Read, b: Read) -> Contraction | None:
     if len(batch) + len(rows) + 1 != len(c.axes):
         return None
     return Contraction(a, b, batch, rows, column, c.reduce)
+
+
+def few_columns(match: Contraction) -> bool:
+    """Return True if loops along the depth are faster: its innermost axis is long.
+
+    A register tile iterates over the depth once for all columns, two rows a cycle. A vector loop
+    along the innermost axis runs for each column and each point of the other axes.
+    """
+    columns = match.column.extent
+    if not isinstance(columns, int) or columns >= ENOUGH_COLUMNS:
+        return False
+    length = match.depth[-1].extent
+    points = product(tuple(a.extent for a in match.rows))
+    if not isinstance(length, int) or (isinstance(points, int) and points < LANES):
+        return True
+    return length >= 2 * columns * (length / LANES + HORIZONTAL_SUM_CYCLES)
+
+
+def is_rows_by_vector(kernel: Kernel, c: Compute, match: Contraction) -> bool:
+    """Return True if the left operand is one row, and the right one is dense along the depth.
+
+    The right operand is only known at run time, such as the keys that one query is compared with. A
+    register tile reads columns side by side: such a matrix would be packed into panels that are
+    read once. A loop along the rows reads the matrix in place.
+    """
+    if match.b.tensor in kernel.constants or len(match.depth) != 1:
+        return False
+    *outer, dense = match.b.index
+    depth = match.depth[0].name
+    dtypes = {kernel.dtype(t) for t in (match.a.tensor, match.b.tensor, c.out)}
+    return (
+        all(a.extent == 1 for a in match.rows)
+        and dtypes <= {"float32"}
+        and isinstance(dense, Affine)
+        and dense.factor(depth) == 1
+        and all(isinstance(i, Affine) and not i.factor(depth) for i in outer)
+    )

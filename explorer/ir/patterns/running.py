@@ -1,4 +1,6 @@
-"""Running reductions, found by structure: each result reduces the elements up to its own index.
+"""Reductions over moving ranges, found by structure: running ones and sliding windows.
+
+Running: each result reduces the elements up to its own index.
 
 y[i] = sum[r < n] x[i - r], nothing before the first   (CumSum; i + r: from the end)
 """
@@ -9,8 +11,8 @@ from dataclasses import dataclass
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.kernel import Axis, Compute, Kernel, Read
-from explorer.ir.shapes.dims import simplify
+from explorer.ir.dims import simplify
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +60,16 @@ def running(kernel: Kernel, c: Compute) -> Running | None:
 
 def _moves(index: object, name: str) -> bool:
     return not isinstance(index, Affine) or index.factor(name) != 0
+
+
+def slides(c: Compute, data: Read) -> bool:
+    """Return True if the data is reduced over a window that moves with an output axis."""
+    summed = {a.name for a in c.reduce}
+    return any(
+        i.variables & summed and i.variables - summed for i in data.index if isinstance(i, Affine)
+    )
+
+
+def has_window(kernel: Kernel) -> bool:
+    """Return True if some compute of a kernel reduces over a sliding window."""
+    return any(c.reduce and any(slides(c, r) for r in reads(c.expr)) for c in kernel.computes)

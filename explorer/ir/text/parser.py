@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from explorer.errors import SnapshotError
 from explorer.ir.affine import Affine, var
@@ -23,10 +24,9 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.decisions.tiling import Block, Tiling
+from explorer.ir.dims import ShapeEnv, SymbolBound
 from explorer.ir.kernel import Axis, Compute, Kernel, TensorSpec
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 from explorer.ir.stage import Stage
 from explorer.ir.text.text_lines import Line
 from explorer.ir.text.text_parser import (
@@ -35,7 +35,6 @@ from explorer.ir.text.text_parser import (
     parse_dim,
     parse_expr,
     parse_shape,
-    parse_tile,
     parse_tiling,
     parse_type,
     parse_value,
@@ -45,8 +44,17 @@ from explorer.ir.types import Tensor
 Attrs = list[tuple[str, AttrValue]]
 
 
-def parse_program(text: str, constants: Mapping[str, Constant]) -> Program:
-    """Parse the text that `print_program` printed; constants are taken by name.
+NO_CONSTANTS: Mapping[str, Constant] = MappingProxyType({})
+
+
+def parse_program(text: str, constants: Mapping[str, Constant] = NO_CONSTANTS) -> Program:
+    """Parse the text of a program: what `str(program)` returned, edited, or written by hand.
+
+    Decisions other than tiles are not part of the text.
+
+    Args:
+        text: the text.
+        constants: the constants that it names, such as `program.constants`.
 
     Raises:
         SnapshotError: a line cannot be parsed, or a constant is missing or has other bytes.
@@ -248,13 +256,11 @@ class _Parser:
         while line.accept("," if updates else "updating"):
             taken = line.name()
             updates.append((line.name() if line.accept("with") else "", taken))
-        tile = parse_tile(line) if line.accept("tiled") else None
+        tiling = parse_tiling(line) if line.accept("tiled") else None
         efficient = parse_tiling(line) if line.accept("or") else None
         after = self.value(line) if line.accept("after") else None
         kernel = Kernel(name, (), (), tuple(inputs), outputs, constants, tuple(updates))
-        tiling = tile if isinstance(tile, Tiling) else None
-        block = tile if isinstance(tile, Block) else None
-        return KernelCall(kernel, tuple(args), tiling, efficient, after, block), constants
+        return KernelCall(kernel, tuple(args), tiling, efficient, after), constants
 
     def kernel(
         self,

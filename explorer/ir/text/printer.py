@@ -33,7 +33,6 @@ from explorer.ir.kernel import (
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.text.text_tokens import (
     print_affine,
-    print_block,
     print_dim,
     print_name,
     print_shape,
@@ -202,8 +201,6 @@ def _kernel_call(call: KernelCall, constants: Collection[str]) -> str:
         for word, tiling in (("tiled", call.tiling), ("or", call.efficient))
         if tiling is not None
     )
-    if call.block is not None:
-        tiles += f" tiled {print_block(call.block)}"
     usual = {n for n, a in zip(kernel.inputs, call.args, strict=True) if a.name in constants}
     constant_inputs = (
         "" if usual == kernel.constants else f" knowing ({', '.join(sorted(kernel.constants))})"

@@ -6,10 +6,9 @@ from typing import Any
 
 from explorer.ir.affine import Affine, affine
 from explorer.ir.calls import AttrValue
-from explorer.ir.decisions.tiling import Block, Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling, thread_block
+from explorer.ir.dims import Dim, Shape, floor_div, simplify, symbol, sympy
 from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue, Read
-from explorer.ir.shapes.algebra import sympy
-from explorer.ir.shapes.dims import Dim, Shape, floor_div, simplify, symbol
 from explorer.ir.text.printer import INFIX, LEVEL
 from explorer.ir.text.text_lines import Line
 from explorer.ir.types import ITEM_BYTES, Annotation, Callable, Object, ShapeType, Tensor, TupleType
@@ -295,15 +294,7 @@ def _is_float(line: Line) -> bool:
 
 
 def parse_tiling(line: Line) -> Tiling:
-    """Parse a tiling: `{h: 4, w: 8 | micro 14 2 16, pack, depth 512}`."""
-    tile = parse_tile(line)
-    if not isinstance(tile, Tiling):
-        line.fail("a tiling, not a thread block")
-    return tile
-
-
-def parse_tile(line: Line) -> Tiling | Block:
-    """Parse a tiling or a thread block: `{m: 32 | threads 256, each {m: 2}, shared {k: 8}}`."""
+    """Parse a tiling: `{h: 4 | micro 14 2 16, pack}` or `{m: 32 | threads 256, each {m: 2}}`."""
     line.expect("{")
     sizes = _sizes(line, "|")
     if line.accept("threads"):
@@ -321,7 +312,7 @@ def parse_tile(line: Line) -> Tiling | Block:
     return Tiling(sizes, micro, pack, depth)
 
 
-def _block(line: Line, tile: tuple[tuple[str, int], ...]) -> Block:
+def _block(line: Line, tile: tuple[tuple[str, int], ...]) -> Tiling:
     threads, parts = line.integer(), dict[str, tuple[tuple[str, int], ...]]()
     matrix: list[str] = []
     while line.accept(","):
@@ -339,7 +330,7 @@ def _block(line: Line, tile: tuple[tuple[str, int], ...]) -> Block:
         parts[word] = _sizes(line, "}")
     line.expect("}")
     each, shared, shares = (parts.get(word, ()) for word in ("each", "shared", "parts"))
-    return Block(tile, threads, each, shared, shares, tuple(matrix))
+    return thread_block(tile, threads, each, shared, shares, tuple(matrix))
 
 
 def _sizes(line: Line, close: str) -> tuple[tuple[str, int], ...]:

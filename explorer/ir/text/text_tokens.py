@@ -8,9 +8,8 @@ from functools import lru_cache
 
 from explorer.ir.affine import Affine
 from explorer.ir.calls import AttrValue
-from explorer.ir.decisions.tiling import Block, Tiling
-from explorer.ir.shapes.algebra import sympy
-from explorer.ir.shapes.dims import Dim, Shape
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim, Shape, sympy
 from explorer.ir.types import Annotation, Callable, Object, ShapeType, Tensor, TupleType
 
 BARE = re.compile(r"[A-Za-z_][\w.]*(?:/[\w.]+)*", re.ASCII)
@@ -29,7 +28,7 @@ def print_dim(dim: Dim) -> str:
 
 @lru_cache(maxsize=65536)
 def _symbolic(dim: sympy.Expr) -> str:
-    from explorer.ir.shapes.dim_printer import printer  # loads sympy
+    from explorer.ir.text.dim_printer import printer  # loads sympy
 
     text: str = printer.doprint(dim)
     return text
@@ -107,7 +106,12 @@ def print_value(value: AttrValue) -> str:
 
 
 def print_tiling(tiling: Tiling) -> str:
-    """Return a tiling as text: `{h: 4, w: 8 | micro 14 2 16, pack, depth 512}`."""
+    """Return a tiling as text: `{h: 4, w: 8 | micro 14 2 16, pack, depth 512}`.
+
+    A thread block is `{m: 32, n: 16 | threads 256, each {m: 2, n: 2}, shared {k: 32}}`.
+    """
+    if tiling.is_thread_block:
+        return _print_thread_block(tiling)
     micro = tiling.micro
     pack = ", pack" if tiling.pack else ""
     depth = f", depth {tiling.depth_block}" if tiling.depth_block else ""
@@ -116,8 +120,7 @@ def print_tiling(tiling: Tiling) -> str:
     )
 
 
-def print_block(block: Block) -> str:
-    """Return a block as text: `{m: 32, n: 16 | threads 256, each {m: 2, n: 2}, shared {k: 32}}`."""
+def _print_thread_block(block: Tiling) -> str:
     clauses = [f"threads {block.threads}"]
     parts = (("each", block.register), ("shared", block.shared), ("parts", block.parts))
     clauses += [f"{word} {{{_sizes(sizes)}}}" for word, sizes in parts if sizes]

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from explorer.ir.affine import Affine
 from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.text.text_tokens import print_affine, print_dim, print_name
-from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr
-from explorer.ir.tile_programs.program import Grid, TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.tile_program import (
+    REGISTER,
     At,
+    Buffer,
+    Do,
+    Fetch,
     Fill,
     Find,
     For,
+    Grid,
     Load,
     LoopForm,
     Map,
@@ -27,6 +30,8 @@ from explorer.ir.tile_programs.statements import (
     Span,
     Statement,
     Sync,
+    TileExpr,
+    TileProgram,
     Window,
 )
 

@@ -11,12 +11,10 @@ import numpy as np
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
+from explorer.ir.dims import Dim, Shape, ceil_div, floor_div, simplify
 from explorer.ir.dtypes import as_computed
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
-from explorer.ir.shapes.dims import Dim, Shape, ceil_div, floor_div, simplify
 from explorer.ir.types import DType, Tensor
-from explorer.ops.arithmetic.broadcast import agree
-from explorer.ops.arithmetic.dim_arithmetic import most
 from explorer.ops.images.windows import (
     Windows,
     attribute_site,
@@ -26,8 +24,8 @@ from explorer.ops.images.windows import (
     windows,
 )
 from explorer.ops.lowering import Lowering, Nest
-from explorer.ops.record import OperatorRecord
-from explorer.ops.site import Site
+from explorer.ops.record import OperatorRecord, Site
+from explorer.ops.shape_rules import agree, most
 
 
 def _window(site: Site) -> Windows:

@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from explorer.budget import check_room
 from explorer.ir.affine import Affine, var
+from explorer.ir.dims import Dim, Shape, product, simplify
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
-from explorer.ir.shapes.dims import Dim, Shape, product, simplify
 from explorer.ir.types import Tensor
-from explorer.ops.arithmetic.arithmetic import power
-from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.arithmetic import power
+from explorer.ops.elementwise import call
 from explorer.ops.images.windows import Windows, attribute_site, spatial_names, views, windows
-from explorer.ops.kernels.scalar import identity
+from explorer.ops.interpreter.scalar import identity
 from explorer.ops.lowering import Lowering, Nest, at
-from explorer.ops.record import OperatorRecord
-from explorer.ops.site import Site
+from explorer.ops.record import OperatorRecord, Site
+from explorer.process.budget import check_room
 
 NOWHERE = 1 << 62
 IMAGES = {0: (2, None)}  # a batch and channels

@@ -16,25 +16,28 @@ import numpy as np
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
+from explorer.ir.dims import Dim
 from explorer.ir.kernel import Axis, Expr, Read
-from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Tensor
-from explorer.ops.arithmetic.elementwise import call
-from explorer.ops.images.resample import RESAMPLE, crops, dim_by_dim, resampled, weights_dtype
+from explorer.ops.elementwise import call
 from explorer.ops.images.resampling import (
     COORDINATE_MODES,
     MODES,
+    RESAMPLE,
     Sampling,
     Stretch,
+    crops,
+    dim_by_dim,
     reach,
+    resampled,
     sampling,
     stretches,
     table,
+    weights_dtype,
 )
 from explorer.ops.lowering import Lowering, Nest, at, entry, letters
-from explorer.ops.record import HostNumber, OperatorRecord, RunTime
-from explorer.ops.run_time.site import Host, symbolic
-from explorer.ops.site import Array, Site
+from explorer.ops.record import Array, HostNumber, OperatorRecord, RunTime, Site
+from explorer.ops.run_time import Host, symbolic
 
 Attrs = Mapping[str, Any]
 Plan = tuple[Stretch | None, ...]  # for each dim, None if it does not change

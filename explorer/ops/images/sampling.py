@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.affine import Affine, var
+from explorer.ir.dims import Dim, product, simplify
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
-from explorer.ir.shapes.dims import Dim, product, simplify
 from explorer.ir.types import DType, Tensor
-from explorer.ops.arithmetic.broadcast import agree, demand_shape
-from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.elementwise import call
 from explorer.ops.images.windows import Windows, windows
+from explorer.ops.interpreter.libraries import onnx_reference
 from explorer.ops.lowering import Lowering, Nest
-from explorer.ops.onnx_reference import onnx_reference
-from explorer.ops.record import OperatorRecord
-from explorer.ops.site import Site
+from explorer.ops.record import OperatorRecord, Site
+from explorer.ops.shape_rules import agree, demand_shape
 
 Pixel = Callable[[Sequence[Expr]], Expr]
 

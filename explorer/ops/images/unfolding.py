@@ -1,4 +1,4 @@
-"""Col2Im and MaxUnpool: each result gathers from the windows that contain it; Det."""
+"""Col2Im and MaxUnpool: each result gathers from the windows that contain it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.affine import Affine, var
+from explorer.ir.affine import var
+from explorer.ir.dims import Dim, floor_div, product, simplify
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
-from explorer.ir.shapes.dims import Dim, floor_div, product, simplify
 from explorer.ir.types import Tensor
-from explorer.ops.arithmetic.broadcast import agree, demand_shape
-from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.elementwise import call
 from explorer.ops.images.windows import each_positive, pads_of
+from explorer.ops.interpreter.libraries import onnx_reference
 from explorer.ops.lowering import Lowering, letters
-from explorer.ops.onnx_reference import onnx_reference
-from explorer.ops.record import HostNumber, OperatorRecord, RunTime
-from explorer.ops.run_time.site import Host, length
-from explorer.ops.site import Site
+from explorer.ops.record import HostNumber, OperatorRecord, RunTime, Site
+from explorer.ops.run_time import Host, length
+from explorer.ops.shape_rules import agree, demand_shape
 
 MOST_STEPS = 1 << 24  # results times pooled elements, at the symbols' hints
 
@@ -169,47 +168,6 @@ def _lower_unpool(low: Lowering) -> None:
     nest.into(low.result)
 
 
-# Det, by its definition for small matrices.
-
-
-def _det_types(site: Site) -> tuple[Tensor, ...]:
-    shape = site.shape()
-    if len(shape) < 2 or not agree(shape[-1], shape[-2], site.env):
-        site.fail(f"the input of shape {shape} holds no square matrices")
-    return (Tensor(shape[:-2], site.dtype()),)
-
-
-def _lower_det(low: Lowering) -> None:
-    site, nest = low.site, low.nest("det")
-    size = site.shape()[-1]
-    if not isinstance(size, int) or not 1 <= size <= 4:
-        site.unsupported(f"matrices of {size} rows have no kernel rule")
-        return
-    axes = letters(low.shape)
-    batch = tuple(var(a.name) for a in axes)
-    x = nest.tensor(site.arg(0), "x")
-
-    def minor(row: int, columns: tuple[int, ...]) -> Expr:
-        determinant: Expr | None = None
-        for i, column in enumerate(columns):
-            part: Expr = Read(x, (*batch, Affine((), row), Affine((), column)))
-            other_columns = (*columns[:i], *columns[i + 1 :])
-            part = call("mul", part, minor(row + 1, other_columns)) if other_columns else part
-            if determinant is None:
-                determinant = part
-            else:
-                determinant = call("sub" if i % 2 else "add", determinant, part)
-        assert determinant is not None
-        return determinant
-
-    nest.compute("y", low.shape, site.dtype(), axes, minor(0, tuple(range(size))))
-    nest.into(low.result)
-
-
-def _det(attrs: Mapping[str, Any], args: Any) -> Any:
-    return np.asarray(np.linalg.det(args[0]), args[0].dtype)
-
-
 RECORDS = (
     OperatorRecord(
         "Col2Im",
@@ -230,5 +188,4 @@ RECORDS = (
         _lower_unpool,
         first=9,
     ),
-    OperatorRecord("Det", "matmul", _det_types, _det, _lower_det),
 )

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.affine import Affine, var
+from explorer.ir.dims import Dim, Shape, ceil_div, floor_div, simplify
 from explorer.ir.kernel import Axis
-from explorer.ir.shapes.dims import Dim, Shape, ceil_div, floor_div, simplify
-from explorer.ops.arithmetic.dim_arithmetic import least, most
-from explorer.ops.site import Site
+from explorer.ops.record import Site
+from explorer.ops.shape_rules import least, most
 
 LONGEST = 1 << 31  # window
 SPATIAL = {1: "w", 2: "hw", 3: "dhw"}

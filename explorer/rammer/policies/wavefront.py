@@ -1,4 +1,7 @@
-"""Wavefront policy, the paper's Algorithm 1: each wave joins the current rProgram or starts one."""
+"""Waves of operators: the paper's wavefront policy, and one operator after the other.
+
+Wavefront is Algorithm 1: each wave joins the current rProgram or starts one.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,7 @@ from math import isclose
 from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.rammer.model import Facts, Placement, Share, Weighed
 from explorer.rammer.policies.lanes import Lanes
-from explorer.rammer.policies.op_by_op import place_alone
-from explorer.rammer.policies.rkernels import lay_wave
-from explorer.rammer.policies.topological_levels import split_library_calls, waves
+from explorer.rammer.policies.rkernels import fastest, lay_wave
 
 
 def wavefront(facts: Facts) -> Placement:
@@ -55,3 +56,40 @@ def _compare_joining(number: int, joined_us: float, apart_us: float) -> Weighed:
         f"a launch that costs {more_us:.2f} us more would join it",
     )
     return Candidate(f"wave {number}", None, terms, refusal.text, refusal)
+
+
+def op_by_op(facts: Facts) -> Placement:
+    """Make each operator an rProgram of its fastest implementation, evenly cut."""
+    return Placement(tuple(p for n in range(len(facts.operators)) if (p := place_alone(facts, n))))
+
+
+def place_alone(facts: Facts, position: int) -> tuple[Share, ...]:
+    """Return the shares of one operator on all units; of a library call, on unit 0."""
+    operator = facts.operators[position]
+    units = 1 if operator.kind == "library" else facts.device.units
+    number = fastest(operator, units)
+    tasks = operator.kernel(number).tasks
+    cuts = [tasks * unit // units for unit in range(units + 1)]
+    return tuple(
+        Share(position, unit, cuts[unit], cuts[unit + 1], number)
+        for unit in range(units)
+        if cuts[unit] < cuts[unit + 1]
+    )
+
+
+def waves(facts: Facts) -> list[list[int]]:
+    """Return the operators by the longest path to them: no two of one wave reach each other."""
+    depth: list[int] = []
+    out: list[list[int]] = []
+    for position, operator in enumerate(facts.operators):
+        depth.append(1 + max((depth[read] for read in operator.reads), default=-1))
+        if depth[-1] == len(out):
+            out.append([])
+        out[depth[-1]].append(position)
+    return out
+
+
+def split_library_calls(facts: Facts, wave: list[int]) -> tuple[list[int], list[int]]:
+    """Return the kernels of a wave, and its library calls, which are launches of their own."""
+    calls = [p for p in wave if facts.operators[p].kind == "library"]
+    return [p for p in wave if p not in calls] if calls else wave, calls

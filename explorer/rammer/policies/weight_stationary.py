@@ -15,10 +15,10 @@ from itertools import accumulate, groupby
 from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.rammer.cache_model import UnitCache, run_us, unit_caches
 from explorer.rammer.model import Facts, Placement, ROperator, Share, Weighed
+from explorer.rammer.policies.critical_path import Ready, longest_paths
 from explorer.rammer.policies.lanes import Lanes, PlacedOperator, earliest_start_counts
-from explorer.rammer.policies.op_by_op import place_alone
-from explorer.rammer.policies.ready import Ready, longest_paths
 from explorer.rammer.policies.rkernels import fastest
+from explorer.rammer.policies.wavefront import place_alone
 
 RECENT_CONSTANTS = 8  # whose readers are preferred: a bound on search time, chosen
 

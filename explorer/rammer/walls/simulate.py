@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from explorer.ir.decisions.rprogram import RProgram, Run, Wait
-from explorer.ir.decisions.wall import Brick, Gap, Wall
+from explorer.ir.decisions.wall import Brick, Gap, RProgram, Run, Wait, Wall
 from explorer.rammer.cache_model import UnitCache, run_us, unit_caches
 from explorer.rammer.model import ROperator, VDevice
 

@@ -42,27 +42,36 @@ from explorer.ir.calls import (
     Var,
     View,
 )
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import HOST_DTYPES
 from explorer.ir.program import Binding, Constant, Function, Program
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Annotation, Tensor
 from explorer.ops import RECORDS
-from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
-from explorer.ops.record import OperatorRecord, arguments_by_value
+from explorer.ops.record import OperatorRecord, Site, Values, arguments_by_value
 from explorer.ops.rules import check_site, in_rule
-from explorer.ops.run_time.site import MOST_DIMS
-from explorer.ops.site import Site, Values
-from explorer.passes.pipeline.registry import compiler_pass
-from explorer.relax.deduction.agreement import with_agreement, with_filling
-from explorer.relax.deduction.bounded_rows import pad_rows
-from explorer.relax.deduction.constant_branch import OnlyArm, require_arm, taken_arm
-from explorer.relax.deduction.control_flow import branch, call, gradient, loop
-from explorer.relax.deduction.declared_results import declared_results
-from explorer.relax.deduction.deducing import Deduced, KnownValue
-from explorer.relax.deduction.hints_from_use import hints_from_use
-from explorer.relax.deduction.implied_bounds import imply_bounds
-from explorer.relax.deduction.knowledge import Knowledge, is_known
+from explorer.ops.run_time import MOST_DIMS
+from explorer.ops.shape_rules import ImpliedBound, Unprovable
+from explorer.passes.registry import compiler_pass
+from explorer.relax.deduction.control_flow import (
+    OnlyArm,
+    branch,
+    call,
+    declared_results,
+    gradient,
+    loop,
+    require_arm,
+    taken_arm,
+)
+from explorer.relax.deduction.knowledge import (
+    Deduced,
+    DeducedValue,
+    Knowledge,
+    KnownValue,
+    Symbols,
+    is_known,
+    materialize,
+)
 from explorer.relax.deduction.library import (
     coarse_types,
     constant_results,
@@ -70,9 +79,9 @@ from explorer.relax.deduction.library import (
     library_types,
     without_dims,
 )
-from explorer.relax.deduction.materialize import materialize
-from explorer.relax.deduction.run_time import at_run_time
-from explorer.relax.deduction.symbols import DeducedValue, Symbols
+from explorer.relax.deduction.run_time import at_run_time, with_agreement, with_filling
+from explorer.relax.deduction.stacked_rows import pad_rows
+from explorer.relax.deduction.symbol_bounds import hints_from_use, imply_bounds
 
 MOST_ANNOTATED_FUNCTIONS = 1 << 10  # plus eight for each function: a bound on time, chosen
 MOST_TRIALS = 16  # of branch arms with all that follows: a bound on time, chosen

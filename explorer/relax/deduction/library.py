@@ -12,14 +12,12 @@ from onnx import helper, numpy_helper
 
 from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import LibraryCall, OpCall, Var
+from explorer.ir.dims import Dim
 from explorer.ir.program import Binding, Constant
-from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, DType, Object, Tensor, numpy_dtype
 from explorer.ops import RECORDS
 from explorer.ops.record import OperatorRecord
-from explorer.ops.reference.libraries import call_library, one_node_model
-from explorer.relax.deduction.knowledge import is_known
-from explorer.relax.deduction.symbols import DeducedValue
+from explorer.relax.deduction.knowledge import DeducedValue, is_known
 
 SMALL_ELEMENTS = 1024  # of a tensor passed to ONNX's shape inference; chosen
 RANDOM = frozenset(
@@ -83,6 +81,8 @@ def constant_results(call: OpCall, binding: Binding, constants: dict[str, Consta
     are_constant = all(c is not None for a, c in zip(call.args, arrays) if a is not None)
     if not are_constant or call.op in RANDOM:
         return False
+    from explorer.ops.interpreter.libraries import call_library  # most programs call none
+
     arguments = [None if c is None else c.array for c in arrays]
     try:
         results = call_library("onnx", call.op, call.attrs, arguments, len(binding.vars))
@@ -107,6 +107,8 @@ def library_types(
         for a in call.args
     ]
     dtypes = [a.type.dtype if a and isinstance(a.type, Tensor) else None for a in call.args]
+    from explorer.ops.interpreter.libraries import one_node_model  # most programs call none
+
     is_present = [a is not None for a in call.args]
     try:
         model = one_node_model(call.op, call.attrs, is_present, dtypes, shapes, results)

@@ -14,26 +14,24 @@ from explorer.cost.bind_kernel import bind_kernel
 from explorer.cost.thread_blocks import AS_FAST_RATIO, ThreadBlocks, thread_blocks
 from explorer.cost.touched_parts import middle, number, touched
 from explorer.devices.model import Device
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
-from explorer.ops.reference.cancellation import raise_if_cancelled
+from explorer.process.cancellation import raise_if_cancelled
 from explorer.roller.blocks.fitting_block import fitting_each
-from explorer.roller.blocks.matrix_pieces import matrix_blocks
-from explorer.roller.blocks.shared_sums import MOST_THREADS, sharing
+from explorer.roller.blocks.matrix_pieces import MOST_THREADS, matrix_blocks, sharing
 from explorer.roller.blocks.thread_block import all_axes, block_of, partitioned_axes
-from explorer.roller.construct.axis_fusion import Fused, fuse_axes
+from explorer.roller.construct.axis_fusion import Fused, as_matmul, fuse_axes
 from explorer.roller.construct.construct import Growth, results_of
 from explorer.roller.construct.expression import heaviest, of_compute, work_of
-from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram, unit_tile
 from explorer.roller.construct.shrink import finer
-from explorer.roller.tiles.walks import tile_of
+from explorer.roller.tiles.cuts import tile_of
 from explorer.tile.gpu.block import why_not_blocks
 from explorer.tile.gpu.demand import Demand, Work, demand_of
 from explorer.tile.gpu.rewrites import unpadded, unsynced
@@ -84,7 +82,7 @@ def estimate_us(kernel: Kernel, device: Device) -> float:
 
 
 def grids_of(
-    kernel: Kernel, device: Device, blocks: Iterable[Block], cold: bool = False
+    kernel: Kernel, device: Device, blocks: Iterable[Tiling], cold: bool = False
 ) -> tuple[ThreadBlocks, ...]:
     """Return the grids of some blocks of a kernel of fixed extents that fit the device.
 
@@ -148,8 +146,8 @@ class _BlockSearch:
         self.near = next(m for m in device.levels if m.shared)
         ends = (*kernel.inputs, *kernel.outputs)
         self.shapes = {t: tuple(map(number, kernel.shape(t))) for t in ends}
-        self.weighed_blocks: dict[Block, ThreadBlocks | None] = {}
-        self.staged: dict[Block | None, bool] = {}
+        self.weighed_blocks: dict[Tiling, ThreadBlocks | None] = {}
+        self.staged: dict[Tiling | None, bool] = {}
 
     def with_programs(self, programs: tuple[TiledProgram, ...]) -> tuple[ThreadBlocks, ...]:
         """Return the blocks that fit a device; none for a kernel without a tile program for them.
@@ -174,7 +172,7 @@ class _BlockSearch:
 
     def _of_tiles(self, programs: tuple[TiledProgram, ...]) -> None:
         """Weigh the blocks of constructed tiles, and those for matrix units."""
-        env, tiles, blocks = ShapeEnv(), dict[Block, str](), dict[Block, str]()
+        env, tiles, blocks = ShapeEnv(), dict[Tiling, str](), dict[Tiling, str]()
         for walks in (self.shared, all_axes(self.kernel)):
             for p in programs:
                 tiles.setdefault(block_of(self.kernel, self.fused.groups, p, walks), _label(p))
@@ -188,14 +186,14 @@ class _BlockSearch:
         for block, label in blocks.items():
             self._weigh(block, label)
 
-    def of(self, block: Block, label: str) -> ThreadBlocks | None:
+    def of(self, block: Tiling, label: str) -> ThreadBlocks | None:
         """Return the work and traffic of a block; None if it does not fit the device."""
         program = unsynced(self.kernel, block, ShapeEnv(), self.device)
         if level_problem(program, self.device):
             return None
         return self._priced(block, label, demand_of(program, self.device))
 
-    def _weigh(self, block: Block, label: str) -> ThreadBlocks | None:
+    def _weigh(self, block: Tiling, label: str) -> ThreadBlocks | None:
         """Return the same without bank conflicts, in a fraction of the time."""
         if block not in self.weighed_blocks:
             raise_if_cancelled("weighing thread blocks")
@@ -207,7 +205,7 @@ class _BlockSearch:
                 self.weighed_blocks[block] = self._priced(block, label, demand)
         return self.weighed_blocks[block]
 
-    def _priced(self, block: Block, label: str, demand: Demand) -> ThreadBlocks:
+    def _priced(self, block: Tiling, label: str, demand: Demand) -> ThreadBlocks:
         near = self._traffic_bytes(block)
         moved = near, min(near, self.far_bytes / demand.grid)
         return thread_blocks(self.device, label, demand, moved, block)
@@ -218,7 +216,7 @@ class _BlockSearch:
         Those that take the least of the device are included. Each is evaluated until no other can
         be better.
         """
-        d, evaluated = self.device, dict[Block, ThreadBlocks | None]()
+        d, evaluated = self.device, dict[Tiling, ThreadBlocks | None]()
         weighed = [b for b in self.weighed_blocks.values() if b is not None]
 
         def look(some: Iterable[tuple[float, ThreadBlocks]], resident: int) -> None:
@@ -282,7 +280,7 @@ class _BlockSearch:
             if best is not None and best.whole_us(d, resident) > us:
                 return
 
-    def _halves(self, block: Block) -> Iterator[Block]:
+    def _halves(self, block: Tiling) -> Iterator[Tiling]:
         """Yield the block with half of its tile along one axis, and half of its threads."""
         if (
             block.matrix or block.threads < 2 * self.device.lanes
@@ -297,7 +295,7 @@ class _BlockSearch:
                 tile = tuple((a, cut[a]) for a in axes if a in cut)
                 yield replace(block, tile=tile, threads=-(-block.threads * cut[axis] // size))
 
-    def _neighbour(self, block: Block, start: ThreadBlocks) -> ThreadBlocks | None:
+    def _neighbour(self, block: Tiling, start: ThreadBlocks) -> ThreadBlocks | None:
         """Weigh a block that was derived from another; None if it lost its staging.
 
         A chunk that does not fit shared memory is read by each thread by itself, whose time is
@@ -311,7 +309,7 @@ class _BlockSearch:
             self.weighed_blocks[block] = None
         return None
 
-    def _fuller(self) -> Iterator[tuple[ThreadBlocks, Block]]:
+    def _fuller(self) -> Iterator[tuple[ThreadBlocks, Tiling]]:
         """Yield neighbours of the best blocks whose last wave is fuller, for each number held.
 
         320 blocks take two waves of 240 places, where 210 that are larger along one axis take one,
@@ -322,7 +320,7 @@ class _BlockSearch:
             for b in self._best(resident)[:FILLED_BLOCKS]:
                 yield from ((b, other) for other in self._filling(b, resident * self.device.units))
 
-    def _filling(self, grid: ThreadBlocks, places: int) -> Iterator[Block]:
+    def _filling(self, grid: ThreadBlocks, places: int) -> Iterator[Tiling]:
         """Yield the neighbours of one block that take a wave less of so many places."""
         waves = -(-grid.grid // places)
         if grid.block is None or grid.block.matrix:  # sizes are multiples of pieces
@@ -342,7 +340,7 @@ class _BlockSearch:
                 for each in dict.fromkeys(rows):
                     yield self._grown(grid.block, a, each)
 
-    def _grown(self, block: Block, axis: str, size: int) -> Block:
+    def _grown(self, block: Tiling, axis: str, size: int) -> Tiling:
         """Return a block that is larger along one axis of its output.
 
         It has more threads or, if that is not possible, more points a thread.
@@ -357,7 +355,7 @@ class _BlockSearch:
         register = tuple((a, n * times if a in mine else n) for a, n in block.register)
         return replace(block, tile=tile, register=register)
 
-    def _wider(self, block: Block) -> Iterator[Block]:
+    def _wider(self, block: Tiling) -> Iterator[Tiling]:
         """Yield the block and, for a reduction that is no contraction, one with a warp a result.
 
         It has as many threads as are allowed at most: if the reduced elements are contiguous in
@@ -384,7 +382,7 @@ class _BlockSearch:
         parts = (self.device.unit_shared_bytes // n for n in BLOCKS_PER_UNIT)
         return (limit, *(n for n in parts if n < limit))
 
-    def _traffic_bytes(self, block: Block) -> float:
+    def _traffic_bytes(self, block: Tiling) -> float:
         """Return the bytes that one block loads and stores, in whole transactions.
 
         The memory is the nearest one that units share: a tile one column wide loads the columns

@@ -1,31 +1,30 @@
-"""Thread blocks of products of 16-bit floats whose warps use matrix units.
+"""Variants of thread blocks: products on matrix units, and sums that several threads share.
 
-Tiles are aligned to the matrix instruction (Roller, section 3.2): 16 rows, 8 columns and 16 of the
-depth.
+Tiles on matrix units are aligned to the instruction (Roller, section 3.2): 16 rows, 8 columns and
+16 of the depth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling, thread_block
+from explorer.ir.dims import evaluate_dim
+from explorer.ir.dtypes import HALF_FLOATS
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read
 from explorer.ir.patterns.contraction import contraction
-from explorer.ir.shapes.dims import evaluate_dim
-from explorer.roller.blocks.cut_block import Walks, cut_block
+from explorer.roller.blocks.fitting_block import Walks, cut_block
 from explorer.tile.gpu.matrix_units import (
     COLUMNS,
     DEPTH,
     LANE_COLUMNS,
     LANE_ROWS,
-    MULTIPLIED,
     OWN,
     ROWS,
-    has_matrix_units,
 )
 
 PIECES = (
@@ -66,7 +65,7 @@ def products_of_pieces(kernel: Kernel, c: Compute) -> Iterator[Product]:
     if match is None or kernel.dtype(c.out) != "float32" or not match.rows:
         return
     dtypes = {kernel.dtype(r.tensor) for r in (match.a, match.b)}
-    if len(dtypes) > 1 or not dtypes <= set(MULTIPLIED) or not _is_plain(c.expr):
+    if len(dtypes) > 1 or not dtypes <= set(HALF_FLOATS) or not _is_plain(c.expr):
         return
     extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in (*c.axes, *c.reduce)}
 
@@ -91,13 +90,13 @@ def _is_plain(expr: Expr) -> bool:
 
 def matrix_blocks(
     kernel: Kernel, c: Compute, device: Device, every: Sequence[Walks]
-) -> Iterator[tuple[Block, str]]:
+) -> Iterator[tuple[Tiling, str]]:
     """Yield blocks of so many pieces a warp and warps a block, each with a label.
 
     There are none if the compute or the device uses no matrix units. `every` are the alternative
     sets of axes that blocks may cut.
     """
-    if not has_matrix_units(device):
+    if not device.has_matrix_units:
         return
     for candidate, pieces in product(products_of_pieces(kernel, c), PIECES):
         words = pieces[0] * pieces[1] * OWN * OWN + pieces[0] * 4 + pieces[1] * 2
@@ -120,7 +119,7 @@ def _block(
     warps: tuple[int, int],
     chunk: int,
     walks: Walks,
-) -> tuple[Block, str] | None:
+) -> tuple[Tiling, str] | None:
     """Return a block, or None if a smaller one does the same or most of it is out of bounds."""
     depth = p.extents[p.depth.name]
     if chunk > 1 and (chunk // 2) * DEPTH >= depth:
@@ -151,7 +150,7 @@ def _block(
     block = cut_block(kernel, p.compute, sizes, register, threads, walks)
     rows, columns = (pieces[n] * warps[n] * size for n, size in enumerate((ROWS, COLUMNS)))
     label = f"{rows}x{columns}x{sizes[p.depth.name]} on matrix units"
-    return Block(block.tile, block.threads, block.register, block.shared, (), matrix), label
+    return thread_block(block.tile, block.threads, block.register, block.shared, (), matrix), label
 
 
 def _share(wanted: int, there: int) -> int:
@@ -159,3 +158,49 @@ def _share(wanted: int, there: int) -> int:
     while wanted > 1 and wanted // 2 >= there:
         wanted //= 2
     return wanted
+
+
+STEP_RATIO = 2  # from one neighbour to the next; chosen
+MOST_RATIO = 8  # to the next divisor of an axis; chosen
+MOST_THREADS = 32  # per sum, as parts are added sequentially; chosen
+
+
+def sharing(block: Tiling, reduced: Mapping[str, int], device: Device) -> Iterator[Tiling]:
+    """Yield the neighbours of a block; `reduced` are its reduced axes with their extents."""
+    chunks, parts = dict(block.shared), dict(block.parts)
+    for axis, extent in reduced.items():
+        count = parts.get(axis, 1)
+        share = extent // count
+        chunk = min(chunks.get(axis, share), share)
+        deeper = _next(chunk, share)
+        if deeper:
+            yield _with(block, axis, deeper, count)
+        if parts.keys() - {axis}:
+            continue
+        each = block.threads // count
+        most = min(MOST_THREADS, device.block_threads // max(1, each))
+        for more in dict.fromkeys((_next(count, extent), _largest(extent, most))):
+            if not count < more <= most:
+                continue
+            wider, left = replace(block, threads=each * more), extent // more
+            for size in (chunk, -(-chunk * count // more)):  # per part, or of all parts
+                yield _with(wider, axis, _largest(left, size), more)
+
+
+def _with(block: Tiling, axis: str, chunk: int, parts: int) -> Tiling:
+    shared = tuple((a, chunk if a == axis else n) for a, n in block.shared)
+    other_parts = tuple((a, n) for a, n in block.parts if a != axis)
+    return replace(
+        block, shared=shared, parts=(*other_parts, *(((axis, parts),) if parts > 1 else ()))
+    )
+
+
+def _next(size: int, extent: int) -> int:
+    """Return the next divisor of an extent that is `STEP_RATIO` larger; 0 if none is near."""
+    least, most = size * STEP_RATIO, min(extent, size * MOST_RATIO)
+    return next((n for n in range(least, most + 1) if extent % n == 0), 0)
+
+
+def _largest(extent: int, most: int) -> int:
+    """Return the largest divisor of an extent up to a number."""
+    return max(n for n in range(1, max(1, min(most, extent)) + 1) if extent % n == 0)

@@ -9,28 +9,25 @@ from explorer.cost.bind_kernel import bind_kernel
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.by_identity import by_identity
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Kernel
-from explorer.ir.kernels.canonical import canonical, renamed_block
-from explorer.ir.kernels.empty import without_empty
-from explorer.ir.kernels.normal import normalise, stores
-from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.roller.blocks.cut_block import Walks, cut_block
-from explorer.roller.blocks.fitting_block import fitting
+from explorer.ir.kernels.canonical import canonical, renamed_tiling
+from explorer.ir.kernels.normal import normalise, stores, without_empty
+from explorer.ir.tile_program import TileProgram
+from explorer.roller.blocks.fitting_block import Walks, cut_block, fitting
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.steps import Construction
-from explorer.roller.tiles.cuts import cuts_all
-from explorer.roller.tiles.walks import cut_by
+from explorer.roller.tiles.cuts import cut_by, cuts_all
 from explorer.tile.gpu.rewrites import block_steps
 
 PREDICTED = "what would run as a thread block of {}: a prediction, for it is a data sheet"
 
 
 def thread_block_steps(
-    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, block: Block | None = None
+    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, block: Tiling | None = None
 ) -> tuple[tuple[str, TileProgram], ...]:
     """Return the tile program of a block under one binding, after each rewrite by name.
 
@@ -57,20 +54,25 @@ def bound_normal(kernel: Kernel, sizes: Sizes) -> Kernel:
     return normalise(without_empty(bind_kernel(kernel, sizes)))
 
 
-def in_own_names(block: Block, bound: Kernel) -> Block:
+def in_own_names(block: Tiling, bound: Kernel) -> Tiling:
     """Rename a block of `launched` to the axes of the kernel in normal form."""
     _, axes = canonical(bound)
-    return renamed_block(block, {new: old for old, new in axes.items()})
+    return renamed_tiling(block, {new: old for old, new in axes.items()})
 
 
-def in_launched_names(block: Block, bound: Kernel) -> Block:
+def in_launched_names(block: Tiling, bound: Kernel) -> Tiling:
     """Rename a block of a kernel in normal form to the axes of its canonical form."""
-    return renamed_block(block, canonical(bound)[1])
+    return renamed_tiling(block, canonical(bound)[1])
+
+
+def axes_of(bound: Kernel) -> frozenset[str]:
+    """Return the axes that a block of a kernel in normal form may name."""
+    return frozenset(canonical(bound)[1])
 
 
 def constructed_block(
     bound: Kernel, device: Device, construction: Construction | None = None, number: int = 0
-) -> Block:
+) -> Tiling:
     """Return the block of result `number` of a construction, fitted to shared memory.
 
     The construction is `construction`, or a new one.
@@ -88,7 +90,7 @@ def constructed_block(
 
 def block_of(
     kernel: Kernel, fused: Sequence[Sequence[str]], p: TiledProgram, walks: Walks | None = None
-) -> Block:
+) -> Tiling:
     """Return a result of a construction as a block of a kernel whose extents are numbers.
 
     `fused` are the axes that each of the tile's stands for. Axes that `walks` does not name are not

@@ -1,35 +1,32 @@
-"""Construction of the tiles of one operator for one device; no kernel runs (Roller, OSDI 2022)."""
+"""Construction of the tiles of one operator for one device; no kernel runs (Roller, OSDI 2022).
+
+An operator that reuses its operands too little for compute-bound tiles is memory bound.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
+from math import prod
 
 from explorer.devices.model import Device
+from explorer.devices.target import target_of
 from explorer.errors import BadOption
+from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.contraction import contraction
-from explorer.ir.shapes.dims import Sizes
-from explorer.roller.construct.axis_fusion import Fused, fuse_axes, unfused
-from explorer.roller.construct.cpu_rules import CpuRules
-from explorer.roller.construct.enlarge import Search
+from explorer.roller.construct.axis_fusion import Fused, as_matmul, fuse_axes, unfused
+from explorer.roller.construct.enlarge import SCORES, Score, Search
 from explorer.roller.construct.expression import Expression, heaviest, of_compute
-from explorer.roller.construct.gpu_rules import GpuRules
-from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.levels import LevelRules
-from explorer.roller.construct.memory_bound import is_memory_bound
-from explorer.roller.construct.rtile import TiledProgram, unit_tile
-from explorer.roller.construct.score import SCORES, Score
+from explorer.roller.construct.rtile import RTile, TiledProgram, unit_tile
 from explorer.roller.construct.shrink import shrink_tiles
 from explorer.roller.construct.steps import Construction
 
-EPS_STEP, STREAMED_EPS_STEP = 0.2, 0.1  # Roller artifact
-CPU_EPS_STEP = 0.05  # registers take any number of rows, so steps are finer; chosen
-CPU_CHOICE_EPS = 0.2  # waste allowed for more than one result; chosen
 EPS_CAP = 1.0  # Roller artifact
 KEPT_RESULTS = 512  # expressions with cached results: a bound on memory, chosen
-KEPT_TILES_ON_CPU = 2  # the register tile and the unit tile of any operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +76,9 @@ def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Co
     rules, streamed = rules_for(device, e)
     each = growth.each or growth.top_k
     search = Search(rules, growth.score, growth.top_k, unit_tile(e), each, growth.steps)
-    gpu_step = STREAMED_EPS_STEP if streamed else EPS_STEP
-    if device.kind == "cpu":
-        results = search.run(CPU_EPS_STEP, growth.eps_cap, min(CPU_CHOICE_EPS, growth.eps_cap))
-    else:
-        results = search.run(gpu_step, growth.eps_cap, growth.eps_cap)
+    results = search.run(rules.eps_step, growth.eps_cap, min(rules.choice_eps, growth.eps_cap))
     if growth.shrink:
-        kept_levels = KEPT_TILES_ON_CPU if device.kind == "cpu" else 0
-        results = _distinct(shrink_tiles(p, device.units, kept_levels) for p in results)
+        results = _distinct(shrink_tiles(p, device.units, rules.kept_tiles) for p in results)
     return Construction(
         e.name, device.name, "memory bound" if streamed else "compute bound", growth.score, e,
         fused.groups, rules.levels, tuple(search.steps), tuple(search.rounds), results,
@@ -113,15 +105,7 @@ def rules_for(device: Device, expression: Expression) -> tuple[LevelRules, bool]
         BadOption: the data sheet of a GPU lacks a limit of blocks.
     """
     streamed = is_memory_bound(expression)
-    if device.kind == "cpu":
-        return CpuRules(device, expression, streamed), streamed
-    needed = ("block_threads", "block_shared_bytes", "transaction_bytes", "banks")
-    missing = [n for n in needed if not getattr(device, n)]
-    if missing:
-        raise BadOption(
-            f"no tiles can be constructed for {device.name}: its data sheet lacks {missing[0]}"
-        )
-    return GpuRules(device, streamed), streamed
+    return target_of(device).tile_rules(device, expression, streamed), streamed
 
 
 def _distinct(programs: Iterable[TiledProgram]) -> tuple[TiledProgram, ...]:
@@ -130,3 +114,31 @@ def _distinct(programs: Iterable[TiledProgram]) -> tuple[TiledProgram, ...]:
     for p in programs:
         first.setdefault(tuple(t.shape for t in p.tiles), p)
     return tuple(first.values())
+
+
+SHARES = tuple(n / 10 for n in range(1, 10))
+LEAST_POINTS_A_BYTE, LEAST_MEAN_POINTS_A_BYTE = 2.0, 4.0  # of the whole operator; Roller artifact
+
+
+def reuse_slopes(expression: Expression) -> tuple[float, ...]:
+    """Return the growth of points a loaded byte from tiles of 10 % of every axis to 90 %."""
+    points = [_points_per_byte(expression, share) for share in SHARES]
+    return tuple((b - a) / (SHARES[1] - SHARES[0]) for a, b in pairwise(points))
+
+
+def is_memory_bound(expression: Expression) -> bool:
+    """Return True if a larger tile hardly computes more for each byte.
+
+    That is a least slope of at most 2, or a mean of at most 4.
+    """
+    slopes = reuse_slopes(expression)
+    return (
+        min(slopes) <= LEAST_POINTS_A_BYTE or sum(slopes) / len(slopes) <= LEAST_MEAN_POINTS_A_BYTE
+    )
+
+
+def _points_per_byte(e: Expression, share: float) -> float:
+    shape = tuple(max(1, int(share * n)) for n in e.extents)
+    tile = RTile(e, shape)
+    loaded = sum(a.item_bytes * prod(a.tile(tile.whole_shape)) for a in e.inputs)
+    return prod(shape) / loaded if loaded else 0.0

@@ -28,6 +28,9 @@ CACHE_STEPS = tuple(2**n for n in range(16))
 ROOM_TILES = 8  # least tiles that a cache has room for; chosen
 FEW_TILES = 4  # per core: so many share the work evenly; chosen
 PARTS = (1, 2, 3, 4, 6, 8)  # of an axis, for even shares
+EPS_STEP = 0.05  # registers take any number of rows, so steps are finer; chosen
+CHOICE_EPS = 0.2  # waste allowed for more than one result; chosen
+KEPT_TILES = 2  # the register tile and the unit tile of any operator
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class CpuRules:
     device: Device
     expression: Expression
     streamed: bool = False
+    eps_step: float = EPS_STEP
+    choice_eps: float = CHOICE_EPS
+    kept_tiles: int = KEPT_TILES
 
     @cached_property
     def levels(self) -> tuple[TileLevel, ...]:

@@ -2,6 +2,8 @@
 
 It starts from one point and enlarges the axis that saves most, level by level, then goes back for
 the next best.
+
+The score of an axis is the traffic that a longer tile saves, by the paper or by its artifact.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from operator import ne
+from typing import Literal
 
 from explorer.roller.construct.alignment import keeping_shape, tensor_shape
 from explorer.roller.construct.levels import Larger, LevelRules, Room
-from explorer.roller.construct.rtile import RTile, TiledProgram
-from explorer.roller.construct.score import Score, reuse_scores
+from explorer.roller.construct.rtile import RTile, TiledProgram, intensity, whole_tile
 from explorer.roller.construct.steps import ConstructionStep, Round, Verdict
 
 MOST_STATES = 500  # of one round; a bound on search time, chosen
@@ -259,3 +261,34 @@ class Search:
             )
         )  # fmt: skip
         return number
+
+
+Score = Literal["paper", "artifact"]
+SCORES: tuple[Score, ...] = ("paper", "artifact")
+
+
+def reuse_scores(tile: RTile, larger: tuple[int | None, ...], rule: Score) -> tuple[float, ...]:
+    """Return the score of enlarging each axis; `larger` are the next aligned sizes.
+
+    "paper": S = (Q(T) - Q(T')) / (F(T') - F(T)), bytes of the operator's traffic saved for each
+    byte of room. "artifact": operations a byte of traffic after one step along the axis.
+    """
+    axes = range(len(tile.shape))
+    if rule == "artifact":
+        e, shape = tile.expression, tile.shape
+        return tuple([intensity(e, (*shape[:d], shape[d] + 1, *shape[d + 1 :])) for d in axes])
+    return tuple(0.0 if size is None else _saved(tile, d, size) for d, size in enumerate(larger))
+
+
+def _saved(tile: RTile, axis: int, size: int) -> float:
+    grown = tile.with_size(axis, size)
+    saved = operator_traffic(tile) - operator_traffic(grown)
+    room = grown.footprint_bytes - tile.footprint_bytes
+    if room <= 0:
+        return float("inf") if saved > 0 else 0.0
+    return saved / room
+
+
+def operator_traffic(tile: RTile) -> int:
+    """Return the bytes that the full operator moves if it is cut into such tiles."""
+    return tile.traffic_bytes * whole_tile(tile.expression).count(tile)

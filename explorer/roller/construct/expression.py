@@ -10,8 +10,17 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from explorer.ir.affine import Affine
-from explorer.ir.kernel import Apply, Compute, Expr, IndexValue, Kernel, Read, reads
-from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
+from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
+from explorer.ir.kernel import (
+    Apply,
+    Compute,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+    operations_of,
+    reads,
+)
 from explorer.ir.types import ITEM_BYTES
 
 Walk = tuple[tuple[int, int], ...]  # (position of an axis, elements moved by one step of it)
@@ -103,15 +112,6 @@ def work_of(c: Compute, sizes: Sizes) -> int:
     """Return the operations of all points of a compute, at least one a point."""
     points = prod(evaluate_dim(a.extent, sizes) for a in (*c.axes, *c.reduce))
     return points * max(1, operations_of(c.expr))
-
-
-def operations_of(expr: Expr) -> int:
-    """Return the number of scalar functions in an expression, each occurrence counted."""
-    match expr:
-        case Apply(_, args):
-            return 1 + sum(operations_of(a) for a in args)
-        case _:
-            return 0
 
 
 def _access(

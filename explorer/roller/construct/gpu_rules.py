@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from explorer.devices.model import Device
 from explorer.roller.construct.alignment import (
@@ -24,6 +24,7 @@ STREAMED_STEPS = 512  # for memory-bound operators; Roller artifact
 MOST_DEPTH_ELEMENTS, STREAMED_DEPTH_ELEMENTS = 32, 128  # of a reduced axis; Roller artifact
 LEAST_OUTPUTS = 2  # of a thread, for memory-bound operators; Roller artifact
 WORD_BYTES = 4  # of a register
+EPS_STEP, STREAMED_EPS_STEP = 0.2, 0.1  # Roller artifact
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,13 @@ class GpuRules:
 
     device: Device
     streamed: bool = False
+    choice_eps: float = inf  # none beyond what any result may waste
+    kept_tiles: int = 0
+
+    @property
+    def eps_step(self) -> float:
+        """The step in which the allowed waste grows from round to round."""
+        return STREAMED_EPS_STEP if self.streamed else EPS_STEP
 
     @property
     def levels(self) -> tuple[TileLevel, ...]:

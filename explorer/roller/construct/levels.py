@@ -52,6 +52,18 @@ class LevelRules(Protocol):
     def levels(self) -> tuple[TileLevel, ...]:
         """The levels, farthest first."""
 
+    @property
+    def eps_step(self) -> float:
+        """The step in which the allowed waste grows from round to round."""
+
+    @property
+    def choice_eps(self) -> float:
+        """The waste that is allowed for more results than one."""
+
+    @property
+    def kept_tiles(self) -> int:
+        """The nearest tiles that stay as they are where operators are cut finer."""
+
     def sizes(self, base: RTile, level: int) -> tuple[tuple[int, ...], ...]:
         """Return the aligned sizes of every axis, increasing, from the next nearer level's tile."""
 

@@ -1,13 +1,17 @@
-"""Shrinking of small operators' tiles until every unit has work (Roller, sections 3.3 and 5.4)."""
+"""Shrinking of small operators' tiles until every unit has work (Roller, sections 3.3 and 5.4).
+
+`Waves` tells how evenly a tile fills the units of a device.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 
+from explorer.roller.construct.enlarge import reuse_scores
 from explorer.roller.construct.rtile import RTile, TiledProgram
-from explorer.roller.construct.score import reuse_scores
 
 
 def shrink_tiles(program: TiledProgram, units: int, kept_levels: int = 0) -> TiledProgram:
@@ -62,3 +66,36 @@ def _halves(tiles: tuple[RTile, ...], axis: int, kept_levels: int) -> tuple[RTil
 def _halved(tile: RTile, axis: int, base: int) -> RTile:
     half = -(-tile.shape[axis] // (2 * base)) * base
     return tile.with_size(axis, max(base, half)).padded(tile.padding)
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """`grid` copies over `units` units that hold `per_unit` copies each."""
+
+    grid: int
+    units: int
+    per_unit: int = 1
+
+    @property
+    def places(self) -> int:
+        """The number of copies that run at the same time."""
+        return self.units * self.per_unit
+
+    @property
+    def waves(self) -> int:
+        """The number of times that the units are filled."""
+        return -(-self.grid // self.places)
+
+    @property
+    def last(self) -> int:
+        """The number of copies in the last wave."""
+        return self.grid - (self.waves - 1) * self.places if self.grid else 0
+
+    @property
+    def efficiency(self) -> float:
+        """The share of the peak that is left: full waves reach all of it."""
+        return self.grid / (self.waves * self.places) if self.grid else 0.0
+
+    def copies(self, wave: int) -> int:
+        """Return the number of copies of a wave."""
+        return self.last if wave == self.waves - 1 else self.places

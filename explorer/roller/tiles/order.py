@@ -8,9 +8,9 @@ from explorer.cost.estimate import tasks
 from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv, Sizes
-from explorer.roller.tiles.reduction_safe_cuts import repeated
+from explorer.roller.tiles.cuts import repeated
 from explorer.roller.tiles.weigh import refusal
 
 # The precision of the model; chosen. Its error is printed by

@@ -1,1 +1,1 @@
-"""Programs bound to sizes: tables, constants, results, recordings, measured walls."""
+"""Programs bound to sizes: tables, launches, recordings, outputs, measured walls."""

@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer.walls.simulate import wait_gaps
-from explorer.runtime.binding.control_events import count_control_flow, time_trips
-from explorer.runtime.binding.launches.launch_code import LaunchCode, RunRow
+from explorer.runtime.binding.launch_code import LaunchCode, RunRow, count_control_flow, time_trips
 from explorer.runtime.binding.recording import LibraryCallTrace, RunTrace
 from explorer.runtime.workers.launch import Stamps
 

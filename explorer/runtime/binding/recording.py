@@ -15,18 +15,23 @@ from typing import TypeAlias
 
 import numpy as np
 
-from explorer.counters import counters
 from explorer.grinder import Carried, LibraryTask
-from explorer.ops.reference.evaluate import too_deep
-from explorer.ops.reference.libraries import call_library
-from explorer.ops.reference.library_functions import check_result
-from explorer.runtime.binding.arena import Arena
-from explorer.runtime.binding.control_events import ControlEvent, decode_notes
-from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
-from explorer.runtime.binding.views import Views
+from explorer.ops.interpreter.evaluate import too_deep
+from explorer.ops.interpreter.libraries import call_library
+from explorer.ops.interpreter.library_functions import check_result
+from explorer.process.counters import counters
+from explorer.runtime.binding.arena import Arena, Views
+from explorer.runtime.binding.launch_code import (
+    ControlEvent,
+    HostBranch,
+    HostLoop,
+    LaunchCode,
+    Step,
+    decode_notes,
+)
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.launch import MOST_NOTES, Launch, Stamps
-from explorer.runtime.workers.teams import Launcher
+from explorer.runtime.workers.workers import Launcher
 
 Array = np.ndarray
 Action: TypeAlias = Callable[["RecordedRun"], None]

@@ -1,6 +1,7 @@
 """Templates of argument blocks and slots: the base of each address, and its offset.
 
 A run only adds the base addresses of its arena, its inputs and its outputs to the offsets.
+Constants are converted once per program, to the layout that kernels read.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import numpy as np
 
 from explorer.codegen.build import Argument, KernelCode
 from explorer.grinder import OperatorTask
-from explorer.ir.shapes.dims import evaluate_dim
-from explorer.runtime.binding.constants import Constants
-from explorer.runtime.binding.launches.launch_code import LaunchCode
+from explorer.ir.dims import evaluate_dim
+from explorer.ir.program import Constant
+from explorer.runtime.binding.launch_code import LaunchCode
 from explorer.runtime.planning.plan import Plan
-from explorer.runtime.workers.arena import ALIGNMENT, address_of
+from explorer.runtime.workers.aligned_memory import ALIGNMENT, address_of, in_place
+from explorer.tile.lowering.packing import packed_constant
 
 ABSOLUTE, ARENA, SCRATCH, FIRST_INPUT = range(4)  # bases; then the inputs, then the outputs
 EVERYTHING = slice(None)
@@ -99,6 +101,35 @@ class ValuePlaces:
             dims = [evaluate_dim(d, self.plan.sizes) for d in value.dims]
             self.shapes[name] = np.array(dims, np.int64).reshape(self.plan.shape(name))
         return self.shapes[name]
+
+
+class Constants:
+    """The arrays that kernels read of a program's constants, and the tables of its kernels."""
+
+    def __init__(self, constants: Mapping[str, Constant]) -> None:
+        """Create the arrays of these constants on first use."""
+        self.constants = constants
+        self._tables: dict[tuple[int, ...], np.ndarray] = {}
+        self._alive: dict[int, np.ndarray] = {}  # by identity: kernels hold addresses only
+
+    def plain(self, name: str) -> np.ndarray:
+        """Return a constant in its own layout."""
+        return self._keep_alive(self.constants[name].laid_out("in place", in_place))
+
+    def packed(self, name: str, argument: Argument) -> np.ndarray:
+        """Return a constant packed for a micro-kernel."""
+        assert argument.packing is not None
+        return self._keep_alive(packed_constant(argument.packing, self.constants[name]))
+
+    def _keep_alive(self, array: np.ndarray) -> np.ndarray:
+        self._alive[id(array)] = array
+        return array
+
+    def table(self, values: tuple[int, ...]) -> np.ndarray:
+        """Return an int64 table."""
+        if values not in self._tables:
+            self._tables[values] = in_place(np.array(values or (0,), np.int64))
+        return self._tables[values]
 
 
 class ArgumentBlocks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from explorer.ir.decisions.rprogram import RProgram, Run, Wait
+from explorer.ir.decisions.wall import RProgram, Run, Wait
 
 
 def refuse_residency(units: int, resident: int, where: str) -> str:

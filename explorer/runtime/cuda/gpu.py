@@ -2,10 +2,14 @@
 
 Each of its errors becomes one sentence. A lost context is created anew with the next memory; Python
 and the CPU continue as before.
+
+Each run calls the driver by addresses (`StreamCalls`). Arrays of numba-cuda validate and describe
+themselves at each use, which takes longer than the run of a small program.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from explorer.codegen.cuda.assemble import EXTRA, LEAST_CAPABILITY
+from explorer.codegen.cuda.emitter import STATIC_BYTES
 from explorer.codegen.cuda.object.machine_code import MachineCode, machine_code
 from explorer.codegen.cuda.persistent import MOVING, TABLES, ProgramSource
-from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
 from explorer.errors import BadOption, DeviceFault
-from explorer.runtime.cuda.calls import StreamCalls, address
 from explorer.runtime.cuda.driver import LoadedLaunch
 from explorer.runtime.dlpack import BorrowedArray
 
@@ -32,6 +35,7 @@ CAUSES: tuple[tuple[str, str], ...] = (  # words of the driver; the first match 
     ("LAUNCH_FAILED", "ended a kernel that faulted"),
 )
 LOST = ("LAUNCH_TIMEOUT", "ILLEGAL_ADDRESS", "LAUNCH_FAILED")  # the context is unusable afterwards
+WORD_BYTES = 8  # of a kernel's argument: addresses and counts
 
 
 class Gpu:
@@ -169,7 +173,7 @@ class Gpu:
     ) -> LoadedLaunch:
         """Copy all tables once."""
         with self.translated_errors():
-            return _GpuLaunch(self, source, units, arrays)
+            return _ProgramLaunch(self, source, units, arrays)
 
     def graph(self, launches: Sequence[LoadedLaunch]) -> Callable[[], None]:
         """Return a CUDA graph of the launches, one driver call a run."""
@@ -233,7 +237,7 @@ class Gpu:
             raise DeviceFault(f"{self.name} {cause[1]}", where=self.name, actual=words) from problem
 
 
-class _GpuLaunch:
+class _ProgramLaunch:
     """A launch whose tables are on a GPU; one copy there resets those that a run changes."""
 
     def __init__(
@@ -269,3 +273,95 @@ class _GpuLaunch:
             for name in names:
                 self.gpu.calls.copy_to_host(self.arrays[name], address(self.tables[name]))
             self.gpu.calls.wait()
+
+
+class StreamCalls:
+    """Driver calls in the order of one stream.
+
+    Raises:
+        RuntimeError: A call fails; the message is CUDA's name of the error.
+    """
+
+    def __init__(self, stream: int) -> None:
+        """Use a stream, given by its handle."""
+        self.driver: Any = import_module("cuda.bindings.driver")
+        self.stream = stream
+
+    def copy_to_device(self, to: int, array: np.ndarray) -> None:
+        """Copy pinned memory to the device."""
+        self.check(self.driver.cuMemcpyHtoDAsync(to, array.ctypes.data, array.nbytes, self.stream))
+
+    def copy_to_host(self, array: np.ndarray, at: int) -> None:
+        """Copy from the device to this machine; the data are there after `wait`."""
+        self.check(self.driver.cuMemcpyDtoHAsync(array.ctypes.data, at, array.nbytes, self.stream))
+
+    def copy_on_device(self, to: int, at: int, count: int) -> None:
+        """Copy `count` bytes on the device."""
+        self.check(self.driver.cuMemcpyDtoDAsync(to, at, count, self.stream))
+
+    def wait(self) -> None:
+        """Wait until all previous calls are done."""
+        self.check(self.driver.cuStreamSynchronize(self.stream))
+
+    def launch(
+        self, function: Any, blocks: int, threads: int, shared_bytes: int, arrays: Sequence[Any]
+    ) -> Callable[[], None]:
+        """Return a function that launches a kernel of Numba's on flat arrays of the device."""
+        words = [word for array in arrays for word in _words(array)]
+        shape = (blocks, 1, 1, threads, 1, 1, shared_bytes)
+        return _KernelCall(self, function, shape, words, arrays)
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Return the driver calls of `work` as a CUDA graph, which one call replays."""
+        d, mode = self.driver, self.driver.CUstreamCaptureMode
+        self.check(d.cuStreamBeginCapture(self.stream, mode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        try:
+            work()
+        finally:
+            answer = d.cuStreamEndCapture(self.stream)
+        self.check(answer)
+        graph = d.cuGraphInstantiate(answer[1], 0)
+        self.check(graph)
+        return lambda: self.check(d.cuGraphLaunch(graph[1], self.stream))
+
+    def check(self, answer: tuple[Any, ...]) -> None:
+        """Raise the error that a driver call returned, if any."""
+        if int(answer[0]):
+            raise RuntimeError(answer[0].name)
+
+
+class _KernelCall:
+    """A kernel with its launch arguments: words, each at an address, and `arrays` kept alive."""
+
+    def __init__(
+        self,
+        calls: StreamCalls,
+        function: Any,
+        shape: tuple[int, ...],
+        words: Sequence[int],
+        arrays: Sequence[Any],
+    ) -> None:
+        self.calls, self.function, self.shape, self.arrays = calls, function, shape, arrays
+        self.words = (ctypes.c_int64 * len(words))(*words)
+        first = ctypes.addressof(self.words)
+        each = (first + WORD_BYTES * n for n in range(len(words)))
+        self.pointers = (ctypes.c_void_p * len(words))(*each)
+
+    def __call__(self) -> None:
+        calls, at = self.calls, ctypes.addressof(self.pointers)
+        launch = calls.driver.cuLaunchKernel
+        calls.check(launch(self.function, *self.shape, calls.stream, at, 0))
+
+
+def address(array: Any) -> int:
+    """Return the address of an array of the device."""
+    return int(array.device_ctypes_pointer.value)
+
+
+def _words(array: Any) -> tuple[int, ...]:
+    """Return the kernel arguments of a flat array, as numba-cuda's dispatcher passes them.
+
+    They are no owner and no parent, elements, item bytes, address, extent, and stride in bytes.
+    """
+    count, each = int(array.size), int(array.dtype.itemsize)
+    return (0, 0, count, each, address(array), count, each)

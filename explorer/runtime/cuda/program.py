@@ -14,20 +14,31 @@ from explorer.codegen.cuda.build import BlockCode, Tensor, print_block
 from explorer.codegen.cuda.persistent import ProgramSource, print_program
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed
+from explorer.grinder.model import straights
 from explorer.ir.calls import efficient_binding
+from explorer.ir.dims import evaluate_dim
 from explorer.ir.dtypes import ITEM_BYTES, numpy_dtype
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import evaluate_dim
 from explorer.plain_text import counted
 from explorer.printed import Printed
-from explorer.runtime.binding.launches.assemble import assemble
-from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
-from explorer.runtime.binding.launches.launch_inputs import LaunchInputs
+from explorer.runtime.binding.assemble import assemble
+from explorer.runtime.binding.launch_code import (
+    HostBranch,
+    HostLoop,
+    LaunchCode,
+    LaunchInputs,
+    Step,
+)
 from explorer.runtime.cuda.deadlock import find_deadlock
-from explorer.runtime.cuda.split_launch import LAUNCHES, AccessedBytes, split_launch
-from explorer.runtime.cuda.tables import PATIENCE_NS, Tables, tables_of
+from explorer.runtime.cuda.tables import (
+    LAUNCHES,
+    PATIENCE_NS,
+    AccessedBytes,
+    Tables,
+    split_launch,
+    tables_of,
+)
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.planning.allocations import straights
 from explorer.runtime.planning.plan import Plan
 
 LOADED_BYTES = 16  # of a vector load, aligned to its size

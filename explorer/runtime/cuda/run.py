@@ -13,9 +13,9 @@ from explorer.errors import BadOption, DeviceFault, DtypeError, ShapeError
 from explorer.grinder import LibraryTask
 from explorer.ir.decisions.wall import Brick, Wall
 from explorer.ir.dtypes import numpy_dtype
-from explorer.ops.reference.evaluate import too_deep
-from explorer.ops.reference.libraries import call_library
-from explorer.runtime.binding.launches.launch_code import LaunchCode
+from explorer.ops.interpreter.evaluate import too_deep
+from explorer.ops.interpreter.libraries import call_library
+from explorer.runtime.binding.launch_code import LaunchCode
 from explorer.runtime.cuda.deadlock import refuse_residency
 from explorer.runtime.cuda.driver import Driver, LoadedLaunch
 from explorer.runtime.cuda.program import DeviceProgram

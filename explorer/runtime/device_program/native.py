@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 
 from explorer import cache as store
 from explorer.devices.host import target
-from explorer.forking import waits_for
+from explorer.process.forking import waits_for
 
 SYMBOL = "ironworks_device"
 SOURCES = (
@@ -72,7 +72,7 @@ def _compile() -> bytes:
     """Return the machine code of `work_stealing.entry`."""
     entry = import_module("explorer.runtime.device_program.work_stealing").entry
     text = import_module("explorer.runtime.device_program.llvm_words").module_text(entry, SYMBOL)
-    machine = import_module("explorer.codegen.cpu.object.jit_linker")
+    machine = import_module("explorer.codegen.cpu.jit")
     return bytes(machine.object_of(machine.optimised(text, target(), level=3), target()))
 
 

@@ -1,1 +1,1 @@
-"""Plans of one binding of the sizes, before memory is allocated: order, places, walls."""
+"""Plans of one binding of the sizes: which units run what, in what order, and at what cost."""

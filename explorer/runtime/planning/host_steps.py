@@ -9,12 +9,12 @@ from typing import TypeAlias
 from explorer.cost.levels import levels_of
 from explorer.devices.model import Device
 from explorer.grinder import BranchTask, LibraryTask, LoopTask, UProgram
-from explorer.grinder.scalar_barriers import arm_needs_barrier, loop_needs_barrier
+from explorer.grinder.tree import arm_needs_barrier, loop_needs_barrier
+from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.program import Constant
-from explorer.ir.shapes.dims import Sizes, evaluate_dim
+from explorer.memory.extents import Extents
 from explorer.rammer import Overheads
-from explorer.runtime.planning.extents import Extents
-from explorer.runtime.planning.runs.task_times import TaskFact
+from explorer.runtime.planning.task_times import TaskFact
 
 LibraryFacts: TypeAlias = Callable[[LibraryTask, Extents], TaskFact]
 

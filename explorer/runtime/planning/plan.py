@@ -5,43 +5,44 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from explorer.cached_property import cached_property
-from explorer.counters import counters
 from explorer.devices.model import Device
+from explorer.devices.target import target_of
 from explorer.grinder import LibraryTask, OperatorTask, RecursionTask, UProgram
-from explorer.grinder.calls.rename_symbols import extend_sizes
+from explorer.grinder.model import calls_of, key_of, loops_of, recursions_of, straights
+from explorer.grinder.recursion import extend_sizes
+from explorer.grinder.straight_runs import StraightRun, straight_run
 from explorer.ir.decisions.memory_plan import MemoryPlan
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.decisions.wall import Wall
+from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.program import Constant
-from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.memory.allocations import overwritable
+from explorer.memory.extents import Extents, ExtentsOf
+from explorer.memory.plan import Options as MemoryOptions
+from explorer.memory.planner import ArenaPlacement, MemoryPlanner
+from explorer.memory.storages import StoragePlan
+from explorer.memory.timeline import timeline, uses_of
+from explorer.process.counters import counters
 from explorer.rammer import Facts, Overheads, ROperator, Schedule, Share, VDevice, schedule
 from explorer.rammer import Options as RammerOptions
-from explorer.relax.memory.plan import Options as MemoryOptions
-from explorer.relax.memory.storages import StoragePlan
-from explorer.runtime.planning.allocations import calls_of, loops_of, recursions_of, straights
-from explorer.runtime.planning.donation import overwritable
-from explorer.runtime.planning.extents import Extents, ExtentsOf
 from explorer.runtime.planning.host_steps import HostSteps, LibraryFacts, no_time
-from explorer.runtime.planning.memory import ArenaPlacement, MemoryPlanner
 from explorer.runtime.planning.planned_wall import planned_wall
-from explorer.runtime.planning.runs.run_facts import RunFacts, TaskFacts
-from explorer.runtime.planning.runs.sheet_times import SheetTimes
-from explorer.runtime.planning.runs.straight_runs import StraightRun, straight_run
-from explorer.runtime.planning.runs.task_times import TaskFact
-from explorer.runtime.planning.timeline import key_of, timeline, uses_of
-from explorer.runtime.planning.units.concurrent_control_flow import (
-    GroupCosts,
-    UnitAssignment,
-    assign_groups,
-)
-from explorer.runtime.planning.units.recursion_schedule import (
+from explorer.runtime.planning.task_times import RunFacts, TaskFact, TaskFacts
+from explorer.runtime.planning.unit_assignment import (
     ALONE,
     UNCOUNTED_TRIPS,
+    GroupCosts,
     RecursionSchedule,
+    UnitAssignment,
+    assign_groups,
     select_recursion_schedule,
 )
+
+if TYPE_CHECKING:  # grids of thread blocks are timed for GPUs alone
+    from explorer.runtime.planning.sheet_times import SheetTimes
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,13 @@ class Plan:
         return {operator.name: share.kernel for operator, share in self._shares() if share.kernel}
 
     @property
-    def blocks(self) -> Mapping[str, tuple[Block, ...]]:
+    def blocks(self) -> Mapping[str, tuple[Tiling, ...]]:
         """The thread blocks of each binding on a data sheet, if any are printed.
 
         A binding in several runs may have several blocks.
         """
         bindings = {o.name: o.binding for run in self.planner.runs for o in run.operators}
-        by_binding: dict[str, dict[Block, None]] = {}
+        by_binding: dict[str, dict[Tiling, None]] = {}
         for operator, share in self._shares():
             block = operator.kernel(share.kernel).block
             if block is not None:
@@ -162,7 +163,7 @@ class Planner:
             self.overheads.barrier_us,
             device.launch_us,
             own_cache_bytes(device),
-            resident=device.kind == "cpu",  # workers stay between rPrograms
+            resident=target_of(device).has_resident_workers,
             step_us=self.overheads.step_us,
         )
         self.run_facts = RunFacts(program, self.units, task_facts, rammer, sheet)
@@ -356,9 +357,9 @@ class Planner:
 
 
 def own_cache_bytes(device: Device) -> int:
-    """Return the capacity of a unit's largest private cache; 0 without one."""
+    """Return the capacity of a worker's largest private cache; 0 if no worker stays."""
     own = [m.capacity_bytes for m in device.levels if not m.shared and m.capacity_bytes]
-    return max(own, default=0) if device.kind == "cpu" else 0
+    return max(own, default=0) if target_of(device).has_resident_workers else 0
 
 
 def _direct(program: UProgram) -> dict[str, int]:

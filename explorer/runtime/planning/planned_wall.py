@@ -19,14 +19,18 @@ from explorer.grinder import (
     Straight,
     UTask,
 )
-from explorer.grinder.independent_calls import concurrent_groups, first_member_name
+from explorer.grinder.independent import concurrent_groups, first_member_name
+from explorer.grinder.model import key_of
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer import Schedule, VDevice
-from explorer.rammer.linearize import linearize
+from explorer.rammer.transform import linearize
 from explorer.runtime.planning.host_steps import HostSteps
-from explorer.runtime.planning.timeline import key_of
-from explorer.runtime.planning.units.concurrent_control_flow import UnitAssignment
-from explorer.runtime.planning.units.recursion_schedule import ALONE, APART, RecursionSchedule
+from explorer.runtime.planning.unit_assignment import (
+    ALONE,
+    APART,
+    RecursionSchedule,
+    UnitAssignment,
+)
 
 MOST_BRICKS = 1 << 20  # beyond it a loop's trips are left out: a bound on memory, chosen
 

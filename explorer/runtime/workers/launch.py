@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.workers.arena import address_of, aligned_bytes
-from explorer.runtime.workers.teams import Launcher
+from explorer.runtime.workers.aligned_memory import address_of, aligned_bytes
+from explorer.runtime.workers.workers import Launcher
 
 Row = tuple[int, int, int, int, int]
 MOST_NOTES = 1 << 20  # of a launch: a bound on memory, 24 MB; chosen

@@ -11,12 +11,12 @@ from time import perf_counter_ns, sleep
 
 import numpy as np
 
-from explorer.allowance import cores
+from explorer.process.allowance import cores
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.workers import clock
-from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.aligned_memory import address_of
 from explorer.runtime.workers.launch import Launch, Row, rows_of
-from explorer.runtime.workers.teams import teams
+from explorer.runtime.workers.workers import teams
 
 TRIES = 40
 TASKS, BARRIERS = 4096, 256

@@ -15,7 +15,8 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.affine import Affine, var
 from explorer.ir.by_identity import by_identity_at
-from explorer.ir.decisions.tiling import Block, Tiling
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim, ShapeEnv
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -30,19 +31,23 @@ from explorer.ir.kernel import (
 )
 from explorer.ir.kernels.in_place import read_after, reads_apart
 from explorer.ir.kernels.normal import epilogue_of
-from explorer.ir.patterns.patch import patch
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.patterns.running import Running, running
-from explorer.ir.patterns.scatter import scatter
-from explorer.ir.shapes.dims import Dim, ShapeEnv
-from explorer.ir.tile_programs.elements import Fetch, TileExpr
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Map, Reduce, Scan, Span, Statement
-from explorer.ir.tile_programs.traversal import without_unused
-from explorer.tile.lowering.applied import applied
+from explorer.ir.patterns.scatter import patch, scatter
+from explorer.ir.tile_program import (
+    Fetch,
+    Map,
+    Reduce,
+    Scan,
+    Span,
+    Statement,
+    TileExpr,
+    TileProgram,
+)
+from explorer.ir.tile_traversal import without_unused
 from explorer.tile.lowering.lower import KINDS, grid_of
 from explorer.tile.lowering.patch import patch_loops
-from explorer.tile.lowering.places import BufferPlaces
+from explorer.tile.lowering.places import BufferPlaces, applied
 from explorer.tile.lowering.scatter import scatter_loops
 
 REMEMBERED_TILES = 128  # of all kernels: a bound on memory, chosen
@@ -81,7 +86,7 @@ def why_not_blocks(kernel: Kernel) -> str:
     return ""
 
 
-def lower_block(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> TileProgram:
+def lower_block(kernel: Kernel, block: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
     """Return the plain program of one block of a kernel in normal form, its symbols bound.
 
     Raises BadOption with the reason if there is none.

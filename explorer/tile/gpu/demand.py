@@ -9,11 +9,22 @@ from math import prod
 from explorer.devices.model import Device
 from explorer.ir.affine import var
 from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import At, For, Map, Reduce, Scan, Statement
-from explorer.ir.tile_programs.traversal import affines, distributed_loops, threads_of
-from explorer.tile.gpu.banks.bank_accesses import bank_accesses
+from explorer.ir.tile_program import (
+    REGISTER,
+    At,
+    Do,
+    Fetch,
+    For,
+    Map,
+    Reduce,
+    Scan,
+    Statement,
+    TileExpr,
+    TileProgram,
+    fetches,
+)
+from explorer.ir.tile_traversal import distributed_loops, threads_of, variables_of
+from explorer.tile.gpu.bank_accesses import bank_accesses
 from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.gpu.matrix_units import MATRIX, OWN, fragments
 from explorer.tile.verify import shared_bytes
@@ -127,7 +138,7 @@ class _Distributed:
         sizes = {x.axis: int(x.size) for x in s.spans}
         read = dict.fromkeys(fetches(s.expr))
         return self.own + sum(
-            prod(n for a, n in sizes.items() if a in _along(f))
+            prod(n for a, n in sizes.items() if a in variables_of(f))
             for f in read
             if f.buffer.level != REGISTER
         )
@@ -206,10 +217,6 @@ def _points(body: Sequence[Statement], times: int) -> Iterator[tuple[Map | Reduc
 
 def _count(loop: For) -> int:
     return 1 if loop.threads is None else loop.threads.count
-
-
-def _along(f: Fetch) -> frozenset[str]:
-    return frozenset(name for a in affines(f) for name in a.variables)
 
 
 def _operations(expr: TileExpr) -> int:

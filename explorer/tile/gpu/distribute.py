@@ -15,12 +15,14 @@ from math import prod
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling, thread_block
 from explorer.ir.dtypes import computed
-from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.tile_program import (
+    REGISTER,
     At,
+    Buffer,
+    Do,
+    Fetch,
     For,
     LoopForm,
     Map,
@@ -30,8 +32,11 @@ from explorer.ir.tile_programs.statements import (
     Statement,
     Sync,
     Threads,
+    TileExpr,
+    TileProgram,
+    fetches,
 )
-from explorer.ir.tile_programs.traversal import touched, with_loads, without_unused
+from explorer.ir.tile_traversal import touched, with_loads, without_unused
 from explorer.tile.gpu.operands import operands
 
 UNROLLED = LoopForm("unrolled")
@@ -46,7 +51,7 @@ def over_threads(p: TileProgram, device: Device) -> TileProgram:
     other statements each thread takes one point after the other, neighbouring threads neighbouring
     points.
     """
-    block = p.block or Block()
+    block = p.block or thread_block()
     threads = threads_in(block, device)
     distributed: list[Statement] = []
     sums: list[Buffer] = []
@@ -75,7 +80,7 @@ def unused_name(preferred: str, buffers: Iterable[Buffer]) -> str:
     return next(name for name in candidates if name not in taken)
 
 
-def threads_in(block: Block, device: Device) -> int:
+def threads_in(block: Tiling, device: Device) -> int:
     """Return the number of threads that share points: at least a warp, which exists anyway."""
     return min(max(block.threads, device.lanes), device.block_threads)
 
@@ -241,7 +246,7 @@ def _thread(x: Span) -> str:
     return f"_t_{x.axis}"
 
 
-def register_tile(s: Reduce, block: Block, device: Device) -> RegisterTile | None:
+def register_tile(s: Reduce, block: Tiling, device: Device) -> RegisterTile | None:
     """Return how threads share a reduction's results, or None.
 
     None if its operands are not shared by several threads, or if a block has too few threads.

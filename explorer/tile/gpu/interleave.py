@@ -17,10 +17,8 @@ from dataclasses import dataclass, replace
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import ITEM_BYTES
-from explorer.ir.tile_programs.elements import REGISTER, Fetch
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Reduce, Span, Statement
-from explorer.ir.tile_programs.traversal import (
+from explorer.ir.tile_program import REGISTER, Fetch, For, Map, Reduce, Span, Statement, TileProgram
+from explorer.ir.tile_traversal import (
     distributed_loops,
     loads,
     moved,

@@ -22,11 +22,13 @@ from itertools import product
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
-from explorer.ir.decisions.tiling import Block
-from explorer.ir.dtypes import DType
-from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.decisions.tiling import Tiling, thread_block
+from explorer.ir.dtypes import HALF_FLOATS, DType
+from explorer.ir.tile_program import (
+    REGISTER,
+    Buffer,
+    Do,
+    Fetch,
     For,
     LoopForm,
     Map,
@@ -34,28 +36,16 @@ from explorer.ir.tile_programs.statements import (
     Span,
     Statement,
     Threads,
+    TileExpr,
+    TileProgram,
 )
-from explorer.ir.tile_programs.traversal import (
-    distributed_loops,
-    moved,
-    substitute,
-    touched,
-    with_loads,
-)
+from explorer.ir.tile_traversal import distributed_loops, moved, substitute, touched, with_loads
 from explorer.tile.gpu.distribute import PIECE_LANES, UNROLLED
 
 MATRIX = LoopForm("matrix")
 ROWS, COLUMNS, DEPTH = 16, 8, 16  # of a piece
 LANE_ROWS, LANE_COLUMNS = PIECE_LANES
 OWN = 2  # rows of a piece in a lane, and neighbouring columns
-LEAST_CAPABILITY = 80  # tenths, of the instruction: PTX ISA
-MULTIPLIED: tuple[DType, ...] = ("float16", "bfloat16")  # summed in float32
-
-
-def has_matrix_units(device: Device) -> bool:
-    """Return True if warps of a device multiply pieces of matrices together."""
-    takes = device.capability >= LEAST_CAPABILITY and device.lanes == LANE_ROWS * LANE_COLUMNS
-    return takes and device.unit_matrix_gflops > 0
 
 
 def on_matrix_units(p: TileProgram, device: Device) -> TileProgram:
@@ -64,8 +54,8 @@ def on_matrix_units(p: TileProgram, device: Device) -> TileProgram:
     Both operands must be floats of 16 bits in shared memory, contiguous along the depth, and the
     sums float32; other sums stay as they are.
     """
-    block = p.block or Block()
-    if not block.matrix or not has_matrix_units(device):
+    block = p.block or thread_block()
+    if not block.matrix or not device.has_matrix_units:
         return p
     for s in _distributed(p.body):
         pieces = _pieces(s, block)
@@ -294,7 +284,7 @@ class _Pieces:
         return replace(s, target=target, spans=spans, over=over, expr=expr, form=MATRIX)
 
 
-def _pieces(s: For, block: Block) -> _Pieces | None:
+def _pieces(s: For, block: Tiling) -> _Pieces | None:
     """Return how the first reduction in these loops is computed on matrix units, or None."""
     loops, body = distributed_loops(s)
     r = body[0] if body else None
@@ -327,7 +317,7 @@ def _multiplies(r: Reduce) -> bool:
         case _:
             return False
     shared = all(f.buffer.kind == "scratch" and f.buffer.level != REGISTER for f in (a, b))
-    dtypes = a.buffer.dtype == b.buffer.dtype and a.buffer.dtype in MULTIPLIED
+    dtypes = a.buffer.dtype == b.buffer.dtype and a.buffer.dtype in HALF_FLOATS
     plain = not (a.dynamic or b.dynamic or any(x.clip_low or x.clip_high for x in r.spans))
     sums = r.combiner == "sum" and r.dtype == "float32" and r.onto
     return shared and dtypes and plain and sums

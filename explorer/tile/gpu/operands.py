@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from explorer.ir.dims import Dim
 from explorer.ir.dtypes import ITEM_BYTES, DType
 from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.shapes.dims import Dim
-from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
-from explorer.ir.tile_programs.traversal import affines
+from explorer.ir.tile_program import Do, Fetch, TileExpr, fetches
+from explorer.ir.tile_traversal import variables_of
 
 IN_VECTORS = frozenset({"float32", "float16", "bfloat16"})  # dtypes of vector loads
 VECTOR_BYTES = 16  # of a thread's largest load; PTX ISA, section 9.7.9: v4.f32 of ld
@@ -61,7 +61,7 @@ def _operand(expr: TileExpr, load: Fetch) -> Iterator[Operand]:
     affine = all(isinstance(index, IndexValue) for index, _, _ in load.dynamic)
     if load.buffer.kind not in ("input", "constant") or not affine:
         return
-    axes = frozenset(name for a in affines(expr) for name in a.variables)
+    axes = variables_of(expr)
     dense = next((a for a in sorted(axes) if step_along(load, a) == 1), "")
     yield Operand(expr, load, axes, dense)
 

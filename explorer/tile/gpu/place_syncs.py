@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from explorer.devices.model import Device
 from explorer.errors import CheckFailed
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.traversal import threads_of
+from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_traversal import threads_of
 from explorer.tile.hazards import hazards
 from explorer.tile.sync_places import Gap, parts_of_block, with_syncs
 

@@ -22,10 +22,20 @@ from dataclasses import dataclass, replace
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import is_stored_otherwise
-from explorer.ir.tile_programs.elements import REGISTER, Buffer, Fetch, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Span, Statement, Sync, Threads
-from explorer.ir.tile_programs.traversal import distributed_loops, moved, substitute
+from explorer.ir.tile_program import (
+    REGISTER,
+    Buffer,
+    Fetch,
+    For,
+    Map,
+    Span,
+    Statement,
+    Sync,
+    Threads,
+    TileProgram,
+    fetches,
+)
+from explorer.ir.tile_traversal import distributed_loops, moved, substitute
 from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.verify import level_problem
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from explorer.devices.model import Device
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.tile.gpu.banks.transform import pad_banks
+from explorer.ir.tile_program import TileProgram
 from explorer.tile.gpu.block import lower_block
 from explorer.tile.gpu.distribute import over_threads
 from explorer.tile.gpu.interleave import interleaved
 from explorer.tile.gpu.matrix_units import on_matrix_units
+from explorer.tile.gpu.pad_banks import pad_banks
 from explorer.tile.gpu.place_syncs import place_syncs
 from explorer.tile.gpu.prefetch import prefetched
 from explorer.tile.gpu.share_reductions import share_reductions
@@ -40,7 +40,7 @@ REWRITES: tuple[tuple[str, Rewrite], ...] = (
 )
 
 
-def unsynced(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> TileProgram:
+def unsynced(kernel: Kernel, block: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
     """Return the program before Syncs are placed, for cost models of blocks.
 
     It has all loops, threads and buffers of the last program, in a part of the time.
@@ -53,7 +53,7 @@ def unsynced(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Til
     return program
 
 
-def unpadded(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> TileProgram:
+def unpadded(kernel: Kernel, block: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
     """Return the program before Syncs are placed, without bank padding, which takes most time."""
     program = lower_block(kernel, block, env, device)
     for _, rewrite in REWRITES[:-1]:
@@ -62,7 +62,7 @@ def unpadded(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Til
 
 
 def block_steps(
-    kernel: Kernel, block: Block, env: ShapeEnv, device: Device
+    kernel: Kernel, block: Tiling, env: ShapeEnv, device: Device
 ) -> tuple[tuple[str, TileProgram], ...]:
     """Return the program under "lower", then after each rewrite, under its name.
 

@@ -20,12 +20,10 @@ from math import prod
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling, thread_block
 from explorer.ir.dtypes import computed
-from explorer.ir.tile_programs.elements import Buffer, Fetch
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Reduce, Span, Statement
-from explorer.ir.tile_programs.traversal import substitute
+from explorer.ir.tile_program import Buffer, Fetch, Reduce, Span, Statement, TileProgram
+from explorer.ir.tile_traversal import substitute
 from explorer.tile.gpu.distribute import part_of, register_tile, threads_in, unused_name
 from explorer.tile.gpu.operands import operands
 from explorer.tile.gpu.warp_reductions import SHUFFLED
@@ -41,7 +39,7 @@ def share_reductions(p: TileProgram, device: Device) -> TileProgram:
     reduction with a register tile is split into the parts that the block asks for, each with such a
     tile.
     """
-    block, body = p.block or Block(), list[Statement]()
+    block, body = p.block or thread_block(), list[Statement]()
     for s in p.body:
         sharing = _find_split(s, block, device) if isinstance(s, Reduce) else None
         if isinstance(s, Reduce) and sharing is not None:
@@ -55,7 +53,7 @@ def share_reductions(p: TileProgram, device: Device) -> TileProgram:
     return replace(p, body=tuple(body))
 
 
-def _find_split(s: Reduce, block: Block, device: Device) -> tuple[Span, int, bool] | None:
+def _find_split(s: Reduce, block: Tiling, device: Device) -> tuple[Span, int, bool] | None:
     """Return the axis along which threads share a reduction, the parts, and `neighbours`, or None.
 
     `neighbours`: contiguous elements go to different threads.

@@ -22,14 +22,27 @@ from math import prod
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling, thread_block
 from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Reduce, Shuffle, Span, Statement, Sync
-from explorer.ir.tile_programs.traversal import affines, distributed_loops, statements, threads_of
+from explorer.ir.tile_program import (
+    REGISTER,
+    Buffer,
+    Do,
+    Fetch,
+    For,
+    Map,
+    Reduce,
+    Shuffle,
+    Span,
+    Statement,
+    Sync,
+    TileExpr,
+    TileProgram,
+    fetches,
+)
+from explorer.ir.tile_traversal import distributed_loops, statements, threads_of, variables_of
 from explorer.tile.gpu.distribute import UNROLLED, distribute_points, is_uncut
-from explorer.tile.gpu.matrix_units import DEPTH, MATRIX, has_matrix_units
+from explorer.tile.gpu.matrix_units import DEPTH, MATRIX
 from explorer.tile.gpu.operands import Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes
 
@@ -41,7 +54,7 @@ def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
     shuffle.
     """
     body: list[Statement] = []
-    block = p.block or Block()
+    block = p.block or thread_block()
     shuffled = any(isinstance(s, Shuffle) for s in statements(p.body))
     for s in p.body:
         candidate = _stage(s, block, device) if isinstance(s, For) else None
@@ -134,7 +147,7 @@ class Staged:
         return nest
 
 
-def _stage(s: For, block: Block, device: Device) -> Staged | None:
+def _stage(s: For, block: Tiling, device: Device) -> Staged | None:
     """Return a reduction with its staged operands; None if threads share none."""
     loops, body = distributed_loops(s)
     if not body or not isinstance(body[0], Reduce) or body[0].form != UNROLLED:
@@ -158,12 +171,12 @@ def _stage(s: For, block: Block, device: Device) -> Staged | None:
     return Staged(s, r, body[1:], chunks, over, tuple(rooms), threads)
 
 
-def _depth(r: Reduce, block: Block, device: Device) -> Span | None:
+def _depth(r: Reduce, block: Tiling, device: Device) -> Span | None:
     """Return the axis that is summed in whole pieces of matrices, or None.
 
     Elements past its end are zero in shared memory.
     """
-    if not block.matrix or not has_matrix_units(device):
+    if not block.matrix or not device.has_matrix_units:
         return None
     x = next((x for x in r.over if x.axis == block.matrix[2]), None)
     if x is None or not is_uncut(x):
@@ -182,7 +195,7 @@ def _whole_pieces(size: int, x: Span) -> int:
 
 def _zero_past(o: Operand, x: Span) -> TileExpr | None:
     """Return an operand that is zero past the end of an axis; None if that cannot be expressed."""
-    if any(x.axis in a.variables for index, _, _ in o.load.dynamic for a in affines(index)):
+    if any(x.axis in variables_of(index) for index, _, _ in o.load.dynamic):
         return None
     step = o.load.offset.factor(x.axis)
     clamped = (IndexValue(var(x.axis)), step, x.extent)

@@ -16,9 +16,10 @@ from dataclasses import replace
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
-from explorer.ir.tile_programs.elements import REGISTER, Buffer, Fetch
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.tile_program import (
+    REGISTER,
+    Buffer,
+    Fetch,
     For,
     Map,
     Reduce,
@@ -27,8 +28,9 @@ from explorer.ir.tile_programs.statements import (
     Statement,
     Sync,
     Threads,
+    TileProgram,
 )
-from explorer.ir.tile_programs.traversal import distributed_loops, threads_of, without_unused
+from explorer.ir.tile_traversal import distributed_loops, threads_of, without_unused
 
 SHUFFLED = ("float32", "float64", "int32", "int64")  # dtypes that CUDA can shuffle between lanes
 

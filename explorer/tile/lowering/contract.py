@@ -9,19 +9,28 @@ from typing import TypeAlias
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim, ceil_div, concrete_dim, floor_div, product, simplify
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, substitute
 from explorer.ir.kernels.normal import writers
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import form_of, group_of
-from explorer.ir.shapes.dims import Dim, ceil_div, concrete_dim, floor_div, product, simplify
-from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
-from explorer.ir.tile_programs.program import Packing
-from explorer.ir.tile_programs.statements import Contract, For, Map, Pack, Panels, Span, Statement
-from explorer.ir.tile_programs.traversal import with_loads
-from explorer.tile.lowering.applied import applied
+from explorer.ir.tile_program import (
+    Contract,
+    Do,
+    Fetch,
+    For,
+    Map,
+    Pack,
+    Packing,
+    Panels,
+    Span,
+    Statement,
+    TileExpr,
+)
+from explorer.ir.tile_traversal import with_loads
 from explorer.tile.lowering.groups import in_groups, padded_extents
-from explorer.tile.lowering.places import BufferPlaces, TensorPlace, row_major
-from explorer.tile.lowering.transposed_tile import transposed_tile
+from explorer.tile.lowering.places import BufferPlaces, TensorPlace, applied, row_major
+from explorer.tile.lowering.tile_epilogue import transposed_tile
 
 MOST_STEPS = 4096  # of a table: a bound on memory, chosen
 SHORT_RUN_ELEMENTS = 8  # chosen, no measurement kept

@@ -13,21 +13,21 @@ from explorer.errors import BadOption
 from explorer.ir.affine import Affine, var
 from explorer.ir.by_identity import by_identity
 from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.dims import ShapeEnv, product
 from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute
 from explorer.ir.kernels.normal import stores, writers
-from explorer.ir.patterns.contraction import Contraction, contraction
-from explorer.ir.patterns.few_columns import few_columns
+from explorer.ir.patterns.contraction import (
+    Contraction,
+    contraction,
+    few_columns,
+    is_rows_by_vector,
+)
 from explorer.ir.patterns.forms import form_of
-from explorer.ir.patterns.patch import patch
 from explorer.ir.patterns.regions import Interval, propagate, tile_variable
-from explorer.ir.patterns.rows_by_vector import is_rows_by_vector
-from explorer.ir.patterns.running import Running, running
-from explorer.ir.patterns.scatter import scatter
-from explorer.ir.patterns.sliding import slides
-from explorer.ir.shapes.dims import ShapeEnv, product
-from explorer.ir.tile_programs.program import Grid, TileProgram
-from explorer.ir.tile_programs.statements import Fill, For, Map, Reduce, Scan, Statement
-from explorer.ir.tile_programs.traversal import without_unused
+from explorer.ir.patterns.running import Running, running, slides
+from explorer.ir.patterns.scatter import patch, scatter
+from explorer.ir.tile_program import Fill, For, Grid, Map, Reduce, Scan, Statement, TileProgram
+from explorer.ir.tile_traversal import without_unused
 from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import contract
 from explorer.tile.lowering.groups import can_group

@@ -9,7 +9,7 @@ import numpy as np
 
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.program import Constant
-from explorer.ir.tile_programs.program import Packing
+from explorer.ir.tile_program import Packing
 
 
 def pack_constant(packing: Packing, array: np.ndarray) -> np.ndarray:

@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Compute, Expr, IndexValue
-from explorer.ir.patterns.patch import Patch
-from explorer.ir.tile_programs.elements import Do, TileExpr
-from explorer.ir.tile_programs.statements import At, For, Map, Span, Statement
+from explorer.ir.patterns.scatter import Patch
+from explorer.ir.tile_program import At, Do, For, Map, Span, Statement, TileExpr
 from explorer.tile.lowering.places import BufferPlaces
 
 

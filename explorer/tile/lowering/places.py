@@ -9,16 +9,27 @@ from itertools import product as every
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, affine, is_zero, times, var
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import Dim, Shape, ShapeEnv, product, simplify
+from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Apply, Compute, Const, Expr, IndexValue, Kernel, Read, reads
 from explorer.ir.patterns.regions import Interval, Region, Regions, box, inside, reach
 from explorer.ir.patterns.scatter import scatter
-from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, product, simplify
-from explorer.ir.tile_programs.elements import FARTHEST, Buffer, Fetch, TileExpr
-from explorer.ir.tile_programs.program import Grid, Packing
-from explorer.ir.tile_programs.statements import Fill, Load, Span, Statement
+from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
+from explorer.ir.tile_program import (
+    FARTHEST,
+    Buffer,
+    Do,
+    Fetch,
+    Fill,
+    Grid,
+    Load,
+    Packing,
+    Span,
+    Statement,
+    TileExpr,
+    dtype_of_tile,
+)
 from explorer.ir.types import DType
-from explorer.tile.lowering.applied import applied
-from explorer.tile.lowering.streams import is_streamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,3 +238,29 @@ class BufferPlaces:
             ]
             places[read] = place
         return places, body
+
+
+def is_streamed(size: Dim, dtype: DType, env: ShapeEnv, device: Device | None) -> bool:
+    """Return True if a tensor exceeds the device's caches under the hints."""
+    if device is None:
+        return False
+    return env.hint(product((size, ITEM_BYTES[dtype]))) > device.cached_bytes
+
+
+def applied(op: str, args: tuple[TileExpr, ...]) -> TileExpr:
+    """Return a scalar function, or the expression that it is composed of.
+
+    `isinf(x)` becomes `eq(abs(x), inf)`.
+    """
+    record = SCALAR_FUNCTIONS.get(op)  # conversions have none
+    if record is None or record.decompose is None:
+        return Do(op, args)
+    dtype = dtype_of_tile(args[-1])
+
+    def f(name: str, *arguments: TileExpr | float) -> TileExpr:
+        return applied(
+            name, tuple(Const(a, dtype) if isinstance(a, (int, float)) else a for a in arguments)
+        )
+
+    expr: TileExpr = record.decompose(f, *args)
+    return expr

@@ -18,9 +18,8 @@ from explorer.ir.combiners import COMBINERS
 from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, reads, substitute
 from explorer.ir.kernels.normal import epilogue_of
 from explorer.ir.patterns.scatter import Scatter
-from explorer.ir.tile_programs.elements import Do, TileExpr
-from explorer.ir.tile_programs.statements import At, For, Map, Statement
-from explorer.ops.kernels.scalar import start_value
+from explorer.ir.tile_program import At, Do, For, Map, Statement, TileExpr
+from explorer.ops.interpreter.scalar import start_value
 from explorer.tile.lowering.places import BufferPlaces
 
 

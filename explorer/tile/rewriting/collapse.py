@@ -7,11 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from explorer.ir.affine import Affine, var
-from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.shapes.dims import product, simplify
-from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
-from explorer.ir.tile_programs.statements import Span
-from explorer.ir.tile_programs.traversal import with_loads
+from explorer.ir.dims import product, simplify
+from explorer.ir.kernel import IndexValue
+from explorer.ir.tile_program import Fetch, Span, TileExpr, fetches, subexpressions
+from explorer.ir.tile_traversal import with_loads
 
 
 def collapse(
@@ -75,12 +74,5 @@ def _rename(names: set[str], inner: str, joined: str, f: Fetch) -> Fetch:
 
 def _used_as_numbers(expr: TileExpr) -> set[str]:
     """Return the axes whose values an expression uses, other than in affine addresses."""
-    match expr:
-        case Do(_, args):
-            return set[str]().union(*(_used_as_numbers(a) for a in args))
-        case IndexValue(index):
-            return set(index.variables)
-        case Fetch(_, _, dynamic):
-            return set[str]().union(*(_used_as_numbers(e) for e, _, _ in dynamic))
-        case Const():
-            return set()
+    numbers = (e.index for e in subexpressions(expr) if isinstance(e, IndexValue))
+    return {name for index in numbers for name, _ in index.terms}

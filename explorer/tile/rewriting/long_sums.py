@@ -19,12 +19,13 @@ from dataclasses import replace
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
+from explorer.ir.dims import ceil_div, product
 from explorer.ir.dtypes import ITEM_BYTES
-from explorer.ir.shapes.dims import ceil_div, product
-from explorer.ir.tile_programs.elements import Buffer, Do, Fetch
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.tile_program import (
     At,
+    Buffer,
+    Do,
+    Fetch,
     For,
     Map,
     Once,
@@ -32,8 +33,9 @@ from explorer.ir.tile_programs.statements import (
     Reduce,
     Span,
     Statement,
+    TileProgram,
 )
-from explorer.ir.tile_programs.traversal import Part, parts_of
+from explorer.ir.tile_traversal import Part, parts_of
 from explorer.tile.rewriting.loop_form import vector_form
 
 BLOCK = 1024  # most consecutive additions; chosen

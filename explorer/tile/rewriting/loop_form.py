@@ -10,13 +10,24 @@ from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
 from explorer.ir.combiners import COMBINERS
+from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import DType, computed, is_float, is_stored_otherwise
 from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS, VECTOR_DTYPES
-from explorer.ir.shapes.dims import Dim, product
-from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, dtype_of_tile, fetches
-from explorer.ir.tile_programs.statements import LoopForm, Map, OnePass, Reduce, Scan, Span
-from explorer.ir.tile_programs.traversal import Part
+from explorer.ir.tile_program import (
+    Do,
+    Fetch,
+    LoopForm,
+    Map,
+    OnePass,
+    Reduce,
+    Scan,
+    Span,
+    TileExpr,
+    dtype_of_tile,
+    fetches,
+)
+from explorer.ir.tile_traversal import Part
 from explorer.tile.rewriting.collapse import collapse
 
 CELLS = (*VECTOR_DTYPES, "float16", "bfloat16")  # element types of vector loads and stores

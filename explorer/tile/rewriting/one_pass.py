@@ -11,10 +11,18 @@ from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
-from explorer.ir.tile_programs.elements import Fetch, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, OnePass, Reduce, Span, Statement
-from explorer.ir.tile_programs.traversal import Part, moved, substitute
+from explorer.ir.tile_program import (
+    Fetch,
+    For,
+    Map,
+    OnePass,
+    Reduce,
+    Span,
+    Statement,
+    TileProgram,
+    fetches,
+)
+from explorer.ir.tile_traversal import Part, moved, substitute
 
 
 def one_pass(p: TileProgram, device: Device) -> TileProgram:

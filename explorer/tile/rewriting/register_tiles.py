@@ -11,12 +11,24 @@ from dataclasses import dataclass, replace
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
+from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import ITEM_BYTES, is_float
 from explorer.ir.kernel import Const
-from explorer.ir.shapes.dims import Dim, product
-from explorer.ir.tile_programs.elements import Buffer, Do, Fetch, TileExpr, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Once, Panels, Run, Span, Statement
+from explorer.ir.tile_program import (
+    Buffer,
+    Do,
+    Fetch,
+    For,
+    Map,
+    Once,
+    Panels,
+    Run,
+    Span,
+    Statement,
+    TileExpr,
+    TileProgram,
+    fetches,
+)
 
 WASTE_RATIO = 1.1  # rows computed over rows needed, in a run; chosen, no measurement kept
 PANEL_SHARE = 2 / 3  # of the nearest cache: the rest is for rows and results; chosen, 32 KiB of 48

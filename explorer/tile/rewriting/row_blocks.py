@@ -19,12 +19,21 @@ from dataclasses import replace
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
+from explorer.ir.dims import ceil_div, product
 from explorer.ir.dtypes import ITEM_BYTES
-from explorer.ir.shapes.dims import ceil_div, product
-from explorer.ir.tile_programs.elements import Buffer, Fetch, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, OnePass, Reduce, Span, Statement
-from explorer.ir.tile_programs.traversal import Part, parts_of, touched, with_loads
+from explorer.ir.tile_program import (
+    Buffer,
+    Fetch,
+    For,
+    Map,
+    OnePass,
+    Reduce,
+    Span,
+    Statement,
+    TileProgram,
+    fetches,
+)
+from explorer.ir.tile_traversal import Part, parts_of, touched, with_loads
 
 LEAST_ROWS = 4  # for a block to pay; chosen, no measurement kept
 # Measured with vectors of 8, blocks of 16 rows over blocks of 8, two runs: layer norm of 16

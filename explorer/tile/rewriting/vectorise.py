@@ -1,30 +1,24 @@
 """Loop forms of every statement: square blocks for transposes, vectorised loops, or scalar loops.
 
-Rows that data selects are looked up once before the loops.
+Rows that data selects are looked up once before the loops. Runs of contiguous elements are copied
+as memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
+from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import ITEM_BYTES, DType, is_stored_otherwise
-from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.shapes.dims import product
-from explorer.ir.tile_programs.elements import (
+from explorer.ir.tile_program import (
+    At,
     Buffer,
     Do,
     Fetch,
-    TileExpr,
-    dtype_of_tile,
-    fetches,
-)
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
-    At,
     Find,
     For,
     Load,
@@ -36,9 +30,13 @@ from explorer.ir.tile_programs.statements import (
     Scan,
     Span,
     Statement,
+    TileExpr,
+    TileProgram,
+    dtype_of_tile,
+    fetches,
 )
-from explorer.ir.tile_programs.traversal import moved, substitute, writes
-from explorer.ops.kernels.scalar import start_value
+from explorer.ir.tile_traversal import moved, substitute, variables_of, writes
+from explorer.ops.interpreter.scalar import start_value
 from explorer.tile.rewriting.collapse import collapse
 from explorer.tile.rewriting.loop_form import scan_form, vector_form
 
@@ -144,7 +142,7 @@ class _Forms:
             case Fetch(_, offset, dynamic) if dynamic:
                 indices = [index for index, _, _ in dynamic]
                 read = {f.buffer for index in indices for f in fetches(index)}
-                used = frozenset[str]().union(*map(_variables, indices))
+                used = frozenset[str]().union(*map(variables_of, indices))
                 if used & inside or not read.isdisjoint(written):
                     return expr
                 for index, stride, extent in dynamic:
@@ -217,23 +215,10 @@ def _transposed_axis(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -
 
 def _lookup_axes(expr: TileExpr, spans: tuple[Span, ...]) -> int:
     """Return how many outer axes select the rows to read by data; all axes if no address does."""
-    used = [v for f in fetches(expr) for i, _, _ in f.dynamic for v in _variables(i)]
+    used = [v for f in fetches(expr) for i, _, _ in f.dynamic for v in variables_of(i)]
     is_indirect = any(f.dynamic for f in fetches(expr))
     last = max((n + 1 for n, s in enumerate(spans) if s.axis in used), default=0)
     return last if is_indirect else len(spans)
-
-
-def _variables(expr: TileExpr) -> frozenset[str]:
-    """Return the axes that an expression depends on."""
-    match expr:
-        case Do(_, args):
-            return frozenset[str]().union(*map(_variables, args))
-        case IndexValue(index):
-            return index.variables
-        case Fetch(_, offset, dynamic):
-            return offset.variables.union(*(_variables(i) for i, _, _ in dynamic))
-        case Const():
-            return frozenset()
 
 
 def _as_bits(target: Fetch, source: TileExpr) -> tuple[Fetch, TileExpr]:
@@ -288,3 +273,32 @@ def _is_last_axis_innermost(s: Reduce) -> bool:
 def _fits_memory(s: Scan) -> bool:
     """Return True if partial reductions may lie in memory: stored as they are computed."""
     return not is_stored_otherwise(s.target.buffer.dtype) and s.dtype != "bool"
+
+
+MOST_INSIDE_ELEMENTS = 25  # in one step of the outermost axis: a bound on code size, chosen
+
+
+def memory_runs(steps: Sequence[Dim], sizes: Sequence[Dim]) -> tuple[int, ...] | None:
+    """Return the axes that form one run of elements, outermost in memory first, by number.
+
+    The axes are the columns, first, and those of a depth. The outermost is the columns' axis, which
+    has no other place here, or the first whose steps cover many elements. None: no axis is inside
+    of it, or no square block.
+
+    Steps 4608, 3, 1, 9 and sizes 32, 3, 3, 512: 3, 1, 2. Steps 9, 3, 1, 4608: 0, 1, 2.
+    """
+    run: list[int] = []
+    step = 1
+    while True:
+        axes = (n for n, (s, size) in enumerate(zip(steps, sizes)) if s == step and size != 1)
+        axis = next(axes, None)
+        if axis is None:
+            return None
+        run.append(axis)
+        size = sizes[axis]
+        if axis == 0 or not isinstance(size, int) or step * size > MOST_INSIDE_ELEMENTS:
+            break
+        step *= size
+    if len(run) == 1 or (isinstance(size, int) and size < SIDES[4]):
+        return None
+    return tuple(reversed(run))

@@ -15,13 +15,13 @@ from dataclasses import replace
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
+from explorer.ir.dims import product
 from explorer.ir.kernel import Const
 from explorer.ir.scalar_functions import CONVERSIONS, SCALAR_FUNCTIONS
-from explorer.ir.shapes.dims import product
-from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, dtype_of_tile, fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import (
+from explorer.ir.tile_program import (
     Border,
+    Do,
+    Fetch,
     Fill,
     For,
     Load,
@@ -29,9 +29,13 @@ from explorer.ir.tile_programs.statements import (
     Reduce,
     Span,
     Statement,
+    TileExpr,
+    TileProgram,
     Window,
+    dtype_of_tile,
+    fetches,
 )
-from explorer.ir.tile_programs.traversal import reads, substitute, without_unused, writes
+from explorer.ir.tile_traversal import reads, substitute, without_unused, writes
 
 LANES = {"float32": 16, "float64": 8}  # of 512 bits
 MOST_PLACES = 64  # of a window; chosen, no measurement kept

@@ -22,8 +22,15 @@ from typing import Any
 
 from explorer.errors import IronworksError, PeerFault
 from explorer.frontends.model import Model
-from explorer.measure.quiet import Disturbance, Watch, wait_until_quiet
-from explorer.measure.turns import Elsewhere, Series, take_turn, warmed
+from explorer.measure.turns import (
+    Disturbance,
+    Elsewhere,
+    Series,
+    Watch,
+    take_turn,
+    wait_until_quiet,
+    warmed,
+)
 from explorer.tuning.peers.runtimes import (
     Inputs,
     Outputs,

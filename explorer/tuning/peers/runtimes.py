@@ -145,22 +145,22 @@ def _warm(peer: Peer) -> Peer:
 
 def _torch(model: Model, inputs: Inputs, threads: int) -> Peer:
     """Load into eager PyTorch, one call an operator, in its fastest form here."""
-    from explorer.tuning.peers.torch import forms as torch_forms
+    from explorer.tuning.peers import torch_peer
 
-    return _torch_peer("torch", torch_forms.eager, model, inputs, threads)
+    return _torch_peer("torch", torch_peer.eager, model, inputs, threads)
 
 
 def _torch_compile(model: Model, inputs: Inputs, threads: int) -> Peer:
     """Compile the same calls by PyTorch's compiler, which needs a C++ compiler."""
-    from explorer.tuning.peers.torch import forms as torch_forms
+    from explorer.tuning.peers import torch_peer
 
-    return _torch_peer("torch.compile", torch_forms.compiled, model, inputs, threads)
+    return _torch_peer("torch.compile", torch_peer.compiled, model, inputs, threads)
 
 
 def _torch_peer(
     name: str, form_of: Callable[..., Any], model: Model, inputs: Inputs, threads: int
 ) -> Peer:
-    from explorer.tuning.peers.torch.peer import torch
+    from explorer.tuning.peers.torch_peer import torch
 
     before = torch.get_num_threads()
 
@@ -182,7 +182,7 @@ def _torch_peer(
 
 def _jax(model: Model, inputs: Inputs, threads: int) -> Peer:
     """Load as one jitted JAX function, on as many threads as JAX was started with."""
-    from explorer.tuning.peers.jax import peer as jax_peer
+    from explorer.tuning.peers import jax_peer
 
     if not jax_peer.is_started(threads):
         raise Skipped(f"JAX runs in this process with another number of threads than {threads}")

@@ -11,14 +11,13 @@ from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tile_graph import TileEdge
-from explorer.ir.kernel import Kernel
-from explorer.ir.kernels.kernel_size import Size, size_of
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Kernel, Size, size_of
 from explorer.ir.kernels.merge import concatenate, share_inputs
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
-from explorer.passes.copies.split_axes import open_inner_dims
+from explorer.transforms.copies.split_axes import open_inner_dims
 from explorer.welder.model import Price, form_of
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.sized_tile import SizedTile

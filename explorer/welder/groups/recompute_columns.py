@@ -13,11 +13,10 @@ from itertools import pairwise
 
 from explorer.ir.calls import Var
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.kernel import Kernel
+from explorer.ir.dims import Dim
+from explorer.ir.kernel import Kernel, Size
 from explorer.ir.kernels.column_blocks import blocks_read, split_columns
-from explorer.ir.kernels.kernel_size import Size
 from explorer.ir.kernels.rebase import Starts, at_first_rows, placed
-from explorer.ir.shapes.dims import Dim
 from explorer.welder.groups.groups import Facts, Group, Merge, Merged, absorb, merge_kernels
 from explorer.welder.groups.refusals import illegal_merge, no_gain, size_refusal
 from explorer.welder.model import form_of

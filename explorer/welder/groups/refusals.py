@@ -9,8 +9,8 @@ from itertools import islice
 
 from explorer.ir.affine import Affine
 from explorer.ir.decisions.candidate import Refusal
+from explorer.ir.kernel import Size
 from explorer.ir.kernels.in_place import wrong_update
-from explorer.ir.kernels.kernel_size import Size
 from explorer.welder.groups.groups import Facts, Group, Merge
 from explorer.welder.model import form_of, loads_of
 

@@ -16,10 +16,10 @@ from explorer.devices.model import Device
 from explorer.ir.by_identity import by_identity
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.candidate import Refusal
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel, rename_tensors
 from explorer.ir.kernels.in_place import overwritten
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.welder.groups.groups import (
     Facts,
     Group,

@@ -21,7 +21,7 @@ from explorer.welder.groups.refusals import no_gain, other_readers
 from explorer.welder.policies.merge_groups import MergedGroup, is_whole, merge_groups
 from explorer.welder.policies.tune import Tuned, tune
 from explorer.welder.policy import refused, unpriced
-from explorer.welder.tiles.best_first import best_first
+from explorer.welder.tiles.layers import best_first
 from explorer.welder.tiles.reduce_steps import first_steps, longer_steps
 from explorer.welder.tiles.sized_tile import SizedTile, size_tile
 from explorer.welder.tiles.tile_costs import base_tile, holder

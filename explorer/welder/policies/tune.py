@@ -14,18 +14,20 @@ from explorer import cache as store
 from explorer.cost.bind_kernel import bind_kernel, sizes_of
 from explorer.cost.footprint import points
 from explorer.devices.model import Device
+from explorer.devices.target import own_target, target_of
 from explorer.ir.decisions.candidate import Candidate, Refusal
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, text_of
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.regions import propagate
-from explorer.ir.shapes.dims import ShapeEnv
+from explorer.passes.fingerprint import pass_key
 from explorer.welder.groups.groups import Facts
-from explorer.welder.tiles.capacity import no_room
 from explorer.welder.tiles.plan import operations
+from explorer.welder.tiles.reduce_steps import no_room
 from explorer.welder.tiles.sized_tile import SizedTile
 
-FOLDERS = ("welder", "roller", "tile", "cost", "passes", "ir", "ops")
+FOLDERS = ("welder", "roller", "targets", "tile", "cost", "transforms", "passes", "ir", "ops")
 Search = Callable[[Kernel, Device], Sequence[SizedTile] | Refusal]  # of a kernel of fixed extents
 
 
@@ -52,9 +54,9 @@ def tune(kernel: Kernel, facts: Facts, search: Search, name: str) -> Tuned | Ref
     query, env, values = canonical_symbols(named, facts.env)
     hints = {name: facts.env.hint(dim) for name, dim in values.items()}
     parts = (name, text_of(query), repr(env), repr(sorted(hints.items())))
-    key = store.content_key(
-        "welder", store.code_key(*FOLDERS), *parts, repr(facts.device), repr(facts.price)
-    )
+    own = own_target(facts.device)
+    device = (repr(facts.device), "" if own is None else str(pass_key(own)))
+    key = store.content_key("welder", store.code_key(*FOLDERS), *parts, *device, repr(facts.price))
     memory = store.memory("welder")
     result: Tuned | Refusal | None = memory.get(key)
     if result is None:
@@ -95,8 +97,8 @@ def _legal_first(
     """Return the best legal tile, then those no better, then better ones that are illegal."""
     refused: list[Candidate[SizedTile]] = []
     for n, c in enumerate(order):
-        on_cpu = facts.device.kind != "gpu"
-        why = facts.price.allows(kernel, facts.env, c.value.cut_of(bound)) if on_cpu else ""
+        refines = target_of(facts.device).refines_tiles
+        why = facts.price.allows(kernel, facts.env, c.value.cut_of(bound)) if refines else ""
         if not why:
             return [c, *order[n + 1 :], *refused]
         refused.append(replace(c, refused=why))
@@ -110,10 +112,10 @@ def _label(s: SizedTile) -> str:
 def latency_us(bound: Kernel, s: SizedTile, facts: Facts) -> float:
     """Return the modelled time of a kernel under a tile.
 
-    On a CPU it is Roller's, which refines inside of the tile. On a GPU it is the longest of
-    computing and moving, over the share of the units that is used.
+    It is Roller's where that refines inside of the tile, else the longest of computing and moving,
+    over the share of the units that is used.
     """
-    if facts.device.kind != "gpu":
+    if target_of(facts.device).refines_tiles:
         return facts.price.tiled(bound, ShapeEnv(), s.cut_of(bound))
     tile = dict(s.tile)
     done = points(bound, propagate(bound, tile), tile)

@@ -23,9 +23,9 @@ from explorer.welder.groups.refusals import no_gain
 from explorer.welder.policies.merge_groups import MergedGroup, is_whole, merge_groups
 from explorer.welder.policies.tune import Tuned, tune
 from explorer.welder.policy import refused, unpriced
-from explorer.welder.tiles.capacity import in_words
 from explorer.welder.tiles.layers import Layer, layers, task_level, task_tiles
 from explorer.welder.tiles.levels import REGISTER, memories
+from explorer.welder.tiles.reduce_steps import in_words
 from explorer.welder.tiles.tile_graph import Link, links
 
 MOST_SWEEPS = 3  # over all edges, while one changes something: a bound on search time

@@ -4,24 +4,27 @@ Traffic to a memory depends on the tile of its own layer alone, so layers and th
 layer are searched separately (section 3.2 of the paper). The paper does not say how a farther tile
 bounds the search of a nearer one. Here a nearer sub-graph is cut out with its share of that tile as
 its extents, so that a nearer tile is never larger. The artifact has no such recursion.
+
+`best_first` yields tiles of one layer, largest gain first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
+from explorer.cost.bind_kernel import extents
 from explorer.cost.traffic import traffic
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Micro
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import propagate
-from explorer.welder.tiles.best_first import best_first
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.operator_tiles import node_tile
 from explorer.welder.tiles.reduce_steps import first_steps
 from explorer.welder.tiles.sized_tile import SizedTile, size_tile
-from explorer.welder.tiles.tile_costs import base_tile, holder
+from explorer.welder.tiles.tile_costs import base_tile, holder, sizes_along
 from explorer.welder.tiles.tile_graph import virtual_nodes
 
 VISITED_TILES, KEPT_TILES = 32, 8  # of a task: bounds on search time, chosen
@@ -111,3 +114,56 @@ def _tiled(part: Kernel, device: Device, at: int, levels: Mapping[str, int]) -> 
         if isinstance(layer, Layer) and (best is None or layer.us < best.us):
             best = layer
     return best or tiles[0]
+
+
+Cost = Callable[[Mapping[str, int]], SizedTile]
+Rank = Callable[[SizedTile], float]
+
+
+def best_first(
+    kernel: Kernel,
+    base: Mapping[str, int],
+    cost: Cost,
+    rank: Rank,
+    *,
+    most: int,
+    inside: Mapping[str, int] | None = None,
+) -> tuple[SizedTile, ...]:
+    """Return the tiles that fit, of at most `most` visited, best first by `rank`, then by grid.
+
+    If none fits it is the first tile alone. No tile is larger than `inside` along any axis. A tile
+    that does not fit is not enlarged: a larger one never holds less.
+    """
+    limits = {a: min(n, (inside or {}).get(a, n)) for a, n in extents(kernel).items()}
+    start = {a: min(base.get(a, 1), n) for a, n in limits.items()}
+    seen = {tuple(start.items())}
+    fitting: list[SizedTile] = []
+    queue: list[tuple[float, int, int, SizedTile]] = []
+    visited = 0
+    todo: Iterator[Mapping[str, int]] = iter((start,))
+    while True:
+        for tile in todo:
+            candidate = cost(tile)
+            visited += 1
+            if candidate.fits:
+                fitting.append(candidate)
+                heappush(queue, (rank(candidate), candidate.grid, visited, candidate))
+        if not queue or visited >= most:
+            return tuple(sorted(fitting, key=lambda s: (rank(s), s.grid))) or (candidate,)
+        best = heappop(queue)[-1]
+        todo = iter([t for t in _larger(dict(best.tile), limits) if _is_new(t, seen)])
+
+
+def _larger(tile: Mapping[str, int], limits: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    for axis, extent in limits.items():
+        longer = next((n for n in (*sizes_along(extent), extent) if n > tile[axis]), None)
+        if longer is not None and longer <= extent:
+            yield {a: longer if a == axis else tile[a] for a in limits}
+
+
+def _is_new(tile: Mapping[str, int], seen: set[tuple[tuple[str, int], ...]]) -> bool:
+    key = tuple(tile.items())
+    if key in seen:
+        return False
+    seen.add(key)
+    return True

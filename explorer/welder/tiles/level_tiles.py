@@ -9,14 +9,15 @@ from math import prod
 from explorer.cost.bind_kernel import bind_kernel, extents, sizes_of
 from explorer.cost.estimate import kernel_terms
 from explorer.cost.footprint import inner_box
-from explorer.devices.model import Device
+from explorer.devices.model import Device, LevelMemory
+from explorer.devices.target import target_of
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import propagate
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import ITEM_BYTES
-from explorer.welder.tiles.levels import REGISTER, LevelMemory, memories
+from explorer.welder.tiles.levels import REGISTER, memories
 from explorer.welder.tiles.plan import plan_group
 from explorer.welder.tiles.tile_costs import best_tile
 from explorer.welder.tiles.tile_graph import links
@@ -102,7 +103,7 @@ def _descend(
 
 
 def _choice(kernel: Kernel, device: Device, tiling: Tiling) -> TilingChoice:
-    if device.kind == "gpu":
+    if not target_of(device).refines_tiles:
         return TilingChoice(tiling, plan_group(kernel, device, tile=tiling).predicted_us)
     return TilingChoice(tiling, sum(us for _, us in kernel_terms(kernel, tiling, device, {})))
 

@@ -14,14 +14,15 @@ from explorer.cached_property import cached_property
 from explorer.cost.footprint import inner_box
 from explorer.cost.touched_parts import number, touched
 from explorer.cost.traffic import Tile
-from explorer.devices.model import Device
+from explorer.devices.model import Device, LevelMemory
+from explorer.devices.target import target_of
 from explorer.ir.affine import Affine
 from explorer.ir.decisions.tiling import Micro
 from explorer.ir.kernel import Axis, Compute, Kernel, reads
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import Interval, Regions, propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
-from explorer.welder.tiles.levels import REGISTER_BYTES, LevelMemory
+from explorer.welder.tiles.levels import REGISTER_BYTES
 from explorer.welder.tiles.tile_graph import Link, VirtualNode, links, sub_kernel, virtual_nodes
 
 THREADS = 128  # of a block (Welder artifact: as close to it as the tile's sizes allow)
@@ -152,7 +153,7 @@ def node_tile(
     order = (*[*share][-1:], *[*share][:-1]) if contracts else tuple(share)
     if at and not contracts and len(part.computes) > 1:
         return NodeTile(node, part, {a: 1 for a in order[: _common(part)]}, order, also)
-    if device.kind == "gpu":
+    if target_of(device).uses_thread_blocks:
         return _thread_tile(NodeTile(node, part, share, order, also), device)
     single = Micro(1, 1, 1 if _is_along(last) else device.lanes)
     return NodeTile(node, part, _register_tile(share, micro if contracts else single), order, also)
@@ -219,13 +220,13 @@ def register_bytes(part: NodeTile, device: Device) -> int:
     """Return the bytes in registers while a tile is computed.
 
     They are the sums of a contraction and the loads of one step. For element-wise computes they are
-    one vector (one element on a GPU) of each tensor.
+    one vector (one element of a thread) of each tensor.
     """
     regions, register_use = part.regions, 0
     for c in part.kernel.computes:
         loads = {r.tensor for r in reads(c.expr)}
         item_bytes = max([ITEM_BYTES[part.kernel.dtype(t)] for t in (c.out, *loads)])
-        vector = item_bytes * (1 if device.kind == "gpu" else device.lanes)
+        vector = item_bytes * (1 if target_of(device).uses_thread_blocks else device.lanes)
         if contraction(c) is None:
             register_use = max(register_use, vector * (1 + len(loads)))
             continue

@@ -23,14 +23,15 @@ from explorer.cost.footprint import (
 )
 from explorer.cost.touched_parts import middle, number, touched
 from explorer.cost.traffic import Tile, cached_traffic, tile_count, traffic
-from explorer.devices.model import Device
+from explorer.devices.model import Device, LevelMemory
+from explorer.devices.target import target_of
 from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes, OperatorTile, TileEdge
 from explorer.ir.decisions.tiling import Tiling
-from explorer.ir.kernel import Apply, Expr, Kernel, reads
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Expr, Kernel, operations_of, reads
 from explorer.ir.patterns.regions import Regions, propagate
-from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import ITEM_BYTES
-from explorer.welder.tiles.levels import LevelMemory, memories, resident, waves
+from explorer.welder.tiles.levels import memories, resident, waves
 from explorer.welder.tiles.operator_tiles import (
     NodeTile,
     connect_levels,
@@ -226,12 +227,12 @@ class _Planner:
                 )
 
     def _predicted(self, levels: Sequence[LevelBytes], slots: int) -> float:
-        """Return the modelled time: Roller's on a CPU.
+        """Return the modelled time: Roller's where that refines tiles.
 
-        On a GPU it is the longest of computing and moving, over the share of units that have work
-        (the paper's penalty for little parallelism).
+        Else it is the longest of computing and moving, over the share of units that have work (the
+        paper's penalty for little parallelism).
         """
-        if self.device.kind != "gpu":
+        if target_of(self.device).refines_tiles:
             terms = kernel_terms(self.kernel, self.tiling, self.device, {}, self.regions)
             return sum(us for _, us in terms)
         done = points(self.kernel, self.regions, self.tile)
@@ -246,18 +247,19 @@ class _Planner:
 def home_of(kernel: Kernel, tile: Tile, regions: Regions, device: Device) -> int:
     """Return the number of the memory that holds a task's tile.
 
-    It is shared memory of a GPU, the nearest cache of a CPU that has room, or the last cache.
+    It is the nearest of the target's that has room, or the last.
     """
-    levels_of_device = memories(device)
-    if device.kind == "gpu":
-        return 1
+    levels_of_device, homes = memories(device), target_of(device).homes(device)
+    if len(homes) == 1:
+        return homes[0]
     tile_bytes = footprint(kernel, tile, regions=regions, align_bytes=ALIGN_BYTES).bytes
     tile_bytes += padded_bytes(kernel, regions)
-    for at, memory in enumerate(levels_of_device[1:-1], 1):
+    for at in homes:
+        memory = levels_of_device[at]
         room = (memory.capacity or 0) // (device.units if memory.shared else 1)
         if tile_bytes <= room:
             return at
-    return max(1, len(levels_of_device) - 2)
+    return homes[-1]
 
 
 def recompute(kernel: Kernel, regions: Regions, tile: Tile) -> float:
@@ -273,12 +275,8 @@ def recompute(kernel: Kernel, regions: Regions, tile: Tile) -> float:
 
 
 def operations(expr: Expr) -> int:
-    """Return the number of scalar functions of an expression, and one for storing its value."""
-    match expr:
-        case Apply(_, args):
-            return 1 + sum(operations(a) if isinstance(a, Apply) else 0 for a in args)
-        case _:
-            return 1
+    """Return the number of scalar functions of an expression, at least one."""
+    return max(1, operations_of(expr))
 
 
 def _tensor_bytes(kernel: Kernel, name: str) -> int:

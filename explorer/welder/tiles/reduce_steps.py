@@ -1,21 +1,25 @@
 """Reduce steps: how much of a reduced axis a task loads at once.
 
 The footprint depends on it, the traffic does not (Welder artifact, policy/default.py).
+
+Without a tile that fits, the refusal names the memory and the numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from explorer.cost.bind_kernel import bind_kernel, sizes_of
 from explorer.cost.touched_parts import kinds, number, touched
-from explorer.devices.model import Device
+from explorer.devices.model import Device, LevelMemory
+from explorer.ir.decisions.candidate import Refusal
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
-from explorer.welder.tiles.levels import LevelMemory
-from explorer.welder.tiles.sized_tile import SizedTile, in_steps
-from explorer.welder.tiles.tile_costs import sizes_along
+from explorer.welder.tiles.sized_tile import SizedTile, in_steps, size_tile
+from explorer.welder.tiles.tile_costs import base_tile, holder, sizes_along
 
 
 def first_steps(kernel: Kernel, memory: LevelMemory, tile: Mapping[str, int]) -> dict[str, int]:
@@ -87,7 +91,7 @@ def longer_steps(kernel: Kernel, device: Device, tile: SizedTile) -> SizedTile:
     """Return the tile with the longest steps for which as many tasks still run together."""
     if tile.room_bytes is None:
         return tile
-    shared = device.unit_shared_bytes // tile.together if device.kind == "gpu" else 0
+    shared = device.unit_shared_bytes // tile.together
     room = min(tile.room_bytes, shared or tile.room_bytes)
     reduced = {
         a.name: sizes_along(number(a.extent))
@@ -105,3 +109,39 @@ def longer_steps(kernel: Kernel, device: Device, tile: SizedTile) -> SizedTile:
                     break
                 best = more
     return best
+
+
+def no_legal_tile(kernel: Kernel, device: Device, env: ShapeEnv) -> Refusal:
+    """Return why Roller finds no tiling for a group.
+
+    Its smallest tile holds too much, or no register tile takes its columns.
+    """
+    bound = bind_kernel(kernel, sizes_of(kernel, env))
+    memory, base = holder(device), base_tile(bound, device)
+    least = size_tile(bound, device, memory, base, first_steps(bound, memory, base))
+    if least.fits:
+        return Refusal("tiling", 0, 1, "no tiling of the fused kernel is legal")
+    return no_room((least,), device)
+
+
+def no_room(tiles: Sequence[SizedTile], device: Device) -> Refusal:
+    """Return the refusal of tiles of which even the smallest one does not fit.
+
+    It holds too much, or computes more than registers hold.
+    """
+    memory = holder(device)
+    room = memory.capacity or 0
+    least = min((s.held_bytes for s in tiles), default=0)
+    if tiles and least <= room:
+        text = "registers do not hold what the smallest tile computes"
+        return Refusal("registers", 1, 0, text, "shorter rows")
+    text = f"the smallest tile holds {in_words(least)} and {memory.name} has {in_words(room)}"
+    share = room / max(1, least)
+    return Refusal("capacity", least, room, text, f"{share:.2g} of the rows would fit")
+
+
+def in_words(count: int) -> str:
+    """Return bytes with a binary unit."""
+    if count < 1 << 10:
+        return f"{count} B"
+    return f"{count / 1024:.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"

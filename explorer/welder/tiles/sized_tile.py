@@ -12,13 +12,14 @@ from functools import reduce
 from math import gcd, inf, prod
 
 from explorer.cost.bind_kernel import extents
-from explorer.cost.footprint import ALIGN_BYTES, GPU_ALIGN_BYTES, footprint, inner_box
+from explorer.cost.footprint import footprint, inner_box
 from explorer.cost.traffic import traffic
-from explorer.devices.model import Device
+from explorer.devices.model import Device, LevelMemory
+from explorer.devices.target import target_of
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
-from explorer.ops.reference.cancellation import raise_if_cancelled
-from explorer.welder.tiles.levels import LevelMemory, has_registers, resident, waves
+from explorer.process.cancellation import raise_if_cancelled
+from explorer.welder.tiles.levels import has_registers, resident, waves
 
 MOST_THREADS, WANTED_THREADS = 1024, 128  # of a block (Welder artifact)
 Sizes = tuple[tuple[str, int], ...]
@@ -85,7 +86,7 @@ def size_tile(
     footprint_bytes = _footprint_bytes(kernel, device, tile, regions, steps)
     boxes = [prod(inner_box(kernel, regions, t)) for t in regions.tensors]
     largest = max(boxes, default=1)
-    on_gpu = device.kind == "gpu"
+    has_threads = target_of(device).uses_thread_blocks
     fits = memory.capacity is None or footprint_bytes <= memory.capacity
     together = resident(device, footprint_bytes, largest)
     return SizedTile(
@@ -93,7 +94,7 @@ def size_tile(
         moved.total_bytes, footprint_bytes, memory.capacity,
         fits and has_registers(device, largest),
         _is_even(kernel, regions, moved.tiles), moved.tiles, together,
-        waves(device, moved.tiles, together), _threads(kernel, regions) if on_gpu else 1,
+        waves(device, moved.tiles, together), _threads(kernel, regions) if has_threads else 1,
     )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def _footprint_bytes(
     regions: Regions,
     steps: Mapping[str, int] | None,
 ) -> int:
-    align = GPU_ALIGN_BYTES if device.kind == "gpu" else ALIGN_BYTES
+    align = target_of(device).align_bytes
     return footprint(kernel, tile, align_bytes=align, steps=steps, regions=regions).bytes
 
 

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from explorer.cost.bind_kernel import bind_kernel, extents, sizes_of
-from explorer.cost.footprint import ALIGN_BYTES, GPU_ALIGN_BYTES, footprint, inner_box, padded_bytes
+from explorer.cost.footprint import footprint, inner_box, padded_bytes
 from explorer.cost.touched_parts import grid_of
 from explorer.cost.traffic import Tile, approximate_bytes, traffic
-from explorer.devices.model import Device
+from explorer.devices.model import Device, LevelMemory
+from explorer.devices.target import target_of
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.welder.tiles.levels import LevelMemory, has_registers, memories, resident, waves
+from explorer.welder.tiles.levels import has_registers, resident, waves
 
 SMALL = (2, 4, 8, 16, 32)
 SHARED_WORK_RATIO = 0.75  # of work per output, an axis against its half; chosen
@@ -51,10 +52,7 @@ class TileCost:
 
 def holder(device: Device) -> LevelMemory:
     """Return the memory that a task's tile should fit: shared memory, or the last private cache."""
-    levels_of_device = memories(device)
-    if device.kind == "gpu":
-        return levels_of_device[1]
-    return next((m for m in reversed(levels_of_device[1:-1]) if not m.shared), levels_of_device[-2])
+    return target_of(device).tile_memory(device)
 
 
 def tile_cost(
@@ -100,10 +98,10 @@ def _room(
     steps: Mapping[str, int] | None,
 ) -> tuple[int, bool, int]:
     """Return the footprint of a tile, True if it fits, and the elements of its largest output."""
-    memory, gpu = holder(device), device.kind == "gpu"
-    align = GPU_ALIGN_BYTES if gpu else ALIGN_BYTES
+    memory, target = holder(device), target_of(device)
+    align = target.align_bytes
     held_bytes = footprint(kernel, tile, align_bytes=align, regions=regions, steps=steps).bytes
-    held_bytes += 0 if gpu else padded_bytes(kernel, regions)
+    held_bytes += 0 if target.uses_thread_blocks else padded_bytes(kernel, regions)
     largest = largest_output(kernel, regions)
     fits = memory.capacity is None or held_bytes <= memory.capacity
     return held_bytes, fits and has_registers(device, largest), largest
@@ -168,8 +166,8 @@ def _work(kernel: Kernel, tile: Tile) -> float:
 def best_tile(kernel: Kernel, device: Device) -> TileCost:
     """Return the tile at which a descent from the base tile, one axis at a time, ends.
 
-    It has the least key on a GPU, the least traffic for the units that have work on a CPU; it is
-    the base tile if none fits.
+    It has the least key for thread blocks, the least traffic for the units that have work for
+    cores; it is the base tile if none fits.
     """
     base = base_tile(kernel, device)
     steps = steps_of(kernel, device, base)
@@ -183,7 +181,7 @@ def best_tile(kernel: Kernel, device: Device) -> TileCost:
 
 
 def _rank(cost: TileCost, device: Device) -> tuple[float, int]:
-    if device.kind == "gpu":
+    if target_of(device).uses_thread_blocks:
         return cost.key, cost.grid
     return cost.traffic / cost.utilisation(device), cost.grid
 

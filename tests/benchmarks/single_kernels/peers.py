@@ -24,9 +24,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from explorer.compilation import Compilation
-from explorer.compiler import compile as compile_model
-from explorer.options import Options
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import compile as compile_model
 from explorer.rammer import Options as RammerOptions
 from tests.benchmarks.single_kernels.case import FIRST, Case, written
 
@@ -119,7 +119,7 @@ def _result_shape(case: Case) -> tuple[int, ...]:
 def _torch(
     case: Case, name: str, inputs: Mapping[str, np.ndarray], proto: onnx.ModelProto, folder: Path
 ) -> Runner:
-    from explorer.tuning.peers.torch.peer import torch, torch_plan
+    from explorer.tuning.peers.torch_peer import torch, torch_plan
 
     plan = torch_plan(written(proto, folder).program)
     given = [torch.from_numpy(x) for x in inputs.values()]

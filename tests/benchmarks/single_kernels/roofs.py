@@ -15,8 +15,8 @@ from time import perf_counter_ns
 import numpy as np
 
 from explorer.devices.model import Device, MemoryLevel
-from explorer.measure.this_machine.bandwidth import READ
-from explorer.measure.this_machine.this_cpu import Native, native_function
+from explorer.measure.fit import READ
+from explorer.measure.this_cpu import Native, native_function
 
 COPY = """
 def kernel(first, last, args):

@@ -12,7 +12,7 @@ from explorer.codegen.cuda.build import BlockCode, print_block
 from explorer.codegen.cuda.simulated import launch
 from explorer.devices.catalogue import device
 from explorer.ir.kernel import Kernel
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from tests.codegen.cases import ENV, Case, arrays
 from tests.tile.gpu.blocks import SMALL as SMALL_GPU
 

@@ -10,13 +10,22 @@ from pathlib import Path
 import pytest
 
 from explorer.codegen.cuda import assemble as assembler
-from explorer.codegen.cuda.assemble import SPILLED, USED, assemble, why_not, with_lines
+from explorer.codegen.cuda.assemble import (
+    EXACT,
+    SPILLED,
+    USED,
+    assemble,
+    disassembler,
+    occupancy,
+    ptx_listing,
+    sass,
+    sass_listing,
+    why_not,
+    with_lines,
+)
 from explorer.codegen.cuda.block_kernel import BlockKernel
 from explorer.codegen.cuda.object import machine_code as machine
 from explorer.codegen.cuda.object.machine_code import machine_code
-from explorer.codegen.cuda.object.marked_lines import EXACT, ptx_listing, sass_listing
-from explorer.codegen.cuda.object.sass import disassembler, sass
-from explorer.codegen.cuda.occupancy import occupancy
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption, KernelCompileError
 from tests.codegen.cases import Case, linear
@@ -127,7 +136,7 @@ def test_what_a_gpu_runs_is_shown() -> None:
 
 
 def test_a_disassembler_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.codegen.cuda.object.sass.disassembler", lambda: "")
+    monkeypatch.setattr("explorer.codegen.cuda.assemble.disassembler", lambda: "")
     assert "pip install nvidia-cuda-nvdisasm" in sass(b"whatever")
 
 
@@ -136,8 +145,8 @@ def test_a_disassembler_that_does_not_run_is_told(
 ) -> None:
     """A file that is no program; one that never ends."""
     tool = tmp_path / "nvdisasm"
-    monkeypatch.setattr("explorer.codegen.cuda.object.sass.disassembler", lambda: str(tool))
-    monkeypatch.setattr("explorer.codegen.cuda.object.sass.PATIENCE_S", 0.2)
+    monkeypatch.setattr("explorer.codegen.cuda.assemble.disassembler", lambda: str(tool))
+    monkeypatch.setattr("explorer.codegen.cuda.assemble.PATIENCE_S", 0.2)
     for text, cubin in (("no program", b"one"), ("#!/bin/sh\nexec sleep 9\n", b"two")):
         tool.write_text(text)
         tool.chmod(0o755)

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import explorer
+from explorer.codegen.cuda import bank_accesses as banks
 from explorer.codegen.cuda.assemble import assemble, why_not
-from explorer.codegen.cuda.banks import accesses as banks
-from explorer.codegen.cuda.banks.accesses import BlockAccesses, accesses
+from explorer.codegen.cuda.bank_accesses import BlockAccesses, accesses
 from explorer.codegen.cuda.build import BlockCode
-from explorer.tile.gpu.banks.requests import cycles_of
+from explorer.tile.gpu.bank_accesses import cycles_of
 from tests.codegen.cases import linear
 from tests.codegen.cuda.launched import A100, code_of
 

@@ -10,7 +10,7 @@ from explorer.codegen.cuda.assemble import assemble, why_not
 from explorer.codegen.cuda.simulated import launch, simulate
 from explorer.ir.affine import var
 from explorer.ir.kernel import Compute, Kernel, Read, TensorSpec, at, axes
-from explorer.ops.reference.evaluate import evaluate, evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate, evaluate_kernel
 from tests.codegen.cases import Case
 from tests.codegen.cuda.launched import A100, code_of, is_right
 from tests.codegen.test_empty import EMPTY

@@ -12,18 +12,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from explorer.codegen.cuda.assemble import assemble, why_not
+from explorer.codegen.cuda.assemble import assemble, disassembler, sass, why_not
 from explorer.codegen.cuda.build import BlockCode, print_block
-from explorer.codegen.cuda.object.sass import disassembler, sass
 from explorer.codegen.cuda.simulated import launch
 from explorer.codegen.cuda.simulator import Multiply
 from explorer.devices.catalogue import device
 from explorer.errors import CheckFailed
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import numpy_dtype
 from explorer.rammer.device_sheet_kernels import choose_pair
 from explorer.roller.blocks.gpu_candidates import grids
-from explorer.roller.blocks.shared_sums import sharing
+from explorer.roller.blocks.matrix_pieces import sharing
 from explorer.roller.blocks.thread_block import launched
 from tests.codegen.cases import ENV, Case, conv, linear
 from tests.codegen.cuda.launched import is_right
@@ -34,7 +33,7 @@ DTYPES = ("float16", "bfloat16")
 EACH = 6  # blocks of a case, drawn
 
 
-def codes(c: Case, count: int = EACH) -> list[tuple[Block, BlockCode]]:
+def codes(c: Case, count: int = EACH) -> list[tuple[Tiling, BlockCode]]:
     """Some of the blocks that Roller weighs for a case."""
     found = blocks(launched(c.kernel, c.sizes))
     drawn = np.random.default_rng(0).permutation(len(found))[:count]

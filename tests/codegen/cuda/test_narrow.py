@@ -13,16 +13,16 @@ import pytest
 
 import explorer
 from explorer.codegen.cuda.assemble import assemble, why_not
-from explorer.codegen.cuda.banks.accesses import accesses
+from explorer.codegen.cuda.bank_accesses import accesses
 from explorer.codegen.cuda.build import print_block
 from explorer.codegen.cuda.simulated import launch, simulate
 from explorer.codegen.cuda.simulator_elements import BFLOAT16_NAN, to_bfloat16
 from explorer.devices.catalogue import device
 from explorer.errors import CheckFailed
 from explorer.ir.affine import var
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import thread_block
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, axes
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from tests.codegen.cases import ENV
 from tests.codegen.cuda.launched import A100, SMALL
 
@@ -109,7 +109,7 @@ def test_random_products_are_right(seed: int) -> None:
     rows, columns, depth = (int(n) for n in rng.integers(2, 40, 3))
     k = product(rows, columns, depth)
     own = (("i0", int(rng.choice([1, 2, 4]))), ("i1", int(rng.choice([1, 2]))))
-    block = Block((("i0", 8), ("i1", 16)), 64, own, (("r2", int(rng.choice([8, 16]))),))
+    block = thread_block((("i0", 8), ("i1", 16)), 64, own, (("r2", int(rng.choice([8, 16]))),))
     code = print_block(k, A100, ENV, {}, block)
     x, w = (rng.integers(-4, 5, k.shape(t)).astype(HALF) for t in k.inputs)
     (found,) = launch(code, k, (x, w), {}, seed)
@@ -125,7 +125,7 @@ def test_neighbours_that_begin_at_an_even_place_are_stored_at_once(
     columns: int, register: int, pairs: bool
 ) -> None:
     rng, k = np.random.default_rng(0), product(32, columns, 24)
-    block = Block((("i0", 8), ("i1", 16)), 64, (("i0", 2), ("i1", register)), (("r2", 8),))
+    block = thread_block((("i0", 8), ("i1", 16)), 64, (("i0", 2), ("i1", register)), (("r2", 8),))
     x, w = (rng.integers(-4, 5, k.shape(t)).astype(HALF) for t in k.inputs)
     want = (x.astype("f4") @ w.astype("f4")).astype(HALF)
     for aligned in (True, False):
@@ -188,7 +188,7 @@ def test_it_assembles(sheet: str) -> None:
     if why := why_not(gpu):
         pytest.skip(why)
     own = (("i0", 4), ("i1", 4))
-    block = Block((("i0", 64), ("i1", 64)), 256, own, (("r2", 16),))
+    block = thread_block((("i0", 64), ("i1", 64)), 256, own, (("r2", 16),))
     code = print_block(product(256, 256, 64), gpu, ENV, {}, block)
     found = assemble(code, gpu)
     assert found.spilled_bytes == 0 and re.search(r"ld\.global\S*\.[ub]16", found.ptx)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import explorer
-from explorer.compiler import compile as compile_model
+from explorer.compiler.pipeline import compile as compile_model
 from explorer.cost.bind_kernel import bind_kernel
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.grinder import OperatorTask
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_programs.traversal import threads_of
+from explorer.ir.tile_traversal import threads_of
 from explorer.rammer import Options
 from explorer.roller.blocks.thread_block import in_own_names, launched, thread_block_steps
 from explorer.runtime.executable import Executable
@@ -30,7 +30,7 @@ SMALL = ("bert", "lstm", "moe", "vit", "resnext29", "swin", "nasnet", "seq2seq",
 SHEETS = ("v100", "a100", "h100", "rtx3090")
 
 
-def chosen(c: explorer.Compilation) -> Iterator[tuple[OperatorTask, int, Block | None]]:
+def chosen(c: explorer.Compilation) -> Iterator[tuple[OperatorTask, int, Tiling | None]]:
     """Each operator of each run with its bricks' tasks and the block that Rammer chose."""
     plan = c.executable.plan(c.hint)
     every = {o.name: o for run in plan.planner.runs for o in run.operators}
@@ -44,7 +44,7 @@ def chosen(c: explorer.Compilation) -> Iterator[tuple[OperatorTask, int, Block |
                 yield every[o.name], count, o.kernel(kernel).block
 
 
-def priced(c: explorer.Compilation, o: OperatorTask, block: Block | None) -> ThreadBlocks:
+def priced(c: explorer.Compilation, o: OperatorTask, block: Tiling | None) -> ThreadBlocks:
     """What it was priced as."""
     sheet = c.executable.planner.sheet
     assert sheet is not None

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import explorer.codegen.cuda.build as build
-import explorer.codegen.cuda.shared_arrays as shared_arrays
+import explorer.codegen.cuda.emitter as shared_arrays
 from explorer.codegen.cuda.build import BlockCode
 from explorer.codegen.cuda.simulator import run_block_source
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.affine import var
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Compute, Kernel, Read, TensorSpec, at, axes
-from explorer.ir.shapes.dims import ShapeEnv
 from tests.codegen.cases import CASES, ENV, Case, linear, softmax
 from tests.codegen.cuda.launched import A100, SMALL, code_of, is_right, launched
 from tests.examples import examples
@@ -179,7 +179,7 @@ code, values, names = code_of(c, A100), arrays(c), {"__name__": "block"}
 exec(code.source, names)
 y = np.full(15, np.nan, np.float32)
 names["kernel"][code.grid, code.threads](*(values.get(t.name, y).ravel() for t in code.tensors))
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 want = evaluate_kernel(c.kernel, [values[n] for n in c.kernel.inputs], c.sizes)
 np.testing.assert_allclose(y.reshape(5, 3), want, 1e-5, 1e-5)
 print("the same")

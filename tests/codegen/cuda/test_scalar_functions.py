@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from explorer.codegen.cuda.build import print_block
-from explorer.codegen.cuda.scalar_functions import SPELLINGS
+from explorer.codegen.cuda.expressions import SPELLINGS
 from explorer.errors import BadOption
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import integer_limits, is_integer
 from explorer.ir.kernel import Apply, Compute, Kernel, TensorSpec, at, axes
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ops.kernels.scalar import cast
+from explorer.ops.interpreter.scalar import cast
 from tests.codegen.cuda.launched import SMALL, launched
 
 FLOATS = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-40, 88.8, -104.0, 1e30]

@@ -12,7 +12,7 @@ import explorer
 from explorer.codegen.cuda.simulated import simulate
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.interpreter.evaluate import evaluate
 from tests.architecture.house import drawn
 from widgets.program.generated_source import line_origins
 from widgets.session.session import Session

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.codegen.cuda.assemble import assemble, why_not
+from explorer.codegen.cuda.assemble import assemble, disassembler, sass, why_not
 from explorer.codegen.cuda.build import BlockCode, print_block
-from explorer.codegen.cuda.object.sass import disassembler, sass
 from explorer.codegen.cuda.simulated import launch
 from explorer.devices.catalogue import device
 from explorer.ir.affine import var

@@ -9,8 +9,8 @@ import pytest
 
 from explorer.codegen.cuda.persistent import ProgramSource, print_program
 from explorer.errors import CheckFailed
-from explorer.ir.decisions.rprogram import Instruction, RProgram, Run, Wait
-from explorer.runtime.binding.launches.launch_code import LaunchCode
+from explorer.ir.decisions.wall import Instruction, RProgram, Run, Wait
+from explorer.runtime.binding.launch_code import LaunchCode
 from explorer.runtime.cuda.deadlock import find_deadlock, refuse_residency
 from explorer.runtime.cuda.driver import SimulatedDriver
 from explorer.runtime.cuda.program import NUMBERS

@@ -17,9 +17,8 @@ import pytest
 from explorer.codegen.cuda.persistent import TABLES, ProgramSource
 from explorer.codegen.cuda.simulator import run_program_source
 from explorer.errors import BadOption, DeviceFault, IronworksError, ShapeError
-from explorer.garbage import rare_collections
-from explorer.runtime.cuda.calls import StreamCalls
-from explorer.runtime.cuda.gpu import Gpu
+from explorer.process.garbage import rare_collections
+from explorer.runtime.cuda.gpu import Gpu, StreamCalls
 from explorer.runtime.cuda.run import ProgramRun
 from explorer.runtime.dlpack import CUDA
 from tests.runtime.cuda.test_program import UNITS, agree, compiled

@@ -16,7 +16,7 @@ from explorer.codegen.cuda.persistent import HUNG
 from explorer.errors import BadOption, CheckFailed, DeviceFault
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import reads
-from explorer.runtime.binding.launches.launch_code import LaunchCode
+from explorer.runtime.binding.launch_code import LaunchCode
 from explorer.runtime.cuda.driver import SimulatedDriver
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun

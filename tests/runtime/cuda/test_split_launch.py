@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from explorer.errors import BadOption
-from explorer.runtime.binding.launches.launch_code import LaunchCode
-from explorer.runtime.cuda.calls import StreamCalls
+from explorer.runtime.binding.launch_code import LaunchCode
 from explorer.runtime.cuda.driver import SimulatedDriver
+from explorer.runtime.cuda.gpu import StreamCalls
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
-from explorer.runtime.cuda.split_launch import AccessedBytes
+from explorer.runtime.cuda.tables import AccessedBytes
 from explorer.runtime.device_program import instructions as isa
 from tests.runtime.cuda.test_program import UNITS, agree, compiled
 

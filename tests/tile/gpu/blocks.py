@@ -10,11 +10,11 @@ import numpy as np
 
 from explorer.devices.catalogue import device
 from explorer.devices.model import Device
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import TileProgram
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.roller.blocks.thread_block import block_of, thread_block_steps
 from explorer.roller.construct.construct import construct
 from explorer.tile.interpret import Interpreter
@@ -34,7 +34,7 @@ def made(c: Case, gpu: object = SMALL) -> dict[str, TileProgram]:
     return dict(thread_block_steps(normalise(c.kernel), gpu, ENV, c.sizes))  # type: ignore[arg-type]
 
 
-def first_block(k: Kernel, gpu: Device) -> Block:
+def first_block(k: Kernel, gpu: Device) -> Tiling:
     """Of the first result of Roller's construction, whether there is room for it or not."""
     roller = construct(k, gpu)
     return block_of(k, roller.fused, roller.results[0])

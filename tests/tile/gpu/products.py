@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from explorer.devices.catalogue import device
 from explorer.ir.affine import var
-from explorer.ir.decisions.tiling import Block, Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, axes, rewrite
 from explorer.roller.blocks.matrix_pieces import matrix_blocks
 from explorer.roller.blocks.thread_block import all_axes
@@ -58,7 +58,7 @@ CASES = (
 )
 
 
-def blocks(k: Kernel) -> list[Block]:
+def blocks(k: Kernel) -> list[Tiling]:
     """All that Roller weighs of pieces of matrices, for a kernel in normal form."""
     c = heaviest(k, {})
     return [b for b, _ in matrix_blocks(k, c, A100, (all_axes(k),))]

@@ -9,12 +9,12 @@ import pytest
 from explorer.devices.model import Device
 from explorer.errors import CheckFailed
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.passes.convolution.winograd import ALGORITHMS, apply_algorithm
+from explorer.ir.tile_program import TileProgram
 from explorer.roller.blocks.fitting_block import fitting
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.tile.verify import shared_bytes
+from explorer.transforms.convolution.winograd import ALGORITHMS, apply_algorithm
 from tests.codegen.cases import ENV, Case, conv
 from tests.tile.gpu.blocks import SMALL, V100, first_block, is_right
 

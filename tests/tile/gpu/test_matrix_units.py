@@ -11,9 +11,8 @@ import pytest
 
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Reduce, Sync
-from explorer.ir.tile_programs.traversal import statements
+from explorer.ir.tile_program import Reduce, Sync, TileProgram
+from explorer.ir.tile_traversal import statements
 from explorer.roller.blocks.thread_block import (
     bound_normal,
     in_own_names,

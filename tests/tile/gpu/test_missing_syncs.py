@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Statement, Sync
-from explorer.ir.tile_programs.traversal import statements
+from explorer.ir.tile_program import For, Statement, Sync, TileProgram
+from explorer.ir.tile_traversal import statements
 from explorer.tile.gpu.place_syncs import fewest
 from explorer.tile.hazards import race
 from explorer.tile.sync_places import Gap

@@ -6,13 +6,11 @@ import pytest
 
 from explorer.devices.catalogue import device
 from explorer.ir.affine import var
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import thread_block
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_programs.elements import REGISTER
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Reduce, Sync
-from explorer.ir.tile_programs.traversal import distributed_loops, loads, statements
+from explorer.ir.tile_program import REGISTER, For, Map, Reduce, Sync, TileProgram
+from explorer.ir.tile_traversal import distributed_loops, loads, statements
 from explorer.tile.gpu.rewrites import block_steps
 from tests.codegen.cases import linear
 from tests.tile.gpu.blocks import is_right
@@ -29,7 +27,7 @@ def product(
     (i, j), (k,) = (a.name for a in main.axes), (a.name for a in main.reduce)
     out = [a.name for a in kernel.computes[-1].axes]
     sizes = (out[0], 32), (out[1], 8 * own)
-    block = Block(sizes, 64, ((i, 4), (j, own)), ((k, at_once),))
+    block = thread_block(sizes, 64, ((i, 4), (j, own)), ((k, at_once),))
     return dict(block_steps(kernel, block, ShapeEnv(), H100))
 
 

@@ -14,13 +14,12 @@ from explorer.codegen.cuda.simulated import launch
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption
 from explorer.ir.affine import var
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import thread_block
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Reduce, Sync
-from explorer.ir.tile_programs.traversal import distributed_loops, statements
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import For, Reduce, Sync, TileProgram
+from explorer.ir.tile_traversal import distributed_loops, statements
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.roller.blocks.thread_block import block_of, thread_block_steps
 from explorer.roller.construct.construct import construct
 from explorer.tile.gpu.rewrites import REWRITES, block_steps
@@ -84,7 +83,7 @@ def test_a_running_reduction_is_one_threads_along_its_axis(
             k = normalise(fold(shape, axis, exclusive=exclusive, backwards=backwards))
             x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
             want = evaluate_kernel(k, [x], {})
-            for block in (None, Block((("a0", 2), ("a1", 3)), 64)):
+            for block in (None, thread_block((("a0", 2), ("a1", 3)), 64)):
                 code = print_block(k, replace(SMALL, capability=80), ENV, {}, block)
                 (found,) = launch(code, k, (x,), {}, 1)
                 np.testing.assert_allclose(found, want, 1e-5, 1e-5)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from explorer.ir.affine import var
-from explorer.ir.decisions.tiling import Block, Tiling
+from explorer.ir.decisions.tiling import Tiling, thread_block
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -20,11 +21,9 @@ from explorer.ir.kernel import (
     axes,
 )
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import At, For, Reduce
-from explorer.ir.tile_programs.traversal import distributed_loops, statements
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ir.tile_program import At, For, Reduce, TileProgram
+from explorer.ir.tile_traversal import distributed_loops, statements
+from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.gpu.block import why_not_blocks
 from explorer.tile.gpu.demand import demand_of
 from explorer.tile.gpu.rewrites import block_steps
@@ -38,7 +37,7 @@ from tests.tile.gpu.blocks import SMALL
 def block(rows: int, width: int, count: int, tile: int, combiner: str = "sum") -> TileProgram:
     """Of a gradient of rows, so many of which a block has."""
     kernel = normalise(gradient(rows, width, count, combiner=combiner))
-    return block_steps(kernel, Block((("a0", tile),), 8), ShapeEnv(), SMALL)[-1][1]
+    return block_steps(kernel, thread_block((("a0", tile),), 8), ShapeEnv(), SMALL)[-1][1]
 
 
 def gradients(rows: int, width: int, count: int) -> list[np.ndarray]:
@@ -129,7 +128,7 @@ def test_a_part_is_written_where_the_rest_lies(width: int, at: int) -> None:
     """A cache of keys is one memory before and after, of which the rest is not touched."""
     kernel = normalise(cache(width))
     assert why_not_blocks(kernel) == ""
-    program = block_steps(kernel, Block((("a0", 2),), 8), ShapeEnv(), SMALL)[-1][1]
+    program = block_steps(kernel, thread_block((("a0", 2),), 8), ShapeEnv(), SMALL)[-1][1]
     assert any(isinstance(s, At) for s in statements(program.body))
     rng = np.random.default_rng(width)
     a, b, x = (rng.normal(size=n).astype(np.float32) for n in ((3,), (3, width), (6, width)))

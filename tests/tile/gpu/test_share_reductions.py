@@ -7,10 +7,8 @@ import pytest
 
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.kernel import Compute, Kernel, TensorSpec, at, axes
-from explorer.ir.tile_programs.elements import fetches
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Reduce
-from explorer.ir.tile_programs.traversal import statements
+from explorer.ir.tile_program import Reduce, TileProgram, fetches
+from explorer.ir.tile_traversal import statements
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.tile.interpret import Interpreter
 from tests.codegen.cases import ENV

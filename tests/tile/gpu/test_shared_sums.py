@@ -9,12 +9,11 @@ from dataclasses import replace
 import pytest
 
 from explorer.codegen.cuda.build import print_block
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling, thread_block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Reduce, Sync
-from explorer.ir.tile_programs.traversal import statements
+from explorer.ir.tile_program import Reduce, Sync, TileProgram
+from explorer.ir.tile_traversal import statements
 from explorer.roller.blocks.thread_block import launched, thread_block_steps
 from explorer.tile.hazards import race
 from tests.codegen.cases import ENV, Case, conv, linear
@@ -27,7 +26,7 @@ ONE, SEVERAL = (1, 24, 10), (3, 24, 10)  # rows, what is summed, columns
 GPU = replace(SMALL, block_threads=64)
 
 
-def block_of(k: Kernel, parts: int, chunk: int) -> Block:
+def block_of(k: Kernel, parts: int, chunk: int) -> Tiling:
     """Two rows and four columns, one of each a thread, so many threads for each sum."""
     main, last = k.computes[0], k.computes[-1]
     sizes = (*(1,) * (len(last.axes) - 2), 2, 4)[-len(last.axes) :]
@@ -35,7 +34,7 @@ def block_of(k: Kernel, parts: int, chunk: int) -> Block:
     register = tuple((a.name, 1) for a in main.axes)
     along = max(main.reduce, key=lambda a: int(a.extent)).name
     shared = tuple((a.name, chunk if a.name == along else int(a.extent)) for a in main.reduce)
-    return Block(tile, 8 * parts, register, shared, ((along, parts),))
+    return thread_block(tile, 8 * parts, register, shared, ((along, parts),))
 
 
 def steps(c: Case, parts: int, chunk: int) -> dict[str, TileProgram]:

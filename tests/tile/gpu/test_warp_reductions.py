@@ -12,9 +12,8 @@ from explorer.codegen.cuda.simulated import launch
 from explorer.codegen.cuda.simulator import run_block_source
 from explorer.errors import CheckFailed
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Shuffle, Sync
-from explorer.ir.tile_programs.traversal import statements
+from explorer.ir.tile_program import For, Map, Shuffle, Sync, TileProgram
+from explorer.ir.tile_traversal import statements
 from explorer.tile.hazards import race
 from explorer.tile.interpret import Interpreter
 from explorer.tile.verify import shared_bytes, verify

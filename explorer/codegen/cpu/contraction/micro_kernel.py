@@ -15,7 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from explorer.codegen.cpu.contraction.micro_elements import PLAIN, Elements
-from explorer.codegen.cpu.loop_marks import mark_loop
+from explorer.codegen.cpu.translate import mark_loop
 from explorer.devices.model import LINE_BYTES, PAGE_BYTES
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.patterns.forms import Form

@@ -7,15 +7,13 @@ from typing import Any
 
 from explorer.codegen.cpu.contraction.micro_elements import PLAIN
 from explorer.codegen.cpu.contraction.micro_kernel import TABLE
-from explorer.codegen.cpu.emitter import Emitter
-from explorer.codegen.cpu.expressions import affine_text, dim_text
+from explorer.codegen.cpu.emitter import Emitter, affine_text, dim_text
 from explorer.ir.affine import affine, var
+from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
 from explorer.ir.patterns.forms import Form
-from explorer.ir.shapes.dims import Dim, product
-from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
-from explorer.ir.tile_programs.statements import Panels, Run
+from explorer.ir.tile_program import Do, Fetch, Panels, Run, TileExpr
 from explorer.tile.rewriting.register_tiles import is_repeatable, operands_in_table, row_step
 
 TILES_AHEAD = 2  # register tiles from here to the prefetched rows; chosen, no measurement kept
@@ -310,7 +308,7 @@ def _form(e: Emitter, s: Panels) -> str:
     if form == PLAIN:
         return ""
     e.header.append("from explorer.ir.patterns.forms import Form")
-    return f", form={form!r}, dot={e.device.target.dot_product(s.micro.lanes)!r}"
+    return f", form={form!r}, dot={e.device.isa.dot_product(s.micro.lanes)!r}"
 
 
 def _constant(step: Dim | None) -> int | None:

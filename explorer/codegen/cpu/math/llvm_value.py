@@ -1,15 +1,25 @@
-"""Arithmetic on LLVM values with Python's operators, for one number or a vector of them."""
+"""Arithmetic on LLVM values with Python's operators, for one number or a vector of them.
+
+Emitters query the target of the code being emitted for its features.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
+from explorer.devices.isa import InstructionSet
+
 FLOAT, DOUBLE, BIT = ir.FloatType(), ir.DoubleType(), ir.IntType(1)
 SHORT = {FLOAT: "f32", DOUBLE: "f64"}
+ANY = InstructionSet()
+_now: ContextVar[InstructionSet] = ContextVar("target", default=ANY)
 
 
 def element(kind: Any) -> Any:
@@ -37,7 +47,7 @@ def suffix(kind: Any) -> str:
     return f"v{kind.count}{name}" if isinstance(kind, ir.VectorType) else name
 
 
-def intrinsic(b: Any, name: str, result: Any, *args: Any, flags: tuple[str, ...] = ()) -> Any:
+def call_intrinsic(b: Any, name: str, result: Any, *args: Any, flags: tuple[str, ...] = ()) -> Any:
     """Emit a call of an LLVM intrinsic under its full name, also on vectors."""
     declared = b.module.globals
     kind = ir.FunctionType(result, [a.type for a in args])
@@ -172,7 +182,7 @@ class LlvmValue:
         """Emit an LLVM intrinsic of values of this type."""
         args = (self.v, *(self.of(o) for o in others))
         return LlvmValue(
-            self.b, intrinsic(self.b, f"{name}.{suffix(self.v.type)}", self.v.type, *args)
+            self.b, call_intrinsic(self.b, f"{name}.{suffix(self.v.type)}", self.v.type, *args)
         )
 
     @property
@@ -225,3 +235,18 @@ def polynomial(x: LlvmValue, *factors: float) -> LlvmValue:
     for f in factors[1:]:
         total = total * x + f
     return total
+
+
+@contextmanager
+def compiling_for(target: InstructionSet) -> Iterator[None]:
+    """Set the target for the code emitted inside of the context."""
+    before = _now.set(target)
+    try:
+        yield
+    finally:
+        _now.reset(before)
+
+
+def target() -> InstructionSet:
+    """Return the target of the code being emitted."""
+    return _now.get()

@@ -10,18 +10,18 @@ from typing import Any
 
 from llvmlite import ir
 
-from explorer.codegen.cpu.math.elementary import ELEMENTARY, power
 from explorer.codegen.cpu.math.llvm_value import (
     DOUBLE,
     FLOAT,
     LlvmValue,
+    call_intrinsic,
     constant,
     element,
-    intrinsic,
     like,
     suffix,
 )
-from explorer.codegen.current_target import target as compiled_target
+from explorer.codegen.cpu.math.llvm_value import target as compiled_target
+from explorer.codegen.cpu.math.vector_math import ELEMENTARY, power
 from explorer.ir.dtypes import computed, is_float
 from explorer.tile.rewriting.loop_form import POWERS
 
@@ -117,7 +117,7 @@ def extreme(op: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
         return beyond(op, x, y)
     name = f"{suffix(kind)} {op}"
     if compiled_target().is_avx512 and name in NATIVE:  # two selects, which LLVM joins, take longer
-        picked = LlvmValue(x.b, intrinsic(x.b, NATIVE[name], kind, x.v, y.v, I32(4)))
+        picked = LlvmValue(x.b, call_intrinsic(x.b, NATIVE[name], kind, x.v, y.v, I32(4)))
     else:
         picked = beyond(op, x, y)
     return x.is_nan.where(x, picked)
@@ -207,7 +207,7 @@ def prefetch(b: Any, at: Any, ahead: int) -> None:
     """Prefetch `ahead` bytes after an address, which may be invalid."""
     byte = ir.IntType(8).as_pointer()
     address = b.gep(b.bitcast(at, byte), [I64(ahead)])
-    intrinsic(b, "llvm.prefetch.p0", ir.VoidType(), address, I32(0), I32(3), I32(1))
+    call_intrinsic(b, "llvm.prefetch.p0", ir.VoidType(), address, I32(0), I32(3), I32(1))
 
 
 def elements(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> LlvmValue:
@@ -221,7 +221,7 @@ def elements(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> LlvmV
         return LlvmValue(b, b.load(place, align=size))
     name = f"llvm.masked.load.{_cells(kind)}.p0"
     zero = constant(kind, 0 if isinstance(cell, ir.IntType) else 0.0)
-    return LlvmValue(b, intrinsic(b, name, kind, place, I32(size), mask, zero))
+    return LlvmValue(b, call_intrinsic(b, name, kind, place, I32(size), mask, zero))
 
 
 def store(
@@ -246,7 +246,7 @@ def store(
         b.store(b.extract_element(stored.v, I32(0)), at, align=size)
         return
     name = f"llvm.masked.store.{_cells(kind)}.p0"
-    intrinsic(b, name, ir.VoidType(), stored.v, place, I32(size), mask)
+    call_intrinsic(b, name, ir.VoidType(), stored.v, place, I32(size), mask)
 
 
 def _is_first_alone(mask: Any) -> bool:

@@ -12,7 +12,7 @@ from numba.core import types
 from numba.core.cgutils import get_or_insert_function
 from numba.cuda.extending import intrinsic
 
-from explorer.codegen.cpu.math.narrow import decode, encode
+from explorer.codegen.cpu.memory import decode, encode
 
 LEAST_CAPABILITY = 80  # tenths, of the instruction (LLVM, review D116673)
 CONVERT = "cvt.rn.bf16.f32 $0, $1;"  # PTX ISA, cvt; each NaN becomes 0x7FFF

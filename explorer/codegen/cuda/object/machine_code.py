@@ -20,9 +20,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from explorer.cache import content_key, get, put
-from explorer.counters import counters
 from explorer.errors import KernelCompileError
 from explorer.ir.dtypes import DType
+from explorer.process.counters import counters
 
 FORMAT = "cuda-code-1"
 TOOLS = ("numba", "llvmlite", "numba-cuda", "cuda-bindings", "nvidia-nvjitlink", "nvidia-nvvm")

@@ -11,23 +11,22 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.codegen.cuda.banks.accesses import accesses
+from explorer.codegen.cuda.bank_accesses import accesses
 from explorer.codegen.cuda.build import BlockCode, print_block
 from explorer.codegen.cuda.simulated import launch
 from explorer.cost.thread_blocks import thread_blocks
 from explorer.devices.catalogue import device
 from explorer.devices.model import Device
 from explorer.ir.affine import var
-from explorer.ir.decisions.tiling import Block
+from explorer.ir.decisions.tiling import Tiling, thread_block
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, axes
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.traversal import loads, statements
-from explorer.tile.gpu.banks.bank_accesses import bank_accesses, waits
-from explorer.tile.gpu.banks.policy import layouts
-from explorer.tile.gpu.banks.transform import pad_banks
+from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_traversal import loads, statements
+from explorer.tile.gpu.bank_accesses import bank_accesses, waits
 from explorer.tile.gpu.demand import demand_of
+from explorer.tile.gpu.pad_banks import layouts, pad_banks
 from explorer.tile.gpu.rewrites import block_steps
 from explorer.tile.verify import shared_bytes
 from tests.codegen.cases import ENV
@@ -111,13 +110,13 @@ def product(rows: int, columns: int, depth: int) -> Kernel:
     return normalise(Kernel("product", tensors, (compute,), ("x", "w"), ("y",)))
 
 
-def block_of(tile: int, register: int, threads: int = 128, chunk: int = 32) -> Block:
-    return Block(
+def block_of(tile: int, register: int, threads: int = 128, chunk: int = 32) -> Tiling:
+    return thread_block(
         (("a0", tile), ("a1", 16)), threads, (("a0", register), ("a1", 1)), (("k", chunk),)
     )
 
 
-def canonical_block(k: Kernel, block: Block) -> Block:
+def canonical_block(k: Kernel, block: Tiling) -> Tiling:
     """Under the names that a printed block has."""
     new = canonical(k)[1]
     parts = (block.tile, block.register, block.shared)

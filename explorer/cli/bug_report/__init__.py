@@ -1,1 +1,0 @@
-"""Bug reports: the last fault, stored when it happened, without private details."""

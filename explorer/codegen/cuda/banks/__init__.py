@@ -1,1 +1,0 @@
-"""Shared-memory bank requests of printed thread blocks, by thread and word."""

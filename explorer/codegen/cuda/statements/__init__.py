@@ -1,1 +1,0 @@
-"""Statements of many lines: register tiles, reductions, matrix fragments."""

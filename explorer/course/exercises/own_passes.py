@@ -1,0 +1,309 @@
+"""Exercises on passes: double negation (chapter 02), and the capstone (chapter 12)."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import explorer.np as enp
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import compile
+from explorer.course.counterexample import counterexample
+from explorer.course.exercise import Check, Exercise, Wrong, require
+from explorer.frontends.load import load
+from explorer.frontends.python.trace import trace
+from explorer.frontends.python.tracing.annotations import tensor
+from explorer.ir.calls import OpCall
+from explorer.ir.program import Program
+
+AFTER = "fold constants"
+
+
+def _negated(times: int) -> Any:
+    def run(x: Any) -> Any:
+        y = enp.exp(x)
+        for _ in range(times):
+            y = enp.negative(y)
+        return enp.tanh(y)
+
+    return load(trace(lambda x: run(x))(tensor("float32", 3, 4)))
+
+
+def _count_live_negations(program: Program) -> int:
+    """Return the number of negations that the outputs depend on."""
+    producers = {b.var.name: b.expr for b in program.main.body}
+    pending, seen, count = [v.name for v in program.main.outputs], set(), 0
+    while pending:
+        name = pending.pop()
+        expr = producers.get(name)
+        if name in seen or not isinstance(expr, OpCall):
+            continue
+        seen.add(name)
+        count += expr.op == "Neg"
+        pending += [a.name for a in expr.args if a is not None]
+    return count
+
+
+def _remaining_negations(answer: Any, times: int) -> int:
+    """Return the number of negations that an answer leaves.
+
+    An answer that changes nothing counts as not attempted.
+    """
+    options = Options(passes=((AFTER, answer),), registered=False)
+    c = compile(_negated(times), options=options, until="typed")
+    step = next(s for s in c.snapshots if s.own)
+    if step.after is step.before and times > 1:
+        raise NotImplementedError
+    return _count_live_negations(step.after)
+
+
+def _check_small_counts(answer: Any, seed: int) -> None:
+    for times in (1, 2, 3, 4):
+        left = _remaining_negations(answer, times)
+        require(left == times % 2, f"of {times} negations {left} are left; {times % 2} need be")
+
+
+def _check_many(answer: Any, seed: int) -> None:
+    times = 20 + int(np.random.default_rng(seed).integers(10))
+    left = _remaining_negations(answer, times)
+    require(left == times % 2, f"of {times} negations {left} are left; {times % 2} need be")
+
+
+def _check_random_programs(answer: Any, seed: int) -> None:
+    example = counterexample(answer, after=AFTER, programs=60, seed=seed)
+    require(example is None, f"this program is not what it was:\n{example}")
+
+
+DOUBLE_NEGATION = Exercise(
+    name="double_negation",
+    chapter="02_rewriting",
+    title="Your pass: remove double negation",
+    goal="Write a pass `no_double_negation`: if a negation reads a negation, the value of the "
+    "inner operand replaces both. The pass follows the step 'fold constants' and runs in "
+    "every later compilation: the explorer lists it among the stages.",
+    answer="no_double_negation",
+    stub='''\
+from dataclasses import replace
+
+import explorer
+from explorer.ir.calls import OpCall
+
+
+@explorer.compiler_pass("no double negation", after="fold constants")
+def no_double_negation(program):
+    """After: no negation reads a negation. `t = -x; y = -t` becomes `y = x`."""
+    return program
+''',
+    solution='''\
+from dataclasses import replace
+
+import explorer
+from explorer.ir.calls import OpCall
+
+
+@explorer.compiler_pass("no double negation", after="fold constants")
+def no_double_negation(program):
+    """After: no negation reads a negation. `t = -x; y = -t` becomes `y = x`."""
+    negated = {}  # the name of a value -> the value that it negates
+    body = []
+    for binding in program.main.body:
+        expr = binding.expr
+        if isinstance(expr, OpCall) and expr.op == "Neg":
+            (value,) = expr.args
+            if value.name in negated:
+                expr = OpCall("Identity", (negated[value.name],), ())
+            else:
+                negated[binding.var.name] = value
+        body.append(replace(binding, expr=expr))
+    return program.with_body(tuple(body))
+''',
+    hints=(
+        "A program is a tuple of bindings, `program.main.body`; a negation is an `OpCall` with "
+        "op 'Neg'.",
+        "For each value that a negation defines, remember its operand. Do not drop bindings: a "
+        "later step removes dead code, and every binding has an origin that must be preserved.",
+        "`y = -t` becomes `OpCall('Identity', (x,), ())`; then y equals x, even if x is a "
+        "negation.",
+    ),
+    checks=(
+        Check("one to four negations in a row", 2, _check_small_counts),
+        Check("small random programs compute what they did", 3, _check_random_programs),
+        Check("many negations in a row", 1, _check_many, True),
+        Check("other random programs", 2, _check_random_programs, True),
+    ),
+    exit_question="Is the same rule valid for 1 / (1 / x)? For which x does it fail?",
+)
+
+
+ZOO = ("zoo:tiny_bert", "zoo:small_nerf", "zoo:tiny_skip")
+
+
+def points(program: Program) -> int:
+    """Return how often the innermost line of any loop nest runs, under the sizes' hints."""
+    return sum(
+        prod(program.env.hint(a.extent) for a in (*c.axes, *c.reduce))
+        for call in program.kernel_calls
+        for c in call.kernel_call.kernel.computes
+    )
+
+
+def _models(seed: int) -> dict[str, Any]:
+    """Return small models with chained products, each in another order."""
+    rng = np.random.default_rng(seed)
+    m, n, k = (int(v) for v in rng.integers(20, 60, 3))
+
+    def left(a: Any, b: Any, v: Any) -> Any:
+        return (a @ b) @ v
+
+    def long(a: Any, b: Any, c: Any, v: Any) -> Any:
+        return ((a @ b) @ c) @ v
+
+    def wide(v: Any, a: Any, b: Any) -> Any:
+        return v @ (a @ b)
+
+    def shared(a: Any, b: Any, v: Any) -> Any:
+        both = a @ b
+        return both @ v + both.sum(axis=1, keepdims=True)
+
+    def t(*dims: int) -> Any:
+        return tensor("float32", *dims)
+
+    return {
+        "(a @ b) @ v": (left, (t(m, n), t(n, k), t(k, 1))),
+        "((a @ b) @ c) @ v": (long, (t(m, n), t(n, k), t(k, m), t(m, 1))),
+        "v @ (a @ b)": (wide, (t(1, m), t(m, n), t(n, k))),
+        "(a @ b) @ v, with a @ b read twice": (shared, (t(m, n), t(n, k), t(k, 1))),
+        "(v @ a) @ b": (lambda v, a, b: (v @ a) @ b, (t(1, m), t(m, n), t(n, k))),
+    }
+
+
+def _compile_with_and_without(answer: Any, model: Any) -> tuple[Any, Any]:
+    plain = compile(model, options=Options(registered=False))
+    options = Options(passes=((AFTER, answer),), registered=False)
+    return plain, compile(model, options=options)
+
+
+def _check_gain(answer: Any, seed: int) -> None:
+    saved: dict[str, float] = {}
+    changed = False
+    for name, (function, types) in _models(seed).items():
+        plain, own = _compile_with_and_without(answer, load(trace(function)(*types)))
+        step = next(s for s in own.snapshots if s.own)
+        changed |= step.after is not step.before
+        inputs = plain.random_inputs()
+        for n, value in plain.run(inputs).items():
+            off = float(np.abs(own.run(inputs)[n] - value).max() / np.abs(value).max())
+            require(off < 1e-3, f"{name}: off by {off:.1g} of the largest answer")
+        before, after = points(plain.program), points(own.program)
+        require(after <= before, f"{name}: {before:,} points became {after:,}")
+        saved[name] = after / before
+    if not changed:
+        raise NotImplementedError
+    best = min(saved, key=lambda n: saved[n])
+    require(
+        saved[best] <= 0.5,
+        f"at best, of {best}, {saved[best]:.0%} of the work are left; half must go of one model",
+    )
+
+
+def _check_same_values(answer: Any, seed: int) -> None:
+    example = counterexample(answer, after=AFTER, programs=60, seed=seed)
+    require(example is None, f"this program is not what it was:\n{example}")
+
+
+def _check_zoo(answer: Any, seed: int) -> None:
+    for model in ZOO:
+        options = Options(passes=((AFTER, answer),), registered=False)
+        c = compile(model, options=options, until="planned", check=True)
+        wrong = [f"{s.name}: {s.checked}" for s in c.snapshots if isinstance(s.checked, str)]
+        if wrong:
+            raise Wrong(f"{model}: {'; '.join(wrong)}")
+
+
+_OWN_PASS_HEAD = '''\
+from collections import Counter
+from dataclasses import replace
+
+import explorer
+from explorer.ir.calls import OpCall, Var
+from explorer.ir.program import Binding
+from explorer.ir.types import Tensor
+
+
+@explorer.compiler_pass("less work", after="fold constants")
+def less_work(program):
+    """Return the program with fewer points: no model has more, one at most half."""
+'''
+
+OWN_PASS = Exercise(
+    name="own_pass",
+    chapter="12_capstone",
+    title="Your own pass",
+    goal="Write a pass `less_work` that saves work and changes no result. The counter is "
+    "*points*: how often the innermost line of any loop nest runs. Your pass must halve the "
+    "points of at least one of the tested models, and must not raise them for any; hidden "
+    "models are tested, too. One place to start: (a b) v and a (b v) are equal, but one of "
+    "them costs more. Any other saving counts as well.",
+    answer="less_work",
+    stub=_OWN_PASS_HEAD + "    return program\n",
+    solution=_OWN_PASS_HEAD
+    + '''\
+    producers = {b.vars[0].name: b for b in program.main.body}
+    reads = Counter(v.name for b in program.main.body for v in b.reads)
+    reads.update(v.name for v in program.main.outputs)
+
+    def factors(binding):
+        """Return the factors of a product of two matrices of known sizes, else none."""
+        if binding is None or not isinstance(binding.expr, OpCall) or binding.expr.op != "MatMul":
+            return ()
+        shapes = [a.tensor.dims for a in binding.expr.args]
+        known = all(len(s) == 2 and all(isinstance(d, int) for d in s) for s in shapes)
+        return binding.expr.args if known else ()
+
+    def work(a, b):
+        return a.tensor.dims[0] * a.tensor.dims[1] * b.tensor.dims[1]
+
+    def reordered(binding, inner, a, b):
+        """Return the two bindings that compute (a b) c as a (b c), or c (a b) as (c a) b."""
+        left, right = binding.expr.args
+        first = (b, right) if inner is left else (left, a)
+        dims = (first[0].tensor.dims[0], first[1].tensor.dims[1])
+        new = Var(f"{binding.var.name}.first", Tensor(dims, binding.var.tensor.element))
+        second = (a, new) if inner is left else (new, b)
+        if work(*first) + work(*second) >= work(a, b) + work(left, right):
+            return ()
+        origin = binding.origin | producers[inner.name].origin
+        return (
+            Binding((new,), OpCall("MatMul", first, ()), origin),
+            replace(binding, expr=OpCall("MatMul", second, ()), origin=origin),
+        )
+
+    body = []
+    for binding in program.main.body:
+        orders = [(binding,)]
+        for inner in factors(binding):
+            pair = factors(producers.get(inner.name))
+            if pair and reads[inner.name] == 1:  # else the product is computed anyway
+                orders.append(reordered(binding, inner, *pair))
+        body += next(order for order in reversed(orders) if order)
+    return program.with_body(tuple(body))
+''',
+    hints=(
+        "`binding.expr.args` of a MatMul are its factors; a dict of bindings by name tells how "
+        "each was made.",
+        "A product that another binding reads as well must be computed anyway, so nothing is "
+        "saved. Count the reads first.",
+        "A new binding needs a name of its own, `Binding((Var(name, Tensor(dims, dtype)),), "
+        "OpCall('MatMul', (b, v), ()), origin)`, and the origins of both bindings that it "
+        "replaces.",
+    ),
+    checks=(
+        Check("half the work of one model, no more of any, the same answers", 3, _check_gain),
+        Check("small random programs compute what they did", 2, _check_same_values),
+        Check("models with other sizes", 2, lambda a, seed: _check_gain(a, seed + 1), True),
+        Check("three models of the zoo, step by step", 2, _check_zoo, True),
+    ),
+    exit_question="Your pass changes the order of sums. When may a compiler do that?",
+)

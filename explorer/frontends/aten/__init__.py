@@ -1,1 +1,0 @@
-"""Import of `torch.export` programs: PyTorch's ATen operators, by their names."""

@@ -1,0 +1,1 @@
+"""Models written in Python over arrays: tracing, staging of control flow, and NumPy's functions."""

@@ -1,0 +1,1 @@
+"""Import of PyTorch's exported programs, by operators or as the ONNX that PyTorch writes."""

@@ -1,1 +1,0 @@
-"""Function calls: recursion and inlining."""

@@ -1,1 +1,0 @@
-"""Functions to uTasks: calls are inlined, bodies get values, views become offsets."""

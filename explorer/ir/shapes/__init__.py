@@ -1,1 +1,0 @@
-"""Symbolic extents: sympy expressions with bounds, printed and compiled."""

@@ -1,1 +1,0 @@
-"""Operators whose indices are data."""

@@ -1,0 +1,1 @@
+"""Reference interpreter: the semantics of programs and kernels, their checks, and the libraries."""

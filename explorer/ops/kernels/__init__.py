@@ -1,1 +1,0 @@
-"""Semantics of loop-level kernels in NumPy, and their well-formedness."""

@@ -1,1 +1,0 @@
-"""Small integers and floats with scales, and their products."""

@@ -1,1 +1,0 @@
-"""RNN, GRU and LSTM."""

@@ -1,1 +1,0 @@
-"""Operators that reduce axes, and operators built on them."""

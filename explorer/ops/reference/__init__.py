@@ -1,1 +1,0 @@
-"""Reference interpreter: the semantics of programs, their checks, and the libraries."""

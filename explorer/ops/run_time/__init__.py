@@ -1,1 +1,0 @@
-"""Operators whose shapes or slices only a run knows: the host computes them."""

@@ -1,1 +1,0 @@
-"""Operators that move, join, slice and create tensors without arithmetic."""

@@ -1,0 +1,212 @@
+"""Fingerprints of programs, passes and options: equal keys mean equal content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from explorer.ir.decisions.control import TaskTree
+from explorer.ir.decisions.tile_graph import TileGraph
+from explorer.ir.dims import is_symbolic, sympy
+from explorer.ir.program import Constant, Program
+from explorer.passes.content import Unhashable, content_key
+from explorer.process.forking import ForkLock
+
+# Constants up to this size are compared by content, larger ones by identity; chosen.
+SMALL_BYTES = 1 << 16
+REMEMBERED_DIGESTS = 8192  # least capacity, in each of two generations; chosen
+
+
+class _DigestMemo:
+    """Memoized digests of frozen values, by identity.
+
+    The values are kept alive, so that no identity is reused. Two generations bound the memory: a
+    digest is dropped if it is not used while a full generation of others arrives.
+    """
+
+    def __init__(self) -> None:
+        """Create an empty memo."""
+        self.lock = ForkLock()
+        self.capacity = REMEMBERED_DIGESTS
+        self.recent: dict[int, tuple[object, bytes]] = {}
+        self.older: dict[int, tuple[object, bytes]] = {}
+
+    def reserve(self, count: int) -> None:
+        """Grow the capacity for a program with so many parts; shrink it after a large one."""
+        with self.lock:
+            self.capacity = max(REMEMBERED_DIGESTS, count, self.capacity // 2)
+
+    def digest(self, value: object, make: Callable[[Any], bytes]) -> bytes:
+        """Return the digest of a value, computed by `make` if it is not memoized."""
+        entry = self.recent.get(id(value))
+        if entry is not None:
+            return entry[1]
+        entry = self.older.get(id(value)) or (value, make(value))
+        with self.lock:
+            if len(self.recent) >= self.capacity:
+                self.recent, self.older = {}, self.recent
+            self.recent[id(value)] = entry
+        return entry[1]
+
+
+_parts = _DigestMemo()
+_objects: WeakValueDictionary[str, object] = WeakValueDictionary()
+_names: dict[int, str] = {}
+_serial = count(1)
+
+
+def _name_of(value: object) -> str:
+    """Return a name for one object that is unique in its lifetime."""
+    name = _names.get(id(value))
+    if name is None or _objects.get(name) is not value:
+        name = f"object {next(_serial)}"
+        with suppress(TypeError):  # objects without weak references get a new name each time
+            _objects[name] = value
+            _names[id(value)] = name
+    return name
+
+
+def program_key(program: Program) -> str:
+    """Return a key of the program's content, in linear time.
+
+    Memoized bindings are fast. A function among the decisions is identified by the object and not
+    by its content: it is called later, in its state at that time.
+    """
+    state = blake2b(digest_size=24)
+    _parts.reserve(sum(len(f.body) for f in program.functions))
+    for function in program.functions:
+        head = (function.name, function.params, function.outputs, function.output_names)
+        state.update(b"".join(map(_digest_of, head)))
+        for binding in function.body:
+            state.update(_parts.digest(binding, _digest))
+    for name, constant in sorted(program.constants.items()):
+        state.update(_canonical_text(name) + _constant_digest(constant))
+    state.update(b"".join(map(_digest_of, _beside_bindings(program))))
+    return state.hexdigest()
+
+
+def differ_beside_bindings(first: Program, other: Program) -> bool:
+    """Return True if two programs differ outside of functions and constants, as in decisions.
+
+    Shared objects are not digested: that takes a second for a long program.
+    """
+    pairs = zip(_beside_bindings(first), _beside_bindings(other), strict=True)
+    return any(a is not b and _digest_of(a) != _digest_of(b) for a, b in pairs)
+
+
+def _beside_bindings(program: Program) -> Iterator[object]:
+    yield from (program.env, program.sources, program.dropped, program.stage, program.name)
+    yield from (getattr(program.decisions, f.name) for f in fields(program.decisions))
+
+
+def _digest_of(part: object) -> bytes:
+    """Return the digest of a part that programs may share.
+
+    Functions in options are digested each time.
+    """
+    if isinstance(part, tuple | TaskTree | TileGraph):
+        return _parts.digest(part, _digest)
+    return _digest(part)
+
+
+def _digest(value: object) -> bytes:
+    return blake2b(_canonical_text(value), digest_size=16).digest()
+
+
+def _constant_digest(constant: Constant) -> bytes:
+    if constant.array.nbytes <= SMALL_BYTES:
+        return constant.digest.encode()
+    return _name_of(constant).encode()
+
+
+def pass_key(run: object) -> str | None:
+    """Return a key of a pass: its code, its options, and everything that its functions refer to.
+
+    Returns None if content does not determine the pass (`content.Unhashable`), or if the pass has
+    `remembered` False: such a pass runs each time.
+    """
+    if not getattr(run, "remembered", True):
+        return None
+    try:
+        return content_key(run)
+    except Unhashable:
+        return None
+
+
+def _canonical_text(value: object) -> bytes:
+    parts: list[str] = []
+    _write(value, parts.append)
+    return "".join(parts).encode()
+
+
+def _write(value: Any, out: Callable[[str], None]) -> None:
+    """Write the structure of a value as text that is unique to it."""
+    kind = type(value)
+    if kind is str:
+        out(f"{len(value)}'{value}")
+    elif kind is tuple:
+        out("(")
+        for item in value:
+            _write(item, out)
+        out(")")
+    elif kind is int or kind is bool or kind is float or value is None:
+        out(f"{value!r};")
+    elif kind is frozenset:
+        out("set(")
+        for item in sorted(value, key=str):
+            _write(item, out)
+        out(")")
+    elif names := _field_names(kind):  # type: ignore[arg-type]
+        out(f"{kind.__name__}{{")
+        for name in names:
+            _write(getattr(value, name), out)
+        out("}")
+    else:
+        _write_other(value, out)
+
+
+@lru_cache(maxsize=1024)
+def _field_names(kind: type) -> tuple[str, ...]:
+    """Return the fields of a frozen value, none if it is callable."""
+    called = any("__call__" in vars(base) for base in kind.__mro__)
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) and not called else ()
+
+
+@lru_cache(maxsize=65536, typed=True)
+def _dim_text(dim: sympy.Basic) -> str:
+    return f"dim {dim};"
+
+
+def _write_other(value: Any, out: Callable[[str], None]) -> None:
+    match value:
+        case _ if is_symbolic(value):
+            out(_dim_text(value))
+        case set():
+            _write(frozenset(value), out)
+        case Enum():
+            out(f"{type(value).__name__}.{value.name};")
+        case list():
+            _write(tuple(value), out)
+        case Mapping():
+            _write(tuple(sorted(value.items(), key=lambda item: str(item[0]))), out)
+        case np.ndarray():
+            _write(Constant(value).digest, out)
+        case Constant():
+            _write(value.digest, out)
+        case type():
+            out(f"{value.__module__}.{value.__qualname__};")
+        case _ if callable(value):
+            out(f"{type(value).__qualname__} {_name_of(value)};")
+        case _ if is_dataclass(value):
+            out(f"{type(value).__name__}{{}}")
+        case _:
+            out(f"{type(value).__qualname__} {value!r};")

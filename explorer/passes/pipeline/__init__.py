@@ -1,1 +1,0 @@
-"""The pass pipeline: registry, memoized steps, fingerprints, validation, user-defined passes."""

@@ -1,1 +1,0 @@
-"""User-defined policies, registered under a name by system."""

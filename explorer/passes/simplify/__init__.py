@@ -1,1 +1,0 @@
-"""Simplifications: dead code, common subexpressions, constants, bound symbols, folded scales."""

@@ -1,1 +1,0 @@
-"""Online softmax: softmax in one pass over its row, and its cost."""

@@ -1,1 +1,0 @@
-"""Removal and reordering of pipeline steps, checked against their requirements."""

@@ -1,1 +1,0 @@
-"""Memory of intermediates: storages, their pool, and the plan."""

@@ -1,1 +1,0 @@
-"""Launches of rows for units, from scheduled uTasks, and the steps of Python between them."""

@@ -1,1 +1,0 @@
-"""Selection of control-flow schedules by their predicted times."""

@@ -1,1 +1,0 @@
-"""Assignment of work to units: all together in step, one alone, or separate units."""

@@ -1,1 +1,0 @@
-"""Untrusted or user code: tried in a helper process first, and located by line when it fails."""

@@ -1,0 +1,1 @@
+"""The targets that come with Ironworks: implementations of `explorer.devices.target.Target`."""

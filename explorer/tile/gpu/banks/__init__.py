@@ -1,1 +1,0 @@
-"""Banks of shared memory: lanes' simultaneous requests, and layouts without conflicts."""

@@ -1,1 +1,0 @@
-"""Training runs: prefetched batches, background compilation, checkpoints, timelines."""

@@ -1,1 +1,0 @@
-"""Data-parallel replicas on threads, processes and machines, with bucketed all-reduce."""

@@ -1,0 +1,1 @@
+"""Transforms of programs: simplification, layout, copies, convolution, softmax, loops, gradient."""

@@ -1,0 +1,1 @@
+"""Simplifications: dead code, equal expressions, constants, symbols, scales, narrow products."""

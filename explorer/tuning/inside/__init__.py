@@ -1,1 +1,0 @@
-"""Time within a kernel: an instrumented copy with time stamps around its parts."""

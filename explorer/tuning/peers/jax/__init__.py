@@ -1,1 +1,0 @@
-"""ONNX models in JAX."""

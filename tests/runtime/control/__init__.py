@@ -1,1 +1,0 @@
-"""Tests of `explorer.runtime.control`."""

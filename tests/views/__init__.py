@@ -1,0 +1,1 @@
+"""Tests of the rows that pictures and the terminal show."""

@@ -1,1 +1,0 @@
-"""Charts of rooms as plotly figures, from the same rows as their drawings."""

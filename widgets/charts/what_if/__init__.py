@@ -1,1 +1,0 @@
-"""Charts of the effect of other hardware."""

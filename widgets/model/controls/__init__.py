@@ -1,1 +1,0 @@
-"""Controls of options and hardware that have no knob in the row."""

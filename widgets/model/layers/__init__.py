@@ -1,1 +1,0 @@
-"""Repeated layers of a graph, and the node positions of every step."""
