@@ -362,9 +362,7 @@ class Compilation(Printed):
         """Run the plan for these sizes and put the outputs where `out` says."""
         if self.device.name == SIMULATED and out is None:
             return self.simulate(arrays)
-        from explorer.runtime.dlpack import writable
-
-        places = None if out is None else {name: writable(name, x) for name, x in out.items()}
+        places = None if out is None else _writable(out)
         run = self._versions.run_of(arrays) if self._has_sizes else self.runnable.run
         outputs = run(arrays, out=places)
         return outputs if out is None else {**outputs, **out}
@@ -756,6 +754,13 @@ class Compilation(Printed):
         explanation = explained(self.program, self.device, binding, self.hint, tile)
         blocks, taken = self.weighed_blocks(binding.name), self.taken_blocks(binding.name)
         return replace(explanation, blocks=blocks, taken=taken) if taken else explanation
+
+
+def _writable(out: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return arrays over the memory of a user's, which a run writes into."""
+    from explorer.runtime.dlpack import writable
+
+    return {name: writable(name, x) for name, x in out.items()}
 
 
 def _lines(c: Compilation) -> Iterator[str]:
