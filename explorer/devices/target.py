@@ -117,7 +117,7 @@ class Target(ABC):
         """Return registers, caches or managed memory, and DRAM, nearest first."""
 
     @abstractmethod
-    def homes(self, device: Device) -> range:
+    def tile_levels(self, device: Device) -> range:
         """Return the numbers of the memories that may hold a task's tile, nearest first."""
 
     @abstractmethod
@@ -162,7 +162,7 @@ class Target(ABC):
         """Return the tiler of a program's kernel calls, which collects its decisions."""
 
     @abstractmethod
-    def problem(self, call: KernelCall, name: str, env: ShapeEnv, device: Device) -> str:
+    def broken_rule(self, call: KernelCall, name: str, env: ShapeEnv, device: Device) -> str:
         """Return the rule that the tiling of a call breaks, with the numbers, else ""."""
 
     def why_no_tiles(self, kernel: Kernel, device: Device, sizes: Sizes) -> str:

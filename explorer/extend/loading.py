@@ -24,7 +24,7 @@ from explorer.errors import BadOption, Cancelled
 from explorer.ops import user_operators
 from explorer.passes import policy_call
 from explorer.passes.registry import passes
-from explorer.process.user_code import registrations_undone, user_code, with_article
+from explorer.process.user_code import rollback_on_error, user_code, with_article
 
 __all__ = ["GROUP", "device", "enters", "is_known", "load", "names"]
 
@@ -123,7 +123,7 @@ def _loaded(name: str, value: str, load: Callable[[], object]) -> object:
         what = f"the plug-in {name!r}{where} failed to load: {words}"
         return BadOption(what, where=name, actual=value)
 
-    with registrations_undone(), user_code(f"the plug-in {name!r}", failed, (BadOption, Cancelled)):
+    with rollback_on_error(), user_code(f"the plug-in {name!r}", failed, (BadOption, Cancelled)):
         return load()
 
 

@@ -10,10 +10,13 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import count
 from typing import Any
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from explorer.devices.model import Device, text_of_device
+from explorer.devices.target import own_target
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.decisions.tile_graph import TileGraph
 from explorer.ir.dims import is_symbolic, sympy
@@ -24,6 +27,7 @@ from explorer.process.forking import ForkLock
 # Constants up to this size are compared by content, larger ones by identity; chosen.
 SMALL_BYTES = 1 << 16
 REMEMBERED_DIGESTS = 8192  # least capacity, in each of two generations; chosen
+_PROCESS = f"of one process {uuid4()}"  # in keys of what has no fingerprint
 
 
 class _DigestMemo:
@@ -140,6 +144,15 @@ def pass_key(run: object) -> str | None:
         return content_key(run)
     except Unhashable:
         return None
+
+
+def device_key(device: Device) -> str:
+    """Return the text of a device for keys, with the code of its target if a user registered it.
+
+    Code without a fingerprint has a key of this process alone.
+    """
+    own, text = own_target(device), text_of_device(device)
+    return text if own is None else f"{text} {pass_key(own) or _PROCESS}"
 
 
 def _canonical_text(value: object) -> bytes:

@@ -89,7 +89,7 @@ class Registry(dict[str, Value], Generic[Value]):
 
 
 @contextmanager
-def registrations_undone() -> Iterator[None]:
+def rollback_on_error() -> Iterator[None]:
     """Undo all registrations made inside the context if it raises."""
     before = [(registry, dict(registry)) for registry in Registry.every]
     try:

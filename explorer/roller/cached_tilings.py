@@ -10,12 +10,13 @@ from threading import Lock
 from typing import Any
 
 from explorer import cache as store
-from explorer.devices.model import Device, text_of_device
+from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim, symbols_of
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical_symbols, text_of
+from explorer.passes.fingerprint import device_key
 from explorer.roller.named_policies import DEFAULT, POLICIES
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
 
@@ -94,7 +95,7 @@ class _TilingQuery:
             if symbols_of(dim) <= sizes.keys()
         }
         binding = repr(sorted(sizes.items()))
-        parts = (text_of(kernel), text_of_device(device), repr(env), binding, str(top_k), policy)
+        parts = (text_of(kernel), device_key(device), repr(env), binding, str(top_k), policy)
         key = store.content_key("roller", store.code_key(*FOLDERS), *parts)
         return _TilingQuery(key, kernel, device, env, sizes, top_k, policy)
 

@@ -145,7 +145,7 @@ class LegalTiles:
             call, name = binding.kernel_call, binding.name
             if normalise(call.kernel) != call.kernel:
                 return f"the kernel of {name!r} is no longer in normal form"
-            why = target.problem(call, name, program.env, self.device)
+            why = target.broken_rule(call, name, program.env, self.device)
             if why:
                 return why
         return ""

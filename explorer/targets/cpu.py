@@ -39,7 +39,7 @@ class Cores(Target):
             memories.append(LevelMemory(near.name, capacity, line, line, speed, near.shared, True))
         return (*memories, LevelMemory(levels[-1].name, None, 1, 1, 0.0, True))
 
-    def homes(self, device: Device) -> range:
+    def tile_levels(self, device: Device) -> range:
         """Return the caches, nearest first."""
         return range(1, max(2, len(device.levels)))
 
@@ -84,7 +84,7 @@ class Cores(Target):
 
         return CoreTiler(program, device, options)
 
-    def problem(self, call: KernelCall, name: str, env: ShapeEnv, device: Device) -> str:
+    def broken_rule(self, call: KernelCall, name: str, env: ShapeEnv, device: Device) -> str:
         """Return the rule that one of a call's tilings breaks, with the numbers, else ""."""
         from explorer.roller.tiles.weigh import refusal
 

@@ -66,7 +66,7 @@ class ThreadBlocks(Target):
             LevelMemory(far.name, None, 1, 1, 0.0, True),
         )
 
-    def homes(self, device: Device) -> range:
+    def tile_levels(self, device: Device) -> range:
         """Return shared memory alone."""
         return range(1, 2)
 
@@ -118,7 +118,7 @@ class ThreadBlocks(Target):
         """Return the tiler of a program's calls."""
         return BlockTiler(program, device, options)
 
-    def problem(self, call: KernelCall, name: str, env: ShapeEnv, device: Device) -> str:
+    def broken_rule(self, call: KernelCall, name: str, env: ShapeEnv, device: Device) -> str:
         """Return the rule that a call's thread block breaks, else "".
 
         A kernel without a tile program for thread blocks needs none.

@@ -110,6 +110,22 @@ def test_a_changed_target_is_asked_again(dsp: Any) -> None:
     assert Dear.asked > 0
 
 
+def test_changed_rules_of_tiles_are_asked_again(dsp: Any) -> None:
+    import ironworks_dsp
+
+    class Ruled(ironworks_dsp.Dsp):
+        asked = 0
+
+        def tile_rules(self, device: Any, expression: Any, streamed: bool) -> Any:
+            Ruled.asked += 1
+            return super().tile_rules(device, expression, not streamed)
+
+    explorer.compile("zoo:tiny_skip", dsp)
+    target.register("dsp", Ruled())
+    explorer.compile("zoo:tiny_skip", dsp)
+    assert Ruled.asked > 0
+
+
 def test_a_class_in_place_of_a_target_is_refused() -> None:
     from explorer.targets.cpu import Cores
 

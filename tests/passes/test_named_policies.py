@@ -16,7 +16,7 @@ from explorer.errors import BadOption, BadPolicy
 from explorer.memory.plan import Options as Memory
 from explorer.passes import policy_call
 from explorer.passes.content import content_key
-from explorer.process.user_code import registrations_undone
+from explorer.process.user_code import rollback_on_error
 from explorer.rammer import Facts, Placement, Share
 from explorer.rammer import Options as Rammer
 from explorer.roller import Options as Roller
@@ -36,7 +36,7 @@ def _nothing_stays() -> Iterator[None]:
         pass
 
     try:
-        with registrations_undone():
+        with rollback_on_error():
             yield
             raise Back
     except Back:

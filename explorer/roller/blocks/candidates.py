@@ -14,7 +14,7 @@ from typing import Any
 
 from explorer import cache as store
 from explorer.cost.thread_blocks import ThreadBlocks
-from explorer.devices.model import Device, text_of_device
+from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling, thread_block
 from explorer.ir.dims import Sizes, evaluate_dim
@@ -22,6 +22,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, text_of
 from explorer.ir.kernels.normal import stores
 from explorer.ir.tile_rules import as_integer, form_problem
+from explorer.passes.fingerprint import device_key
 from explorer.roller.blocks.gpu_candidates import estimate_us, grids, grids_of
 from explorer.roller.blocks.thread_block import bound_normal, in_own_names, launched
 from explorer.roller.cached_tilings import FOLDERS
@@ -165,7 +166,7 @@ def _most(axis: str, extents: Mapping[str, int], block: Tiling) -> int:
 
 def cached_grids(kernel: Kernel, device: Device, cold: bool) -> tuple[ThreadBlocks, ...]:
     """Return `grids` of a kernel of fixed extents under canonical names, cached."""
-    parts = (text_of(kernel), text_of_device(device), str(cold))
+    parts = (text_of(kernel), device_key(device), str(cold))
     key = store.content_key("grids", store.code_key(*FOLDERS), *parts)
     memory = store.memory("grids")
     thread_blocks: tuple[ThreadBlocks, ...] | None = memory.get(key)
@@ -185,7 +186,7 @@ def alone_us(kernel: Kernel, device: Device, sizes: Sizes) -> float:
     of = launched(kernel, sizes)
     if not of.computes:
         return 0.0
-    parts = (text_of(of), text_of_device(device))
+    parts = (text_of(of), device_key(device))
     key = store.content_key("alone", store.code_key(*FOLDERS), *parts)
     memory = store.memory("alone")
     us: float | None = memory.get(key)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.devices.target import target_of
+from explorer.devices.target import Target, target_of
 from explorer.errors import BadOption
 from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel
@@ -89,12 +89,15 @@ def results_of(
     e: Expression, device: Device, growth: Growth = Growth()
 ) -> tuple[TiledProgram, ...]:
     """Return the results alone; repeated layers that differ in names share one construction."""
-    programs = _results_of(e.nameless(), device, replace(growth, steps=False))
+    programs = _results_of(e.nameless(), device, target_of(device), replace(growth, steps=False))
     return tuple(p.of(e) for p in programs)
 
 
 @lru_cache(KEPT_RESULTS)
-def _results_of(e: Expression, device: Device, growth: Growth) -> tuple[TiledProgram, ...]:
+def _results_of(
+    e: Expression, device: Device, target: Target, growth: Growth
+) -> tuple[TiledProgram, ...]:
+    """Return the results; another target under the device's name has others."""
     return of_expression(unfused(e), device, growth).results
 
 

@@ -14,14 +14,14 @@ from explorer import cache as store
 from explorer.cost.bind_kernel import bind_kernel, sizes_of
 from explorer.cost.footprint import points
 from explorer.devices.model import Device
-from explorer.devices.target import own_target, target_of
+from explorer.devices.target import target_of
 from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, text_of
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.regions import propagate
-from explorer.passes.fingerprint import pass_key
+from explorer.passes.fingerprint import device_key
 from explorer.welder.groups.groups import Facts
 from explorer.welder.tiles.plan import operations
 from explorer.welder.tiles.reduce_steps import no_room
@@ -54,9 +54,9 @@ def tune(kernel: Kernel, facts: Facts, search: Search, name: str) -> Tuned | Ref
     query, env, values = canonical_symbols(named, facts.env)
     hints = {name: facts.env.hint(dim) for name, dim in values.items()}
     parts = (name, text_of(query), repr(env), repr(sorted(hints.items())))
-    own = own_target(facts.device)
-    device = (repr(facts.device), "" if own is None else str(pass_key(own)))
-    key = store.content_key("welder", store.code_key(*FOLDERS), *parts, *device, repr(facts.price))
+    key = store.content_key(
+        "welder", store.code_key(*FOLDERS), *parts, device_key(facts.device), repr(facts.price)
+    )
     memory = store.memory("welder")
     result: Tuned | Refusal | None = memory.get(key)
     if result is None:

@@ -24,7 +24,7 @@ from explorer.cost.footprint import (
 from explorer.cost.touched_parts import middle, number, touched
 from explorer.cost.traffic import Tile, cached_traffic, tile_count, traffic
 from explorer.devices.model import Device, LevelMemory
-from explorer.devices.target import target_of
+from explorer.devices.target import Target, target_of
 from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes, OperatorTile, TileEdge
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv
@@ -59,11 +59,12 @@ def plan_group(
     bound = bind_kernel(kernel, sizes_of(kernel, env))
     chosen = dict(best_tile(bound, device).tile) if tile is None else tile
     tiling = chosen if isinstance(chosen, Tiling) else Tiling(tuple(sorted(chosen.items())))
-    return _planned(bound, device, tiling)
+    return _planned(bound, device, target_of(device), tiling)
 
 
 @lru_cache(maxsize=256)
-def _planned(kernel: Kernel, device: Device, tiling: Tiling) -> GroupPlan:
+def _planned(kernel: Kernel, device: Device, target: Target, tiling: Tiling) -> GroupPlan:
+    """Return the plan; another target under the device's name has another."""
     return _Planner.of(kernel, device, tiling).plan()
 
 
@@ -249,7 +250,7 @@ def home_of(kernel: Kernel, tile: Tile, regions: Regions, device: Device) -> int
 
     It is the nearest of the target's that has room, or the last.
     """
-    levels_of_device, homes = memories(device), target_of(device).homes(device)
+    levels_of_device, homes = memories(device), target_of(device).tile_levels(device)
     if len(homes) == 1:
         return homes[0]
     tile_bytes = footprint(kernel, tile, regions=regions, align_bytes=ALIGN_BYTES).bytes
