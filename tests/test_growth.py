@@ -19,8 +19,8 @@ from explorer.passes.random_inputs import random_inputs
 from explorer.roller import Price
 from explorer.welder import Options as WelderOptions
 from explorer.welder import Weld
-from explorer.welder.groups.refusals import MOST_NESTED_OPERATIONS, MOST_OPERATIONS
 from explorer.welder.policy import ByPairs
+from explorer.welder.refusals import MOST_NESTED_OPERATIONS, MOST_OPERATIONS
 from tests.benchmarks.growth import KINDS, Body, chain, tasked
 from tests.roller.test_policy import DEVICE
 

@@ -14,9 +14,9 @@ from explorer.rammer import Options as RammerOptions
 from explorer.relax.options import Options as RelaxOptions
 from explorer.roller import Options as RollerOptions
 from explorer.transforms.autodiff.options import Options as RematerialisationOptions
-from explorer.transforms.convolution.winograd import Options as ConvolutionOptions
-from explorer.transforms.recurrent.shared_products import Options as RecurrentOptions
+from explorer.transforms.shared_products import Options as RecurrentOptions
 from explorer.transforms.softmax import OnlineSoftmax
+from explorer.transforms.winograd import Options as ConvolutionOptions
 from explorer.welder import Options as WelderOptions
 
 

@@ -48,13 +48,11 @@ from explorer.runtime.planning.select_control_schedule import SelectControlSched
 from explorer.stored.program_key import WhyNot, why_not
 from explorer.stored.programs import Tiers, find_tiers
 from explorer.transforms.autodiff import Differentiate
-from explorer.transforms.convolution.winograd import Winograd
 from explorer.transforms.copies.concat_in_place import write_concats_in_place
 from explorer.transforms.copies.copies import fold_copies
-from explorer.transforms.layout.layout import ChooseLayout
-from explorer.transforms.recurrent.counted_loops import count_loops
-from explorer.transforms.recurrent.shared_products import HoistRowProducts, ShareProducts
-from explorer.transforms.recurrent.split_loops import SplitLoops
+from explorer.transforms.counted_loops import count_loops
+from explorer.transforms.layout import ChooseLayout
+from explorer.transforms.shared_products import HoistRowProducts, ShareProducts
 from explorer.transforms.simplify.fold_batch_norm import fold_batch_norm
 from explorer.transforms.simplify.fold_constants import fold_constants
 from explorer.transforms.simplify.narrow_products import NarrowProducts, multiply_bytes
@@ -63,6 +61,8 @@ from explorer.transforms.simplify.redundancy import remove_dead_code, share_comm
 from explorer.transforms.simplify.sink_squeezes import sink_squeezes
 from explorer.transforms.softmax import Price as PriceOf
 from explorer.transforms.softmax import PriceInBlocks
+from explorer.transforms.split_loops import SplitLoops
+from explorer.transforms.winograd import Winograd
 from explorer.welder import JoinResults, Weld
 
 Progress = Callable[[str, int, int], None]
@@ -161,7 +161,7 @@ def _copying(device: Device) -> tuple[Step, ...]:
     """Copy symbolic steps out of kernels, because thread blocks take their steps from registers."""
     if not target_of(device).copies_symbolic_steps:
         return ()
-    from explorer.transforms.layout.copy_symbolic_steps import copy_symbolic_steps  # of GPUs alone
+    from explorer.transforms.copy_symbolic_steps import copy_symbolic_steps
 
     return (Step("copy symbolic steps", Stage.LEGALIZED, copy_symbolic_steps),)
 

@@ -14,7 +14,7 @@ from explorer.cost.structure import CostedCompute
 from explorer.devices.costs import NAMES
 from explorer.devices.model import PAGE_BYTES, Device
 from explorer.ir.decisions.tiling import Micro, Tiling
-from explorer.ir.patterns.scatter import Scatter
+from explorer.ir.kernels.scatter import Scatter
 from explorer.tile.contraction_form import ContractionForm
 from explorer.tile.rewriting.vectorise import SIDES
 

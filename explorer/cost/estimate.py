@@ -39,7 +39,7 @@ from explorer.ir.compiled_dims import Evaluator, compile_dims
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.kernel import Axis, Kernel, reads
-from explorer.ir.patterns.regions import Interval, Region, Regions, box, propagate, tile_variable
+from explorer.ir.kernels.regions import Interval, Region, Regions, box, propagate, tile_variable
 from explorer.tile.contraction_form import ContractionForm, contraction_form
 
 Terms: TypeAlias = tuple[tuple[str, float], ...]

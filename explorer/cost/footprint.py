@@ -13,7 +13,7 @@ from explorer.cost.bind_kernel import bind_kernel
 from explorer.cost.touched_parts import kinds, middle, number, range_of, touched
 from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel, reads
-from explorer.ir.patterns.regions import Regions, box, propagate
+from explorer.ir.kernels.regions import Regions, box, propagate
 from explorer.ir.types import ITEM_BYTES
 
 ALIGN_BYTES = 64  # a cache line, and the alignment of scratch

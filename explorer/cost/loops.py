@@ -9,7 +9,7 @@ from explorer.devices.model import Device
 from explorer.ir.by_identity import by_identity_at
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, variables
-from explorer.ir.patterns.scatter import Scatter, scatter
+from explorer.ir.kernels.scatter import Scatter, scatter
 from explorer.ir.scalar_functions import cycles_of
 from explorer.ir.tile_program import (
     At,

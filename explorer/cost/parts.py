@@ -15,8 +15,8 @@ from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity
 from explorer.ir.dims import Dim, simplify
 from explorer.ir.kernel import Expr, Kernel, Read, reads
-from explorer.ir.patterns.regions import Interval, Region, Regions, box
-from explorer.ir.patterns.scatter import patch
+from explorer.ir.kernels.regions import Interval, Region, Regions, box
+from explorer.ir.kernels.scatter import patch
 
 Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
 Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a full tile

@@ -12,10 +12,10 @@ from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
 from explorer.ir.dims import Dim, Shape, product
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, reads
+from explorer.ir.kernels.contraction import Contraction
+from explorer.ir.kernels.forms import form_of
 from explorer.ir.kernels.normal import stores
-from explorer.ir.patterns.contraction import Contraction
-from explorer.ir.patterns.forms import form_of
-from explorer.ir.patterns.running import running
+from explorer.ir.kernels.running import running
 from explorer.ir.types import ITEM_BYTES
 from explorer.tile.lowering.lower import tensor_contraction, untiled_loops
 from explorer.tile.lowering.tile_epilogue import tile_epilogue

@@ -15,7 +15,7 @@ from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity
 from explorer.ir.dims import Dim
 from explorer.ir.kernel import Axis, Expr, Kernel, reads
-from explorer.ir.patterns.regions import Interval, Regions, interval, tile_variable
+from explorer.ir.kernels.regions import Interval, Regions, interval, tile_variable
 
 Origin: TypeAlias = Mapping[str, int]  # the value of each tile variable, for one tile
 Range: TypeAlias = tuple[int, int]  # half-open

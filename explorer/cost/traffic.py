@@ -19,7 +19,7 @@ from explorer.cost.touched_parts import (
 )
 from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.regions import Regions, propagate
+from explorer.ir.kernels.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
 
 Tile = Mapping[str, int]  # sizes by output axis; other axes are not cut

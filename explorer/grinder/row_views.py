@@ -28,7 +28,7 @@ from explorer.grinder.model import (
 from explorer.ir.affine import Affine
 from explorer.ir.dims import Dim, ShapeEnv, product, simplify
 from explorer.ir.kernel import Apply, Const, Expr, Read
-from explorer.ir.patterns.scatter import row_copy
+from explorer.ir.kernels.scatter import row_copy
 from explorer.ir.program import Constant
 from explorer.ir.types import Tensor
 

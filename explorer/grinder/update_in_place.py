@@ -22,7 +22,7 @@ from explorer.ir.calls import (
     updates_of,
 )
 from explorer.ir.kernels.in_place import read_after
-from explorer.ir.patterns.scatter import patched
+from explorer.ir.kernels.scatter import patched
 from explorer.ir.program import Binding, Function, Program
 from explorer.passes.registry import compiler_pass
 

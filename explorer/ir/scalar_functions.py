@@ -1,7 +1,7 @@
 """The scalar functions of kernels, one record each in `RECORDS`: meaning, derivative and cost.
 
 A function that is no composition of others also needs its form in
-`codegen.cpu.math.vector_math.ELEMENTARY`, and its names in that module.
+`codegen.cpu.vector_math.ELEMENTARY`, and its names in that module.
 """
 
 from __future__ import annotations

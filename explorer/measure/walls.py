@@ -20,7 +20,7 @@ from explorer.ir.program import Binding, Program
 from explorer.ops import family
 from explorer.plain_text import counted, duration, percent, table
 from explorer.printed import Printed
-from explorer.rammer.walls.wall_statistics import idle_by_cause
+from explorer.rammer.wall_statistics import idle_by_cause
 
 Place: TypeAlias = tuple[int, str, int, int, int]
 MOST_ROWS = 20  # of a table in the summary; chosen

@@ -21,7 +21,7 @@ from explorer.grinder.model import straights
 from explorer.grinder.straight_runs import StraightRun
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.kernels.in_place import read_after
-from explorer.ir.patterns.scatter import scatter
+from explorer.ir.kernels.scatter import scatter
 from explorer.ir.types import ITEM_BYTES
 from explorer.memory.storages import Allocation, ProgramPosition
 from explorer.memory.timeline import Uses

@@ -17,7 +17,7 @@ from explorer.ir.combiners import COMBINERS
 from explorer.ir.dims import Dim, Shape, concrete_dim, product
 from explorer.ir.dtypes import computed
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, variables
-from explorer.ir.patterns.scatter import scattered
+from explorer.ir.kernels.scatter import scattered
 from explorer.ir.types import Tensor
 from explorer.ops.elementwise import call
 from explorer.ops.gather import check_indices, from_end
@@ -277,7 +277,7 @@ def _block_axes(site: Site) -> tuple[int, ...]:
 def _lower_block(low: Lowering) -> None:
     """Select for each element whether it lies in the block.
 
-    If the result may lie in the memory of x, only the block is written (`ir.patterns.patch`).
+    If the result may lie in the memory of x, only the block is written (`ir.kernels.scatter`).
     """
     site, nest, shape = low.site, low.nest("set_slice"), low.shape
     axes, update = _block_axes(site), site.shape(1)

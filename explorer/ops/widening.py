@@ -22,8 +22,8 @@ from explorer.errors import UnsupportedOperator, VerifyError
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.dtypes import NARROW_FLOATS, DType, dtype_of, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Expr, Kernel, Read, reads, rewrite
-from explorer.ir.patterns.contraction import product_of
-from explorer.ir.patterns.forms import FORMS, Form
+from explorer.ir.kernels.contraction import product_of
+from explorer.ir.kernels.forms import FORMS, Form
 from explorer.ir.program import Binding, Constant
 from explorer.ir.types import Tensor
 from explorer.ops.lowering import Lowering, entry

@@ -22,7 +22,7 @@ from explorer.ir.dims import (
 )
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Kernel, Read, reads
-from explorer.ir.patterns.scatter import scatter
+from explorer.ir.kernels.scatter import scatter
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.process.budget import check_room

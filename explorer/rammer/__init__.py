@@ -3,9 +3,9 @@
 Rammer: Ma et al., OSDI 2020, "Enabling holistic deep learning compiler optimizations with rTasks".
 Its nouns: rOperator, rKernel, rTask, vDevice and vEU (`model`), rProgram (`ir.decisions.wall`),
 append and wait (instructions in `transform`), the wavefront policy of Algorithm 1
-(`policies.wavefront`, `policies.rkernels`; `policies.published_gangs` is what its published code
-does), barrier-rTasks (`transform`). Not in the paper: `policies.critical_path`, and
-`policies.weight_stationary`, which leaves weights in the private caches of units (`cache_model`).
+(`wavefront`, `rkernels`; `published_gangs` is what its published code does), barrier-rTasks
+(`transform`). Not in the paper: `critical_path`, and `weight_stationary`, which leaves weights in
+the private caches of units (`cache_model`).
 """
 
 from importlib import import_module
@@ -26,8 +26,8 @@ from explorer.rammer.policy import POLICIES
 from explorer.rammer.task_profile import Overheads, TaskProfile, TaskTime
 
 if TYPE_CHECKING:
+    from explorer.rammer.simulator import simulate
     from explorer.rammer.wall_schedule import Schedule, schedule
-    from explorer.rammer.walls.simulate import simulate
 
 __all__ = [
     "POLICIES",
@@ -52,7 +52,7 @@ __all__ = [
 OF_WALLS = {
     "Schedule": "explorer.rammer.wall_schedule",
     "schedule": "explorer.rammer.wall_schedule",
-    "simulate": "explorer.rammer.walls.simulate",
+    "simulate": "explorer.rammer.simulator",
 }
 
 

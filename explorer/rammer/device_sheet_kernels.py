@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from explorer.cost.thread_blocks import AS_FAST_RATIO, ThreadBlocks
 from explorer.devices.model import Device
 from explorer.rammer.model import Facts, RKernel, ROperator, VDevice
-from explorer.rammer.policies.wavefront import waves
+from explorer.rammer.wavefront import waves
 
 MOST_RESIDENT_COUNTS = 4  # numbers of resident blocks whose walls are laid; chosen
 

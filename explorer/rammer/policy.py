@@ -16,11 +16,11 @@ from explorer.rammer.model import Facts, Placement, Policy, ROperator, Share
 
 POLICIES: Mapping[str, Policy] = ShippedPolicies(
     {
-        "wavefront": "explorer.rammer.policies.wavefront.wavefront",
-        "op-by-op": "explorer.rammer.policies.wavefront.op_by_op",
-        "critical-path": "explorer.rammer.policies.critical_path.critical_path",
-        "weight-stationary": "explorer.rammer.policies.weight_stationary.weight_stationary",
-        "gang": "explorer.rammer.policies.published_gangs.gang",
+        "wavefront": "explorer.rammer.wavefront.wavefront",
+        "op-by-op": "explorer.rammer.wavefront.op_by_op",
+        "critical-path": "explorer.rammer.critical_path.critical_path",
+        "weight-stationary": "explorer.rammer.weight_stationary.weight_stationary",
+        "gang": "explorer.rammer.published_gangs.gang",
     }
 )
 
@@ -59,7 +59,7 @@ class OneKernel:
 
     def __call__(self, facts: Facts) -> Placement:
         """Return the base's placement of these kernels."""
-        from explorer.rammer.policies.rkernels import efficient, fastest
+        from explorer.rammer.rkernels import efficient, fastest
 
         units = facts.device.units
         taken = [

@@ -17,11 +17,11 @@ from explorer.ir.tile_rules import as_integer
 from explorer.passes.policy_call import PolicyCall
 from explorer.printed import Printed
 from explorer.process.user_code import a, shown
+from explorer.rammer.fast_simulate import MANY_UNITS, fast_simulate, is_plain
 from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.options import Options
+from explorer.rammer.simulator import simulate
 from explorer.rammer.transform import Bricks, Order, order_of, rprograms
-from explorer.rammer.walls.fast_simulate import MANY_UNITS, fast_simulate, is_plain
-from explorer.rammer.walls.simulate import simulate
 
 
 @dataclass(frozen=True, repr=False)

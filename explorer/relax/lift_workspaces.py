@@ -15,7 +15,7 @@ from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.dims import Dim, ShapeEnv, evaluate_dim, product, symbols_of
 from explorer.ir.kernel import Compute, Kernel, Read, reads
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.program import Binding, Function, Program, fresh
 from explorer.ir.symbols import defined_by, parameter_symbols
 from explorer.ir.types import ITEM_BYTES, Tensor

@@ -22,9 +22,9 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Micro
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, reads, substitute
-from explorer.ir.patterns.contraction import contraction
-from explorer.ir.patterns.running import running
-from explorer.ir.patterns.scatter import scatter
+from explorer.ir.kernels.contraction import contraction
+from explorer.ir.kernels.running import running
+from explorer.ir.kernels.scatter import scatter
 from explorer.ir.program import Binding, Function, Program, fresh
 from explorer.ir.symbols import defined_by, parameter_symbols
 from explorer.ops.interpreter.verify import scopes_of

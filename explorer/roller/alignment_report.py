@@ -9,8 +9,8 @@ from explorer.ir.affine import Affine
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.contraction import Contraction
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.contraction import Contraction
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.construct.alignment import (
     RuleCheck,
@@ -20,7 +20,7 @@ from explorer.roller.construct.alignment import (
     memory_transaction,
     tensor_shape,
 )
-from explorer.roller.tiles.inside import ContractionInTile
+from explorer.roller.contraction_in_tile import ContractionInTile
 
 EPS = 0.2  # of a register tile's rows and columns: the first step of Roller's artifact above 0
 

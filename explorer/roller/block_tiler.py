@@ -21,7 +21,7 @@ from explorer.roller.blocks.candidates import (
     weigh_block,
 )
 from explorer.roller.blocks.gpu_candidates import has_cold_constants
-from explorer.roller.tiles.order import REFUSED_CANDIDATES
+from explorer.roller.tile_order import REFUSED_CANDIDATES
 from explorer.roller.transform import Options
 from explorer.roller.validate_policy import Rules, validate_candidates
 

@@ -18,7 +18,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical_symbols, text_of
 from explorer.passes.fingerprint import device_key
 from explorer.roller.named_policies import DEFAULT, POLICIES
-from explorer.roller.tiles.order import REFUSED_CANDIDATES
+from explorer.roller.tile_order import REFUSED_CANDIDATES
 
 
 def best_tilings(

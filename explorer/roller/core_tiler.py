@@ -22,10 +22,10 @@ from explorer.ir.program import Program
 from explorer.passes.policy_call import PolicyCall
 from explorer.roller.cached_tilings import best_tilings
 from explorer.roller.policy import refined
-from explorer.roller.tiles.cuts import Cut
-from explorer.roller.tiles.order import AS_GOOD_RATIO, REFUSED_CANDIDATES
-from explorer.roller.tiles.weigh import in_numbers, malformed, refusal, weigh
+from explorer.roller.tile_cuts import Cut
+from explorer.roller.tile_order import AS_GOOD_RATIO, REFUSED_CANDIDATES
 from explorer.roller.transform import Options
+from explorer.roller.weigh_tiles import in_numbers, malformed, refusal, weigh
 
 if TYPE_CHECKING:
     from explorer.roller.validate_policy import Rules
@@ -153,5 +153,5 @@ def of_tilings(kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes) -> R
         Tiling(),
         lambda t: malformed(kernel, t, device),
         lambda t: refusal(kernel, t, device, env, sizes),
-        "explorer.roller.tiles.weigh.weigh",
+        "explorer.roller.weigh_tiles.weigh",
     )

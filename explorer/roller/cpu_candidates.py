@@ -19,18 +19,18 @@ from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.kernels.normal import stores
-from explorer.ir.patterns.running import slides
+from explorer.ir.kernels.running import slides
 from explorer.roller.construct.axis_fusion import Fused, as_matmul, unfused
 from explorer.roller.construct.construct import Growth, results_of
 from explorer.roller.construct.cpu_rules import KEPT_TILES
 from explorer.roller.construct.expression import heaviest, of_compute
 from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.shrink import finer
+from explorer.roller.contraction_in_tile import ContractionInTile, register_tiles
 from explorer.roller.policy import SHOWN_CANDIDATES, tile_candidates, weighed_cuts
-from explorer.roller.tiles.cuts import Cut, cut_by, shared_axes, tile_of, unrepeated
-from explorer.roller.tiles.inside import ContractionInTile, register_tiles
-from explorer.roller.tiles.order import AS_GOOD_RATIO, in_order
-from explorer.roller.tiles.weigh import scored
+from explorer.roller.tile_cuts import Cut, cut_by, shared_axes, tile_of, unrepeated
+from explorer.roller.tile_order import AS_GOOD_RATIO, in_order
+from explorer.roller.weigh_tiles import scored
 from explorer.tile.lowering.lower import tensor_contraction, with_sum_lanes
 
 GROWN_RESULTS, EACH_RESULTS = 30, 10  # weighed; per register tile: bounds on search time, chosen

@@ -10,11 +10,11 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.regions import Regions
-from explorer.roller.tiles.cuts import Cut, cuts, shape_of
-from explorer.roller.tiles.inside import ContractionInTile, fitting_micros
-from explorer.roller.tiles.order import in_order
-from explorer.roller.tiles.weigh import scored
+from explorer.ir.kernels.regions import Regions
+from explorer.roller.contraction_in_tile import ContractionInTile, fitting_micros
+from explorer.roller.tile_cuts import Cut, cuts, shape_of
+from explorer.roller.tile_order import in_order
+from explorer.roller.weigh_tiles import scored
 from explorer.tile.lowering.lower import with_sum_lanes
 
 SHOWN_CANDIDATES = 24  # legal candidates, best first; chosen

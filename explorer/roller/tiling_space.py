@@ -19,7 +19,7 @@ from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Axis, Kernel
 from explorer.ir.kernels.normal import stores
-from explorer.roller.tiles.weigh import refusal
+from explorer.roller.weigh_tiles import refusal
 from explorer.tile.lowering.lower import lower, tensor_contraction, with_sum_lanes
 
 WHOLE = 0  # stands for a size: the axis is not cut

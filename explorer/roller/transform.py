@@ -20,7 +20,7 @@ from explorer.process.cancellation import report_progress
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
 
 if TYPE_CHECKING:
-    from explorer.roller.tiles.cuts import Cut
+    from explorer.roller.tile_cuts import Cut
 
 MOST_TILINGS = 10_000  # of a request; chosen
 MOST_MEASURED_TILINGS = 100  # of a request; chosen

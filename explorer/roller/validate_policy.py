@@ -12,7 +12,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling
 from explorer.passes.policy_call import PolicyCall
 from explorer.process.user_code import a, shown
-from explorer.roller.tiles.weigh import in_numbers
+from explorer.roller.weigh_tiles import in_numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class Cores(Target):
         self, kernel: Kernel, tiling: Tiling, program: Program, sizes: Sizes, device: Device
     ) -> Candidate[Tiling]:
         """Return a tiling with the modelled time of all its tasks, or the rule that it breaks."""
-        from explorer.roller.tiles.weigh import weigh
+        from explorer.roller.weigh_tiles import weigh
 
         return weigh(kernel, tiling, device, program.env, sizes)
 
@@ -86,7 +86,7 @@ class Cores(Target):
 
     def broken_rule(self, call: KernelCall, name: str, env: ShapeEnv, device: Device) -> str:
         """Return the rule that one of a call's tilings breaks, with the numbers, else ""."""
-        from explorer.roller.tiles.weigh import refusal
+        from explorer.roller.weigh_tiles import refusal
 
         if call.tiling is None:
             return f"{name!r} has no tiling"

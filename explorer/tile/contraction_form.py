@@ -13,9 +13,9 @@ from explorer.ir.by_identity import by_identity_at
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Axis, Kernel, reads
-from explorer.ir.patterns.contraction import Contraction
-from explorer.ir.patterns.forms import group_of
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.contraction import Contraction
+from explorer.ir.kernels.forms import group_of
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.tile_program import Buffer, Fetch, Map, Span
 from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import (

@@ -18,7 +18,7 @@ from explorer.ir.combiners import COMBINERS
 from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.dtypes import as_computed, is_float, numpy_dtype
 from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.patterns.forms import group_of
+from explorer.ir.kernels.forms import group_of
 from explorer.ir.tile_program import (
     REGISTER,
     At,

@@ -37,7 +37,7 @@ from explorer.ir.kernel import (
     rewrite,
     substitute,
 )
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.program import Program, fresh
 from explorer.passes.ranges import Integer, Switch, check, option
 from explorer.passes.registry import compiler_pass

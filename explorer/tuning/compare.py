@@ -18,7 +18,7 @@ from explorer.process.cancellation import report_progress
 from explorer.process.garbage import rare_collections
 from explorer.rammer import POLICIES, Policy, Schedule
 from explorer.rammer.model import Weighed
-from explorer.rammer.walls.wall_statistics import WallStatistics, wall_statistics
+from explorer.rammer.wall_statistics import WallStatistics, wall_statistics
 
 TOLERANCE_SHARE = 1e-4  # of the largest answer; chosen
 LEAST_ANSWER = 1e-30  # the largest answer counts as at least this

@@ -16,8 +16,8 @@ from explorer.ir.kernel import Kernel
 from explorer.measure.compare import Measurement
 from explorer.measure.one_kernel import Operands, prepare
 from explorer.measure.this_cpu import this_cpu
-from explorer.roller.tiles.weigh import refusal
 from explorer.roller.tiling_space import TilingSpace
+from explorer.roller.weigh_tiles import refusal
 
 Trial: TypeAlias = Callable[[Tiling, float], tuple[float, float]]
 """From a tiling and the best time so far to its microseconds and the seconds spent on it."""

@@ -14,7 +14,7 @@ from explorer.ir.calls import FunctionCall, Loop
 from explorer.ir.decisions.wall import Wall
 from explorer.measure.walls import compare_walls, off_by
 from explorer.plain_text import correlation, counted, duration, percent, signed_percent, table
-from explorer.rammer.walls.wall_statistics import WallStatistics, idle_by_cause
+from explorer.rammer.wall_statistics import WallStatistics, idle_by_cause
 from explorer.views.answer import Answer
 from explorer.views.labels import PROGRAM, is_about, labels, shorten_rows, unknown_name
 

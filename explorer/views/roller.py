@@ -11,7 +11,7 @@ from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.plain_text import duration, table
-from explorer.roller.tiles.order import why_first
+from explorer.roller.tile_order import why_first
 from explorer.views.answer import Answer
 from explorer.views.candidates import candidates, reason_or_costs
 from explorer.views.labels import PROGRAM, is_about, labels, shorten_rows, unknown_name

@@ -2,7 +2,7 @@
 
 The paper's nouns. Operator-tile, reuse tile and connect level: `OperatorTile` and `TileEdge` of
 `ir.decisions.tile_graph`. Tile-graph, virtual nodes: `tile_graph`. Propagate:
-`ir.patterns.regions.propagate`. MemTraffic, MemFootprint: `cost.traffic`, `cost.footprint`. Memory
+`ir.kernels.regions.propagate`. MemTraffic, MemFootprint: `cost.traffic`, `cost.footprint`. Memory
 levels of a device: `levels`. GraphConnecting and SubGraphTiling: `two_step`, `layers`; the
 artifact's greedy grouping: `artifact_policy`. A connected group becomes one kernel.
 """

@@ -13,7 +13,7 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel, reads, rename_tensors
 from explorer.ir.kernels.in_place import written_over
 from explorer.ir.kernels.merge import inline_output, join_kernels, maps_one_grid, share_inputs
-from explorer.ir.patterns.scatter import row_copy
+from explorer.ir.kernels.scatter import row_copy
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import Tensor
 

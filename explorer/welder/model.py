@@ -10,8 +10,8 @@ from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Compute, Kernel, Read, reads
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.kernels.normal import stores
-from explorer.ir.patterns.contraction import contraction
 from explorer.ir.types import ITEM_BYTES
 
 Cut = tuple[tuple[str, int], ...]  # sizes by axis of the output

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from explorer.ir.decisions.candidate import Candidate
 from explorer.passes.policy_call import ShippedPolicies, policy_name
 from explorer.passes.ranges import PolicyOf, Rows, Switch, check, option
-from explorer.welder.groups.groups import Facts, Group
+from explorer.welder.groups import Facts, Group
 
 Policy = Callable[[Sequence[Group], Facts], Sequence[Group]]
 
 POLICIES: Mapping[str, Policy] = ShippedPolicies(
     {
         "gain": "explorer.welder.policy.BY_GAIN",
-        "two_step": "explorer.welder.policies.two_step.two_step",
-        "shipped": "explorer.welder.policies.artifact_policy.artifact_policy",
+        "two_step": "explorer.welder.two_step.two_step",
+        "shipped": "explorer.welder.artifact_policy.artifact_policy",
     }
 )
 DEFAULT = "gain"

@@ -11,11 +11,11 @@ from explorer.passes.policy_call import PolicyCall
 from explorer.process.cancellation import report_progress
 from explorer.process.user_code import a, shown
 from explorer.transforms.rewrite import is_recorded, record_match
-from explorer.welder.groups.groups import Facts, Group, Merge, Merged, absorb, merge_kernels
-from explorer.welder.groups.heuristics import evicted_us, halo, is_window, rejected_by_heuristic
-from explorer.welder.groups.recompute_columns import in_blocks, recompute_columns
-from explorer.welder.groups.refusals import early_refusal, illegal_merge, no_gain
+from explorer.welder.groups import Facts, Group, Merge, Merged, absorb, merge_kernels
+from explorer.welder.heuristics import evicted_us, halo, is_window, rejected_by_heuristic
 from explorer.welder.model import bytes_at_hint, form_of, home, is_point, is_row, loads_of
+from explorer.welder.recompute_columns import in_blocks, recompute_columns
+from explorer.welder.refusals import early_refusal, illegal_merge, no_gain
 from explorer.welder.tiles.reduce_steps import no_legal_tile
 
 Terms = tuple[tuple[str, float], ...]

@@ -20,7 +20,7 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.passes.policy_call import PolicyCall
 from explorer.transforms.rewrite import is_recorded, record_match
-from explorer.welder.groups.groups import Facts, Group, single_group
+from explorer.welder.groups import Facts, Group, single_group
 from explorer.welder.join_loops import bytes_of, loop_rows
 from explorer.welder.model import Price
 from explorer.welder.options import Options, no_fusion, policy_of

@@ -13,7 +13,7 @@ from explorer.ir.program import Function
 from explorer.ir.tile_rules import tile_problem
 from explorer.passes.policy_call import PolicyCall
 from explorer.process.user_code import a, shown
-from explorer.welder.groups.groups import Group
+from explorer.welder.groups import Group
 from explorer.welder.tiles.sized_tile import SizedTile
 
 EXPECTED_GROUPS = "Groups of the kernels of the call"
@@ -134,7 +134,7 @@ def _reads(policy_call: PolicyCall, group: Group, kernel_by_name: Mapping[str, G
             f"returned a group {group.name!r} that reads {text[1]}, and its kernels read {text[0]}",
             text[0],
             text[1],
-            "make groups with explorer.welder.groups.groups.merge_kernels and absorb",
+            "make groups with explorer.welder.groups.merge_kernels and absorb",
         )
     try:
         done = {o for c in group.with_origins.computes for o in c.origin}
@@ -146,7 +146,7 @@ def _reads(policy_call: PolicyCall, group: Group, kernel_by_name: Mapping[str, G
             raise policy_call.refused(
                 f"returned a group {group.name!r} whose kernel lacks {min(lost)}, which the "
                 f"kernel {m.name!r} computes",
-                try_="make groups with explorer.welder.groups.groups.merge_kernels and absorb",
+                try_="make groups with explorer.welder.groups.merge_kernels and absorb",
             )
 
 

@@ -25,8 +25,8 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.program import Binding, Program
-from explorer.welder.groups.groups import Group
-from explorer.welder.groups.regroup import Kernels, NotFusible, tensor_of
+from explorer.welder.groups import Group
+from explorer.welder.regroup import Kernels, NotFusible, tensor_of
 from explorer.welder.tiles.level_tiles import TilingChoice, fits, tile_at
 from explorer.welder.tiles.levels import REGISTER, memories
 from explorer.welder.tiles.plan import plan_group

@@ -13,8 +13,8 @@ import explorer.np as enp
 from explorer import rammer, roller, welder
 from explorer.compiler.options import Options
 from explorer.errors import BadOption
-from explorer.rammer.policies.wavefront import op_by_op
 from explorer.rammer.policy import POLICIES as RAMMING
+from explorer.rammer.wavefront import op_by_op
 from explorer.roller.named_policies import POLICIES as ROLLING
 from explorer.roller.policy import candidates
 from explorer.welder.options import POLICIES as WELDING

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.codegen.cpu.math.vector_math import ELEMENTARY
+from explorer.codegen.cpu.vector_math import ELEMENTARY
 from explorer.cost.loops import function_cycles
 from explorer.errors import IronworksError
 from explorer.ir.affine import var

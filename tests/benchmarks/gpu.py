@@ -26,7 +26,7 @@ import numpy as np
 
 import explorer
 from explorer.codegen.cuda.build import BlockCode
-from explorer.codegen.cuda.object.machine_code import machine_code
+from explorer.codegen.cuda.machine_code import machine_code
 from explorer.compiler.on_gpu import OnGpu
 from explorer.errors import BadOption, IronworksError
 from explorer.frontends.zoo import names

@@ -16,8 +16,8 @@ from explorer.codegen.cuda.build import print_block
 from explorer.cost.bind_kernel import bind_kernel
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption, CheckFailed
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.contraction import contraction
 from tests.benchmarks.rows import parser_of
 
 MODELS = ("zoo:resnet50", "zoo:tiny_bert", "zoo:lstm")

@@ -27,7 +27,7 @@ from time import process_time
 import explorer
 from explorer.compiler.options import Options
 from explorer.plain_text import percent, table
-from explorer.rammer.walls.wall_statistics import WallStatistics
+from explorer.rammer.wall_statistics import WallStatistics
 from explorer.tuning.compare import BASELINE, compare_policies
 
 

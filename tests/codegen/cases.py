@@ -24,7 +24,7 @@ from explorer.ir.kernel import (
     at,
     axes,
 )
-from explorer.ir.patterns.scatter import scattered
+from explorer.ir.kernels.scatter import scattered
 
 BATCH, SEQ = symbol("batch"), symbol("seq")
 ENV = ShapeEnv((SymbolBound("batch", 1, 64), SymbolBound("seq", 2, 512)))

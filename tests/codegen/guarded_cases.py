@@ -19,7 +19,7 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv, evaluate_shape
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.forms import Form
+from explorer.ir.kernels.forms import Form
 from tests.codegen import cases, test_forms, test_packed_runs
 from tests.codegen.guard_pages import run_between_guards
 from tests.codegen.running import run_kernel

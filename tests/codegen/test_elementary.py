@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from explorer.codegen.cpu.math.vector_math import power32
+from explorer.codegen.cpu.vector_math import power32
 from tests.codegen.ulp import BOUNDS, BOUNDS_64, EXACT, every, largest_error, largest_error_64
 
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0]

@@ -10,7 +10,7 @@ from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec
-from explorer.ir.patterns.forms import FORMS, Form
+from explorer.ir.kernels.forms import FORMS, Form
 from explorer.ir.tile_program import Panels
 from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter

@@ -10,7 +10,7 @@ import pytest
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, at
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.tile_program import For, Panels, Statement
 from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.lowering.lower import lower

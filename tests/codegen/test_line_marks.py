@@ -11,7 +11,7 @@ from llvmlite import ir
 from explorer.codegen.build import build_kernel, print_kernel
 from explorer.codegen.cpu import object_code
 from explorer.codegen.cpu.jit import assembly_of, optimised
-from explorer.codegen.cpu.math.llvm_value import compiling_for
+from explorer.codegen.cpu.llvm_value import compiling_for
 from explorer.codegen.cpu.object_code import BY_NUMBA, EXACT, OTHER_CODE, compile_cfunc, disassemble
 from explorer.codegen.cpu.translate import mark_loop, translate, with_loop_metadata
 from explorer.codegen.cpu.translate_values import NotTranslated

@@ -15,7 +15,7 @@ from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, axes
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.running import running
+from explorer.ir.kernels.running import running
 from explorer.ir.tile_program import Scan
 from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter

@@ -18,12 +18,12 @@ from explorer.codegen.build import print_kernel
 from explorer.codegen.cpu import object_code
 from explorer.codegen.cpu.emitter import dim_text
 from explorer.codegen.cpu.jit import JitMemory, object_of, optimised
-from explorer.codegen.cpu.math.llvm_value import compiling_for
-from explorer.codegen.cpu.math.vector_math import ELEMENTARY
+from explorer.codegen.cpu.llvm_value import compiling_for
 from explorer.codegen.cpu.object_code import compile_cfunc, disassemble, generator_text, key_of
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.codegen.cpu.translate import translate
 from explorer.codegen.cpu.translate_values import NotTranslated
+from explorer.codegen.cpu.vector_math import ELEMENTARY
 from explorer.errors import KernelCompileError
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv, floor_div, symbol
@@ -197,7 +197,7 @@ def test_a_kernel_that_no_compiler_takes_is_named_in_one_sentence() -> None:
 
 
 def test_every_elementary_function_has_names_that_sources_call() -> None:
-    from explorer.codegen.cpu.math import vector_math
+    from explorer.codegen.cpu import vector_math
 
     named = {f"{name}{bits}" for name in ELEMENTARY for bits in (32, 64)}
     assert named | {"power32"} == set(vector_math.__all__)
@@ -205,7 +205,7 @@ def test_every_elementary_function_has_names_that_sources_call() -> None:
     assert set(keys.values()) == {keys["exp32"]} != {generator_text(source_of("pass"))}
 
 
-@pytest.mark.parametrize("file", ["cpu.math.vector_math", "cpu.math.llvm_value"])
+@pytest.mark.parametrize("file", ["cpu.vector_math", "cpu.llvm_value"])
 def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

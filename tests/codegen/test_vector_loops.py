@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numba import cfunc, types
 
 from explorer.codegen.build import print_kernel
-from explorer.codegen.cpu.vector.vector_nest import Nest, Node, Operand, Stored, vector_nest
+from explorer.codegen.cpu.vector_nest import Nest, Node, Operand, Stored, vector_nest
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv

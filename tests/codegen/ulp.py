@@ -17,7 +17,7 @@ import numpy as np
 from mpmath import mp
 from numba import njit
 
-from explorer.codegen.cpu.math import vector_math
+from explorer.codegen.cpu import vector_math
 from explorer.ir.scalar_functions import RECORDS
 
 OURS = {r.name: r.ulp for r in RECORDS if any(r.ulp)}

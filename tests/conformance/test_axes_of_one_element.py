@@ -11,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import explorer
-from explorer.transforms.convolution.winograd import Options as ConvolutionOptions
+from explorer.transforms.winograd import Options as ConvolutionOptions
 from tests.test_wrong_graphs import answers, assert_same
 
 node = helper.make_node

@@ -19,9 +19,9 @@ from explorer.rammer.device_sheet_kernels import choose_pair
 from explorer.roller import Price
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.welder import plan_group
-from explorer.welder.groups.groups import Facts
-from explorer.welder.policies.tune import latency_us
+from explorer.welder.groups import Facts
 from explorer.welder.tiles.layers import task_tiles
+from explorer.welder.tune_merges import latency_us
 from tests.roller.operators import matmul, relu
 
 FAR = 4.0  # a price is within this factor of the bound where operators are large

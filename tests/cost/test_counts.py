@@ -14,7 +14,7 @@ from explorer.devices.costs import NAMES
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
-from explorer.ir.patterns.running import running
+from explorer.ir.kernels.running import running
 from explorer.measure.fit import elementwise, product
 from tests.roller.test_policy import DEVICE
 from tests.sample_kernels import batched_product, convolution, layer_norm, reduction, transpose

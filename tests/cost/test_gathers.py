@@ -14,7 +14,7 @@ from explorer.cost.traffic import traffic
 from explorer.devices.hardware import Options as Hardware
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 
 
 def kernel_of(model: Any) -> Kernel:

@@ -13,7 +13,7 @@ from explorer.cost.footprint import ALIGN_BYTES, footprint, place_best_fit
 from explorer.cost.traffic import tile_count, traffic
 from explorer.ir.affine import var
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ops.interpreter.evaluate import evaluate_kernel
 
 MIB = 1 << 20

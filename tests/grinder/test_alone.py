@@ -16,7 +16,7 @@ from explorer.errors import BadOption
 from explorer.grinder import Options as Grinder
 from explorer.ir.decisions.control import ControlDecision, TaskTree
 from explorer.rammer import Options as Rammer
-from explorer.rammer.policies.wavefront import wavefront
+from explorer.rammer.wavefront import wavefront
 from explorer.runtime.device_program import instructions as isa
 
 WAYS = ("auto", "all", "one")

@@ -16,7 +16,7 @@ from explorer.grinder.straight_runs import is_aligned
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.decisions.wall import Wait
-from explorer.ir.patterns.regions import Interval, propagate, tile_variable
+from explorer.ir.kernels.regions import Interval, propagate, tile_variable
 from tests.roller.test_policy import DEVICE
 
 WIDTH = 256

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from explorer.ir.affine import var
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, reads
 from explorer.ir.kernels.column_blocks import ColumnBlock, blocks_read, split_columns
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.contraction import contraction
 from explorer.ops.interpreter.loop_nest import evaluate_kernel
 from tests.examples import examples
 

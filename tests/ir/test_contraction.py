@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.ir.patterns.contraction import contraction, few_columns
+from explorer.ir.kernels.contraction import contraction, few_columns
 from tests.roller.halo_chains import Chain, Step
 
 

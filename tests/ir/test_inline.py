@@ -24,8 +24,8 @@ from explorer.ir.kernel import (
     size_of,
     substitute,
 )
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.kernels.normal import LARGEST, _values, inline, is_cheap, normalise
-from explorer.ir.patterns.contraction import contraction
 from explorer.ops.interpreter.loop_nest import evaluate_kernel
 from tests.examples import examples
 

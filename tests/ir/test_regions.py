@@ -8,7 +8,7 @@ import pytest
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Axis, Compute, Const, Kernel, Read, TensorSpec, apply
-from explorer.ir.patterns.regions import Interval, propagate
+from explorer.ir.kernels.regions import Interval, propagate
 from explorer.ops.interpreter.loop_nest import evaluate_kernel
 from tests.codegen.running import run_kernel
 

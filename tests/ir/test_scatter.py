@@ -13,7 +13,7 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, axes
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.scatter import scatter, scattered
+from explorer.ir.kernels.scatter import scatter, scattered
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_program import At, For, Map
 from explorer.ir.tile_traversal import statements

@@ -13,7 +13,7 @@ from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, a
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.in_place import read_after, wrong_update
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.stage import Stage
 from explorer.ir.text.parser import parse_program

@@ -13,7 +13,7 @@ from explorer.ir.kernel import Axis, Compute, Kernel, TensorSpec, apply, at
 from explorer.ir.program import Binding, Function, Program, SourceOp
 from explorer.ir.types import Tensor
 from explorer.measure.walls import IdleTime, compare_walls, profile_of, spearman
-from explorer.rammer.walls.wall_statistics import idle_by_cause
+from explorer.rammer.wall_statistics import idle_by_cause
 
 NONE = frozenset()
 

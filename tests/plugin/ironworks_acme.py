@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import explorer
-from explorer.rammer.policies.wavefront import op_by_op
+from explorer.rammer.wavefront import op_by_op
 from explorer.roller.policy import candidates
 
 

@@ -1,6 +1,6 @@
 """The accept rule of the wavefront policy."""
 
-from explorer.rammer.policies.wavefront import _compare_joining
+from explorer.rammer.wavefront import _compare_joining
 
 
 def test_rounding_does_not_decide_whether_a_wave_joins() -> None:

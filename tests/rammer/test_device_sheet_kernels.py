@@ -19,8 +19,8 @@ from explorer.rammer.device_sheet_kernels import (
     device_facts,
     virtual_devices,
 )
-from explorer.rammer.walls.fast_simulate import fast_simulate, is_plain
-from explorer.rammer.walls.wall_statistics import wall_statistics
+from explorer.rammer.fast_simulate import fast_simulate, is_plain
+from explorer.rammer.wall_statistics import wall_statistics
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.tuning.compare import compare_policies
 from explorer.welder import Options as WelderOptions

@@ -2,7 +2,7 @@
 
 from explorer.ir.decisions.wall import Run, Wait
 from explorer.rammer import Facts, Options, Placement, ROperator, Share, VDevice, schedule
-from explorer.rammer.policies.published_gangs import gang
+from explorer.rammer.published_gangs import gang
 
 
 def placed(wall):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from explorer.ir.decisions.wall import Run, Wait
 from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule
-from explorer.rammer.policies.wavefront import waves
+from explorer.rammer.wavefront import waves
 from tests.examples import examples
 from tests.rammer.walls import answers, facts, kernel_of, rich_facts, run_in_some_order
 

@@ -14,10 +14,10 @@ from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.contraction import contraction
+from explorer.roller.contraction_in_tile import depth_block, has_set_conflicts
 from explorer.roller.policy import candidates
-from explorer.roller.tiles.inside import depth_block, has_set_conflicts
 from tests.roller.test_policy import DEVICE
 
 

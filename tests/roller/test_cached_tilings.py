@@ -16,7 +16,7 @@ from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.roller import cached_tilings
 from explorer.roller.cached_tilings import FOLDERS, best_tiling, best_tilings
-from explorer.welder.policies import tune
+from explorer.welder import tune_merges as tune
 from tests.codegen.cases import CASES, ENV
 from tests.roller.test_policy import DEVICE, SIZES
 

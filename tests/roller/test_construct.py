@@ -33,7 +33,7 @@ from explorer.roller.construct.rtile import unit_tile
 from explorer.roller.construct.shrink import shrink_tiles
 from explorer.roller.cpu_candidates import cpu_candidates
 from explorer.roller.named_policies import POLICIES
-from explorer.roller.tiles.order import in_order, why_first
+from explorer.roller.tile_order import in_order, why_first
 from tests.codegen.cases import CASES, ENV, Case, linear
 from tests.examples import examples
 from tests.roller.operators import KERNELS, conv, matmul, pooling, reduction, relu, transposed

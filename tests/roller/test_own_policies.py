@@ -14,7 +14,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.roller import Options, Roll
 from explorer.roller.policy import candidates
-from explorer.roller.tiles.weigh import weigh
+from explorer.roller.weigh_tiles import weigh
 from tests.codegen.cases import linear
 from tests.roller.test_policy import DEVICE, program_of
 

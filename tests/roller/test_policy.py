@@ -21,8 +21,8 @@ from explorer.process.counters import counters
 from explorer.roller import Options, Roll
 from explorer.roller.cached_tilings import best_tilings
 from explorer.roller.policy import candidates
-from explorer.roller.tiles.order import in_order, why_first
-from explorer.roller.tiles.weigh import private_bytes, refusal, weigh
+from explorer.roller.tile_order import in_order, why_first
+from explorer.roller.weigh_tiles import private_bytes, refusal, weigh
 from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
 

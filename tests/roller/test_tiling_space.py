@@ -10,8 +10,8 @@ import pytest
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.roller.policy import candidates
-from explorer.roller.tiles.weigh import refusal
 from explorer.roller.tiling_space import TilingSpace, aligned_sizes, even_shares, space_of
+from explorer.roller.weigh_tiles import refusal
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
 from tests.roller.test_policy import DEVICE, SIZES
 

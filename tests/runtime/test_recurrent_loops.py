@@ -23,7 +23,7 @@ from explorer.compiler.options import Options
 from explorer.ir.calls import Loop
 from explorer.ir.program import Program
 from explorer.rammer import Options as RammerOptions
-from explorer.transforms.recurrent.shared_products import Options as RecurrentOptions
+from explorer.transforms.shared_products import Options as RecurrentOptions
 from tests.examples import examples
 from tests.runtime.test_scans import in_one_launch
 

@@ -15,7 +15,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.running import running
+from explorer.ir.kernels.running import running
 from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower

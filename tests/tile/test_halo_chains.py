@@ -12,7 +12,7 @@ from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.kernels.normal import writers
-from explorer.ir.patterns.regions import Interval, propagate
+from explorer.ir.kernels.regions import Interval, propagate
 from explorer.ir.tile_program import Fill, For
 from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.lowering.lower import lower

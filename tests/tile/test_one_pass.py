@@ -5,7 +5,7 @@ from __future__ import annotations
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, at, axes
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.tile_program import For, Map, OnePass, Reduce, Statement, TileProgram, fetches
 from explorer.tile.lowering.block_by_block import BLOCK, block_by_block
 from explorer.tile.rewriting.keep_in_output import in_output

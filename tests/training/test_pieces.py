@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import explorer
 from explorer import np as enp
-from explorer.training.cut import cut, done_at
 from explorer.training.pieces import (
     LEAST_BYTES,
     LINE_BYTES,
@@ -20,6 +19,8 @@ from explorer.training.pieces import (
     Gradient,
     bucket_arrays,
     buckets,
+    cut,
+    done_at,
 )
 
 X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)

@@ -14,7 +14,7 @@ from explorer.ir.affine import var
 from explorer.ir.dims import Dim, evaluate_shape
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ops.interpreter.loop_nest import evaluate_kernel
-from explorer.transforms.convolution.winograd import Algorithm
+from explorer.transforms.winograd import Algorithm
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import reads
 from explorer.ir.program import Program
 from explorer.transforms.copies.copies import fold_copies
-from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.layout import ChooseLayout
 from tests.transforms.programs import Shape, keeps_values, legalized, weights
 
 node = helper.make_node

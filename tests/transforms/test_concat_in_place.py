@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 import explorer
 from explorer import np as xp
 from explorer.ir.calls import KernelCall
-from explorer.transforms.convolution.winograd import Options as ConvolutionOptions
+from explorer.transforms.winograd import Options as ConvolutionOptions
 
 SIZE = 16
 

@@ -13,11 +13,11 @@ from onnx import helper
 
 from explorer.frontends.load import load
 from explorer.ir.calls import KernelCall
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.program import Program
 from explorer.relax import deduce, legalize
 from explorer.transforms.copies.copies import fold_copies
-from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.layout import ChooseLayout
 from tests.examples import examples
 from tests.transforms.programs import LIGHT, Shape, keeps_values, kernels, legalized, views, weights
 

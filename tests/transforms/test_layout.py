@@ -18,15 +18,15 @@ from explorer.ir.affine import var
 from explorer.ir.calls import KernelCall, MatchCast
 from explorer.ir.dims import evaluate_shape
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.program import Program
 from explorer.ir.types import Tensor
 from explorer.ops.interpreter.evaluate import evaluate, evaluate_kernel
 from explorer.relax import deduce, legalize
 from explorer.transforms.copies.copies import fold_copies
 from explorer.transforms.copies.index_maps import copy_map
-from explorer.transforms.layout.layout import ChooseLayout
-from explorer.transforms.layout.memory_order import Order, permute
+from explorer.transforms.layout import ChooseLayout
+from explorer.transforms.memory_order import Order, permute
 from tests.examples import examples
 from tests.transforms.programs import LIGHT, Shape, keeps_values, kernels, legalized, views, weights
 

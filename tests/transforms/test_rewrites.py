@@ -19,7 +19,7 @@ from explorer.passes.snapshots import Step, run_steps
 from explorer.relax import deduce, legalize
 from explorer.transforms.copies.concat_in_place import write_concats_in_place
 from explorer.transforms.copies.copies import fold_copies
-from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.layout import ChooseLayout
 from explorer.transforms.simplify.fold_batch_norm import fold_batch_norm
 from explorer.transforms.simplify.fold_constants import fold_constants
 from explorer.transforms.simplify.redundancy import remove_dead_code, share_common_subexpressions

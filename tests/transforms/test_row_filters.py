@@ -20,9 +20,9 @@ from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, a
 from explorer.ir.kernels.normal import normalise
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
-from explorer.transforms.convolution.row_filters import row_sum
-from explorer.transforms.convolution.winograd import ALGORITHMS, Algorithm, apply_algorithm
-from explorer.transforms.convolution.winograd import Options as ConvolutionOptions
+from explorer.transforms.row_filters import row_sum
+from explorer.transforms.winograd import ALGORITHMS, Algorithm, apply_algorithm
+from explorer.transforms.winograd import Options as ConvolutionOptions
 from tests.codegen.running import run_kernel
 from tests.examples import examples
 from tests.transforms.convolutions import chain, direct, values_of, with_filters

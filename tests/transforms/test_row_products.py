@@ -18,8 +18,8 @@ from explorer.measure.this_cpu import this_cpu
 from explorer.ops.interpreter.evaluate import evaluate
 from explorer.ops.interpreter.verify import verify
 from explorer.relax import deduce
-from explorer.transforms.recurrent.shared_products import HoistRowProducts
-from explorer.transforms.recurrent.shared_products import Options as Recurrent
+from explorer.transforms.shared_products import HoistRowProducts
+from explorer.transforms.shared_products import Options as Recurrent
 from explorer.transforms.simplify.fold_constants import fold_constants
 
 RNG = np.random.default_rng(0)

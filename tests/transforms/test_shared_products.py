@@ -26,14 +26,9 @@ from explorer.ops.interpreter.verify import verify
 from explorer.relax import legalize
 from explorer.transforms.copies.concat_in_place import write_concats_in_place
 from explorer.transforms.copies.copies import fold_copies
-from explorer.transforms.recurrent.dataflow import Needs, needs_of, order_groups
-from explorer.transforms.recurrent.product_groups import product_groups, rank_grouping
-from explorer.transforms.recurrent.shared_products import (
-    ORDERS,
-    Options,
-    ShareProducts,
-    order_bindings,
-)
+from explorer.transforms.loop_dataflow import Needs, needs_of, order_groups
+from explorer.transforms.product_groups import product_groups, rank_grouping
+from explorer.transforms.shared_products import ORDERS, Options, ShareProducts, order_bindings
 from tests.examples import examples
 from tests.tile.programs import HERE
 from tests.transforms.programs import keeps_values, kernels

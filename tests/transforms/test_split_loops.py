@@ -18,9 +18,9 @@ from explorer.ir.program import Program
 from explorer.measure.this_cpu import this_cpu
 from explorer.ops.interpreter.evaluate import evaluate
 from explorer.ops.interpreter.verify import verify
-from explorer.transforms.recurrent.shared_products import HoistRowProducts
-from explorer.transforms.recurrent.shared_products import Options as Recurrent
-from explorer.transforms.recurrent.split_loops import (
+from explorer.transforms.shared_products import HoistRowProducts
+from explorer.transforms.shared_products import Options as Recurrent
+from explorer.transforms.split_loops import (
     LoopPart,
     SplitLoops,
     assign_stages,

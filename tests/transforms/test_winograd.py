@@ -22,11 +22,11 @@ from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Kernel, Read
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
-from explorer.transforms.convolution.minimal_filters import F2, F4, ROW3, ROW4, MinimalFilter
-from explorer.transforms.convolution.tile_transforms import window_sum
-from explorer.transforms.convolution.winograd import ALGORITHMS as WAYS
-from explorer.transforms.convolution.winograd import Algorithm, Winograd, apply_algorithm
-from explorer.transforms.convolution.winograd import Options as ConvolutionOptions
+from explorer.transforms.minimal_filters import F2, F4, ROW3, ROW4, MinimalFilter
+from explorer.transforms.tile_transforms import window_sum
+from explorer.transforms.winograd import ALGORITHMS as WAYS
+from explorer.transforms.winograd import Algorithm, Winograd, apply_algorithm
+from explorer.transforms.winograd import Options as ConvolutionOptions
 from tests.codegen.running import run_kernel
 from tests.transforms.convolutions import (
     SHAPES,

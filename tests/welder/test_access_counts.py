@@ -12,7 +12,7 @@ from explorer.cost.footprint import points
 from explorer.cost.traffic import traffic
 from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, apply
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.welder.tiles.plan import operations, recompute
 from tests.examples import examples
 from tests.strategies.kernels import tiles

@@ -14,7 +14,7 @@ from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dims import evaluate_shape
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.tile.lowering.lower import lower
 from tests.welder import groups
 from tests.welder.cache_simulator import LINE, Cache, Walker

@@ -18,7 +18,7 @@ from explorer.frontends.python.arrays import nn
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import evaluate_shape
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.welder import Options
 from tests.codegen.running import run_kernel

@@ -11,9 +11,9 @@ from explorer.cost.footprint import points
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dims import evaluate_shape
 from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.contraction import contraction
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.tile_program import Panels, Reduce, Statement
 from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.tile.interpret import Env, Interpreter

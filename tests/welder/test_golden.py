@@ -19,10 +19,10 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.roller import Price
 from explorer.welder import Options, Weld, curve, plan_group, tile_cost
-from explorer.welder.groups.groups import Facts
-from explorer.welder.policies.tune import latency_us
+from explorer.welder.groups import Facts
 from explorer.welder.tiles.sized_tile import size_tile
 from explorer.welder.tiles.tile_costs import holder
+from explorer.welder.tune_merges import latency_us
 from tests.roller.test_policy import DEVICE
 from tests.transforms.programs import legalized, weights
 from tests.welder import groups

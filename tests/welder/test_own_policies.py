@@ -17,7 +17,7 @@ from explorer.errors import BadOption, BadPolicy
 from explorer.ir.program import Program
 from explorer.roller import Price
 from explorer.welder import POLICIES, Options, Weld
-from explorer.welder.groups.groups import Facts, Group, absorb, merge_kernels
+from explorer.welder.groups import Facts, Group, absorb, merge_kernels
 from explorer.welder.options import no_fusion
 from explorer.welder.policy import ByPairs
 from tests.roller.test_policy import DEVICE

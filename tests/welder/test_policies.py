@@ -21,7 +21,7 @@ from explorer.ir.decisions.tile_graph import TileGraph
 from explorer.ir.dims import evaluate_shape
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.program import Program
 from explorer.ops.interpreter.evaluate import evaluate, evaluate_kernel
 from explorer.passes.random_inputs import random_inputs
@@ -32,7 +32,7 @@ from explorer.roller.transform import roll
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
 from explorer.transforms.copies.copies import fold_copies
-from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.layout import ChooseLayout
 from explorer.transforms.simplify.redundancy import remove_dead_code
 from explorer.welder import POLICIES, Options, Weld
 from explorer.welder.tiles.levels import memories
@@ -227,7 +227,7 @@ def test_a_policy_that_is_not_there_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("policy", ["two_step", "shipped"])
 def test_equal_groups_are_searched_once(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from explorer.welder.policies import tune
+    from explorer.welder import tune_merges as tune
 
     weld(branches(), policy)
     monkeypatch.setattr(tune, "_run_search", lambda *_: pytest.fail("searched again"))

@@ -12,11 +12,11 @@ from explorer.devices.catalogue import device
 from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.program import Program
 from explorer.roller import Price
 from explorer.welder import POLICIES
-from explorer.welder.policies.artifact_policy import artifact_tiles
+from explorer.welder.artifact_policy import artifact_tiles
 from explorer.welder.tiles.layers import Layer, layers, task_tiles
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.operator_tiles import connect_levels

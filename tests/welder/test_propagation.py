@@ -7,7 +7,7 @@ import pytest
 from explorer.cost.touched_parts import touched
 from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, TensorSpec, apply, at
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.welder import plan_group
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.operator_tiles import connect_levels, is_tied

@@ -20,7 +20,7 @@ from explorer.ir.affine import var
 from explorer.ir.decisions.tile_graph import GroupPlan, OperatorTile
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
-from explorer.ir.patterns.regions import propagate, tile_variable
+from explorer.ir.kernels.regions import propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
 from explorer.ops.interpreter.evaluate import evaluate_kernel
 from explorer.welder import curve, plan_group, tile_cost

@@ -14,9 +14,9 @@ from explorer import np as xp
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall
 from explorer.ir.dims import evaluate_dim
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.program import Program
-from explorer.welder.groups import recompute_columns
+from explorer.welder import recompute_columns
 from explorer.welder.what_if import WhatIf
 from tests.roller.test_policy import DEVICE
 

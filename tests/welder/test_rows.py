@@ -14,7 +14,7 @@ from onnx import helper
 from explorer.ir.program import Program
 from explorer.roller.transform import Price
 from explorer.transforms.copies.copies import fold_copies
-from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.layout import ChooseLayout
 from explorer.transforms.simplify.fold_batch_norm import fold_batch_norm
 from explorer.welder import Weld
 from tests.roller.test_policy import DEVICE

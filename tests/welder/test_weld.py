@@ -15,7 +15,7 @@ from explorer.passes.random_inputs import random_inputs
 from explorer.relax import deduce, legalize
 from explorer.roller import Price
 from explorer.transforms.copies.copies import fold_copies
-from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.layout import ChooseLayout
 from explorer.transforms.simplify.redundancy import remove_dead_code
 from explorer.welder import Options, Weld
 from tests.roller.test_policy import DEVICE

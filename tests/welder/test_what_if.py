@@ -21,7 +21,7 @@ from explorer.ir.stage import Stage
 from explorer.measure.this_cpu import this_cpu
 from explorer.tuning.compare import compare
 from explorer.welder import Options as WelderOptions
-from explorer.welder.groups.regroup import Kernels, tensor_of
+from explorer.welder.regroup import Kernels, tensor_of
 from explorer.welder.tiles.level_tiles import reuse_bytes
 from explorer.welder.what_if import Move, WhatIf, group_of, inside_of
 from tests.tuning.models import written

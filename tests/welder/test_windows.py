@@ -15,7 +15,7 @@ import explorer.np as enp
 from explorer.measure.this_cpu import this_cpu
 from explorer.roller import Price
 from explorer.transforms.copies.copies import fold_copies
-from explorer.transforms.layout.layout import ChooseLayout
+from explorer.transforms.layout import ChooseLayout
 from explorer.welder import Weld
 from tests.transforms.programs import legalized, weights
 

@@ -15,7 +15,7 @@ import explorer
 from explorer.compiler.options import Options
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Tiling
-from explorer.transforms.convolution.winograd import Options as ConvolutionOptions
+from explorer.transforms.winograd import Options as ConvolutionOptions
 from widgets.model.knob import Knob
 from widgets.session.session import Session
 

@@ -9,7 +9,7 @@ import pytest
 import explorer
 from explorer.compiler.operators import Operator
 from explorer.ir.calls import KernelCall
-from explorer.transforms.convolution.winograd import Options as Convolutions
+from explorer.transforms.winograd import Options as Convolutions
 from widgets.page.report import document
 from widgets.rooms import gallery
 from widgets.rooms.inspection import data

@@ -15,8 +15,8 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import MeasuredTile, Tiling, TilingDecision
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel
-from explorer.ir.patterns.contraction import contraction
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.contraction import contraction
+from explorer.ir.kernels.regions import propagate
 from explorer.measure.compare import Measurement
 from explorer.roller.construct.construct import rules_for
 from explorer.roller.construct.expression import Expression, heaviest, of_compute
@@ -24,7 +24,7 @@ from explorer.roller.construct.levels import LevelRules, Room
 from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.shrink import Waves
 from explorer.roller.construct.steps import Construction
-from explorer.roller.tiles.order import why_first
+from explorer.roller.tile_order import why_first
 from widgets.draw.table import time_text
 from widgets.model.picture import Times
 

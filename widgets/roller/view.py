@@ -17,7 +17,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.program import Binding
 from explorer.roller.blocks.candidates import block_candidates, grid_of
 from explorer.roller.blocks.thread_block import bound_normal

@@ -18,7 +18,7 @@ from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from explorer.plain_text import counted
-from explorer.roller.tiles.order import why_first
+from explorer.roller.tile_order import why_first
 from explorer.views.memory import memory_rows
 from explorer.views.roller import WeighedBlock, thread_blocks
 from widgets.draw.table import size_text, time_text

@@ -21,8 +21,8 @@ from explorer.measure.one_kernel import Operands, PreparedKernel, prepare
 from explorer.measure.this_cpu import this_cpu
 from explorer.measure.turns import LEAST_TO_COMPARE, LONG_NS, Series, take_turns
 from explorer.roller.alignment_report import answers
-from explorer.roller.tiles.weigh import weigh
 from explorer.roller.tiling_space import cut_axes
+from explorer.roller.weigh_tiles import weigh
 from explorer.tile.lowering.lower import tensor_contraction
 from explorer.tuning.compare import agree
 from explorer.tuning.tile_search import time_tiling

@@ -19,8 +19,8 @@ from explorer.ir.stage import Stage
 from explorer.measure.compare import Measurement
 from explorer.measure.one_kernel import Operands, prepare
 from explorer.plain_text import counted
-from explorer.roller.tiles.weigh import weigh
 from explorer.roller.tiling_space import space_of
+from explorer.roller.weigh_tiles import weigh
 from explorer.tuning.compare import agree
 from explorer.tuning.tile_search import evolve
 from widgets.draw.plots import colours, spread_axis, styled

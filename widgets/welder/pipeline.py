@@ -21,8 +21,8 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
-from explorer.welder.groups.groups import Group
-from explorer.welder.groups.regroup import Kernels, tensor_of
+from explorer.welder.groups import Group
+from explorer.welder.regroup import Kernels, tensor_of
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.plan import plan_group
 from explorer.welder.what_if import by_position, together

@@ -71,7 +71,7 @@ def _turn_block(e: Emitter, columns: Span, source: Fetch, to: str, at: str, step
     size = ITEM_BYTES[source.buffer.dtype]
     along = dim_text(source.offset.factor(columns.axis))
     from_ = f"{source.buffer.name} + ({affine_text(source.offset)}) * {size}"
-    e.header.append(f"from explorer.codegen.cpu.vector.transposed_blocks import turn{size}")
+    e.header.append(f"from explorer.codegen.cpu.vector_nest import turn{size}")
     return f"turn{size}({from_}, {along}, {to} + ({at}) * {size}, {step})"
 
 
@@ -208,7 +208,7 @@ def _spread_block(e: Emitter, s: Pack, run: Sequence[Span], panel: str, place: A
     places = tuple(sum(n * k for n, k in zip(p, steps, strict=True)) for p in every(*sizes))
     name = f"spread{e.kernels}"
     e.kernels += 1
-    e.header.append("from explorer.codegen.cpu.vector.transposed_blocks import spread")
+    e.header.append("from explorer.codegen.cpu.vector_nest import spread")
     e.header.append(f"{name} = spread({places})")
     first = frozenset(x.axis for x in inner)
     source = f"{s.source.buffer.name} + ({affine_text(s.source.offset.without(first))}) * 4"

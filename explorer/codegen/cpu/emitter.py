@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from explorer.codegen.cpu.math.vector_math import ELEMENTARY
+from explorer.codegen.cpu.vector_math import ELEMENTARY
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine
 from explorer.ir.dims import Dim, is_symbolic, sympy

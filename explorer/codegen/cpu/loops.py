@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from explorer.codegen.cpu.emitter import Emitter, affine_text, dim_text
-from explorer.codegen.cpu.vector.nest import Nest, Node, Operand, Reduced, Stored
-from explorer.codegen.cpu.vector.vector_operations import BORDER_BYTES
+from explorer.codegen.cpu.nest import Nest, Node, Operand, Reduced, Stored
+from explorer.codegen.cpu.vector_operations import BORDER_BYTES
 from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import ITEM_BYTES, computed, is_float
 from explorer.ir.kernel import Const, IndexValue

@@ -174,7 +174,7 @@ def compiled(key: str, source: str, target: InstructionSet, function: str = "ker
 
     Raises KernelCompileError with the first informative line.
     """
-    from explorer.codegen.cpu.math.llvm_value import compiling_for  # code from disk is there
+    from explorer.codegen.cpu.llvm_value import compiling_for
 
     try:
         with compiling_for(target):
@@ -269,7 +269,7 @@ def disassemble(
 
     They have source lines if the copy with line marks is the same code.
     """
-    from explorer.codegen.cpu.math.llvm_value import compiling_for  # seldom asked for
+    from explorer.codegen.cpu.llvm_value import compiling_for
     from explorer.codegen.cpu.translate import translate
     from explorer.codegen.cpu.translate_values import NotTranslated
 

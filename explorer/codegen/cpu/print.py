@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from explorer.codegen.cpu.contraction.panels import panels
 from explorer.codegen.cpu.copies import map_, pack, swap
 from explorer.codegen.cpu.emitter import Emitter, Printer, affine_text, dim_text
 from explorer.codegen.cpu.loops import vector_loop, vector_scan
+from explorer.codegen.cpu.panels import panels
 from explorer.codegen.cpu.windows import window
 from explorer.devices.model import Device
 from explorer.ir.combiners import COMBINERS
@@ -43,12 +43,12 @@ HEADER = (
     "from numba import cfunc, types",
     "from explorer.codegen.cpu.simd import *",
     "from explorer.codegen.cpu.memory import ACCESS",
-    "from explorer.codegen.cpu.contraction.micro_kernel import micro_kernel",
-    "from explorer.codegen.cpu.math.scalar import *",
-    "from explorer.codegen.cpu.math.whole_numbers import *",
-    "from explorer.codegen.cpu.math.vector_math import *",
-    "from explorer.codegen.cpu.vector.vector_nest import *",
-    "from explorer.codegen.cpu.vector.window_tile import *",
+    "from explorer.codegen.cpu.micro_kernel import micro_kernel",
+    "from explorer.codegen.cpu.scalar_math import *",
+    "from explorer.codegen.cpu.whole_numbers import *",
+    "from explorer.codegen.cpu.vector_math import *",
+    "from explorer.codegen.cpu.vector_nest import *",
+    "from explorer.codegen.cpu.window_tile import *",
     "globals().update(ACCESS)",
 )
 DECORATOR = (

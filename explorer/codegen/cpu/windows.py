@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from explorer.codegen.cpu.emitter import Emitter, affine_text
-from explorer.codegen.cpu.vector.window_tile import Place, Tile, Tree
+from explorer.codegen.cpu.window_tile import Place, Tile, Tree
 from explorer.ir.affine import Affine, var
 from explorer.ir.dims import concrete_dim, product
 from explorer.ir.dtypes import ITEM_BYTES

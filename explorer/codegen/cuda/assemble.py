@@ -18,7 +18,7 @@ from subprocess import TimeoutExpired, run
 from tempfile import TemporaryDirectory
 
 from explorer.codegen.cuda.build import BlockCode
-from explorer.codegen.cuda.object.machine_code import machine_code, marked_cubin, marked_ptx
+from explorer.codegen.cuda.machine_code import machine_code, marked_cubin, marked_ptx
 from explorer.codegen.cuda.persistent import ProgramSource
 from explorer.devices.listing import Listing, Listings
 from explorer.devices.model import Device

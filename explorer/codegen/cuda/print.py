@@ -38,9 +38,9 @@ from numba.cuda import libdevice
 from numba.types import boolean, float16, float32, float64
 from numba.types import int8, int16, int32, int64, uint8, uint16, uint32, uint64
 
-from explorer.codegen.cuda.object.bfloat16 import of_bfloat16, to_bfloat16
-from explorer.codegen.cuda.object.matrix_units import mma_bfloat16, mma_float16, word2, word_of
-from explorer.codegen.cuda.object.vector_loads import load4, load8, store2
+from explorer.codegen.cuda.bfloat16 import of_bfloat16, to_bfloat16
+from explorer.codegen.cuda.matrix_units import mma_bfloat16, mma_float16, word2, word_of
+from explorer.codegen.cuda.vector_loads import load4, load8, store2
 """  # of every kernel, needed or not
 STATEMENTS_ALONE, STATEMENTS_OF_MANY = 256, 16  # of a trip: bounds on compile time, chosen; with 64
 # of many Numba took 1.5 times as long for as many instructions, as LLVM unrolls loops itself

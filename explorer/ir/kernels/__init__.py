@@ -1,1 +1,1 @@
-"""Transformations of kernels: fusion, the normal form, rebasing, canonical names."""
+"""Kernels: fusion, normal form, canonical names, and the patterns that a kernel is matched with."""

@@ -9,7 +9,7 @@ from explorer.ir.calls import KernelCall, Var, updates_of
 from explorer.ir.dims import Shape
 from explorer.ir.kernel import Compute, Expr, Kernel, reads
 from explorer.ir.kernels.normal import stores
-from explorer.ir.patterns.regions import Interval, Region, box
+from explorer.ir.kernels.regions import Interval, Region, box
 from explorer.ir.program import Binding
 
 

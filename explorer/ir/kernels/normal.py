@@ -27,7 +27,7 @@ from explorer.ir.kernel import (
     rewrite,
     substitute,
 )
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 
 LARGEST = Size(operations=256, depth=64)  # of one expression
 CHEAP = frozenset(

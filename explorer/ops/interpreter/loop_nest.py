@@ -34,7 +34,7 @@ from explorer.ir.kernel import (
     Read,
     variables,
 )
-from explorer.ir.patterns.scatter import Scatter, scatter
+from explorer.ir.kernels.scatter import Scatter, scatter
 from explorer.ir.scalar_functions import Value
 from explorer.ops.interpreter.scalar import call, identity, number
 from explorer.process.budget import check_room

@@ -27,7 +27,7 @@ from explorer.roller.blocks.gpu_candidates import estimate_us, grids, grids_of
 from explorer.roller.blocks.thread_block import bound_normal, in_own_names, launched
 from explorer.roller.cached_tilings import FOLDERS
 from explorer.roller.construct.expression import heaviest
-from explorer.roller.tiles.weigh import in_numbers
+from explorer.roller.weigh_tiles import in_numbers
 from explorer.tile.gpu.block import why_not_blocks
 from explorer.tile.gpu.matrix_units import ROWS
 

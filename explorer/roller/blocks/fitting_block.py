@@ -16,9 +16,9 @@ from explorer.ir.decisions.tiling import Tiling, thread_block
 from explorer.ir.dims import ShapeEnv, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.kernels.normal import stores
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.types import ITEM_BYTES
-from explorer.roller.tiles.cuts import cuts_all, shape_of
+from explorer.roller.tile_cuts import cuts_all, shape_of
 from explorer.tile.gpu.block import lower_block
 from explorer.tile.gpu.distribute import over_threads
 from explorer.tile.verify import shared_bytes

@@ -17,9 +17,9 @@ from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.kernels.normal import stores
-from explorer.ir.patterns.contraction import contraction
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.program import Program
 from explorer.ir.types import ITEM_BYTES
 from explorer.process.cancellation import raise_if_cancelled
@@ -31,7 +31,7 @@ from explorer.roller.construct.construct import Growth, results_of
 from explorer.roller.construct.expression import heaviest, of_compute, work_of
 from explorer.roller.construct.rtile import TiledProgram, unit_tile
 from explorer.roller.construct.shrink import finer
-from explorer.roller.tiles.cuts import tile_of
+from explorer.roller.tile_cuts import tile_of
 from explorer.tile.gpu.block import why_not_blocks
 from explorer.tile.gpu.demand import Demand, Work, demand_of
 from explorer.tile.gpu.rewrites import unpadded, unsynced

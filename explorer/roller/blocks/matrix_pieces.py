@@ -16,7 +16,7 @@ from explorer.ir.decisions.tiling import Tiling, thread_block
 from explorer.ir.dims import evaluate_dim
 from explorer.ir.dtypes import HALF_FLOATS
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.roller.blocks.fitting_block import Walks, cut_block
 from explorer.tile.gpu.matrix_units import (
     COLUMNS,

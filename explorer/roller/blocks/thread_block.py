@@ -20,7 +20,7 @@ from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.steps import Construction
-from explorer.roller.tiles.cuts import cut_by, cuts_all
+from explorer.roller.tile_cuts import cut_by, cuts_all
 from explorer.tile.gpu.rewrites import block_steps
 
 PREDICTED = "what would run as a thread block of {}: a prediction, for it is a data sheet"

@@ -12,7 +12,7 @@ from math import prod
 from explorer.ir.affine import Affine
 from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.kernel import Axis, Compute, Kernel, Read
-from explorer.ir.patterns.contraction import Contraction
+from explorer.ir.kernels.contraction import Contraction
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.construct.expression import Expression, TensorAccess, Walk, reads_of
 

@@ -16,7 +16,7 @@ from explorer.devices.target import Target, target_of
 from explorer.errors import BadOption
 from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.roller.construct.axis_fusion import Fused, as_matmul, fuse_axes, unfused
 from explorer.roller.construct.enlarge import SCORES, Score, Search
 from explorer.roller.construct.expression import Expression, heaviest, of_compute

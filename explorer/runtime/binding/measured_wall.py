@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from explorer.ir.decisions.wall import Brick, Gap, Wall
-from explorer.rammer.walls.simulate import wait_gaps
+from explorer.rammer.simulator import wait_gaps
 from explorer.runtime.binding.launch_code import LaunchCode, RunRow, count_control_flow, time_trips
 from explorer.runtime.binding.recording import LibraryCallTrace, RunTrace
 from explorer.runtime.workers.launch import Stamps

@@ -19,7 +19,7 @@ import numpy as np
 
 from explorer.codegen.cuda.assemble import EXTRA, LEAST_CAPABILITY
 from explorer.codegen.cuda.emitter import STATIC_BYTES
-from explorer.codegen.cuda.object.machine_code import MachineCode, machine_code
+from explorer.codegen.cuda.machine_code import MachineCode, machine_code
 from explorer.codegen.cuda.persistent import MOVING, TABLES, ProgramSource
 from explorer.errors import BadOption, DeviceFault
 from explorer.runtime.cuda.driver import LoadedLaunch

@@ -31,9 +31,9 @@ from explorer.ir.kernel import (
 )
 from explorer.ir.kernels.in_place import read_after, reads_apart
 from explorer.ir.kernels.normal import epilogue_of
-from explorer.ir.patterns.regions import propagate
-from explorer.ir.patterns.running import Running, running
-from explorer.ir.patterns.scatter import patch, scatter
+from explorer.ir.kernels.regions import propagate
+from explorer.ir.kernels.running import Running, running
+from explorer.ir.kernels.scatter import patch, scatter
 from explorer.ir.tile_program import (
     Fetch,
     Map,
@@ -46,9 +46,8 @@ from explorer.ir.tile_program import (
 )
 from explorer.ir.tile_traversal import without_unused
 from explorer.tile.lowering.lower import KINDS, grid_of
-from explorer.tile.lowering.patch import patch_loops
 from explorer.tile.lowering.places import BufferPlaces, applied
-from explorer.tile.lowering.scatter import scatter_loops
+from explorer.tile.lowering.scatter import patch_loops, scatter_loops
 
 REMEMBERED_TILES = 128  # of all kernels: a bound on memory, chosen
 

@@ -20,9 +20,8 @@ from explorer.tile.gpu.matrix_units import on_matrix_units
 from explorer.tile.gpu.pad_banks import pad_banks
 from explorer.tile.gpu.place_syncs import place_syncs
 from explorer.tile.gpu.prefetch import prefetched
-from explorer.tile.gpu.share_reductions import share_reductions
+from explorer.tile.gpu.share_reductions import share_reductions, within_warps
 from explorer.tile.gpu.stage import in_shared_memory
-from explorer.tile.gpu.warp_reductions import within_warps
 from explorer.tile.verify import verify
 
 Rewrite: TypeAlias = Callable[[TileProgram, Device], TileProgram]

@@ -16,8 +16,8 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.by_identity import by_identity, by_identity_at
 from explorer.ir.dims import Dim
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, reads, rewrite, substitute
-from explorer.ir.patterns.contraction import contraction
-from explorer.ir.patterns.regions import Interval, Regions
+from explorer.ir.kernels.contraction import contraction
+from explorer.ir.kernels.regions import Interval, Regions
 from explorer.ir.tile_program import Span
 
 BLOCK = "_block0"

@@ -11,9 +11,9 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import Dim, ceil_div, concrete_dim, floor_div, product, simplify
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, substitute
+from explorer.ir.kernels.contraction import Contraction
+from explorer.ir.kernels.forms import form_of, group_of
 from explorer.ir.kernels.normal import writers
-from explorer.ir.patterns.contraction import Contraction
-from explorer.ir.patterns.forms import form_of, group_of
 from explorer.ir.tile_program import (
     Contract,
     Do,

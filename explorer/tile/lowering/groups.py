@@ -8,8 +8,8 @@ from dataclasses import replace
 from explorer.ir.affine import Affine, var
 from explorer.ir.dims import Dim, ceil_div, product
 from explorer.ir.kernel import Axis, Read
-from explorer.ir.patterns.contraction import Contraction
-from explorer.ir.patterns.regions import box
+from explorer.ir.kernels.contraction import Contraction
+from explorer.ir.kernels.regions import box
 from explorer.ir.tile_program import Fetch, Load, Statement
 from explorer.tile.lowering.places import BufferPlaces, TensorPlace, row_major
 

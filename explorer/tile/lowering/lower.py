@@ -15,25 +15,19 @@ from explorer.ir.by_identity import by_identity
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dims import ShapeEnv, product
 from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute
+from explorer.ir.kernels.contraction import Contraction, contraction, few_columns, is_rows_by_vector
+from explorer.ir.kernels.forms import form_of
 from explorer.ir.kernels.normal import stores, writers
-from explorer.ir.patterns.contraction import (
-    Contraction,
-    contraction,
-    few_columns,
-    is_rows_by_vector,
-)
-from explorer.ir.patterns.forms import form_of
-from explorer.ir.patterns.regions import Interval, propagate, tile_variable
-from explorer.ir.patterns.running import Running, running, slides
-from explorer.ir.patterns.scatter import patch, scatter
+from explorer.ir.kernels.regions import Interval, propagate, tile_variable
+from explorer.ir.kernels.running import Running, running, slides
+from explorer.ir.kernels.scatter import patch, scatter
 from explorer.ir.tile_program import Fill, For, Grid, Map, Reduce, Scan, Statement, TileProgram
 from explorer.ir.tile_traversal import without_unused
 from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import contract
 from explorer.tile.lowering.groups import can_group
-from explorer.tile.lowering.patch import patch_loops
 from explorer.tile.lowering.places import BufferPlaces, TensorPlace
-from explorer.tile.lowering.scatter import scatter_loops
+from explorer.tile.lowering.scatter import patch_loops, scatter_loops
 from explorer.tile.lowering.tile_epilogue import tile_epilogue
 
 KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}

@@ -12,8 +12,8 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import Dim, Shape, ShapeEnv, product, simplify
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Apply, Compute, Const, Expr, IndexValue, Kernel, Read, reads
-from explorer.ir.patterns.regions import Interval, Region, Regions, box, inside, reach
-from explorer.ir.patterns.scatter import scatter
+from explorer.ir.kernels.regions import Interval, Region, Regions, box, inside, reach
+from explorer.ir.kernels.scatter import scatter
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 from explorer.ir.tile_program import (
     FARTHEST,

@@ -13,14 +13,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from explorer.ir.affine import var
+from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, reads, substitute
+from explorer.ir.kernel import Apply, Compute, Expr, IndexValue, Kernel, Read, reads, substitute
 from explorer.ir.kernels.normal import epilogue_of
-from explorer.ir.patterns.scatter import Scatter
-from explorer.ir.tile_program import At, Do, For, Map, Statement, TileExpr
+from explorer.ir.kernels.scatter import Patch, Scatter
+from explorer.ir.tile_program import At, Do, For, Map, Span, Statement, TileExpr
 from explorer.ops.interpreter.scalar import start_value
 from explorer.tile.lowering.places import BufferPlaces
+
+
+def patch_loops(
+    p: BufferPlaces, n: int, c: Compute, match: Patch, value: Callable[[Expr], TileExpr]
+) -> Statement:
+    """Return the statement of the compute with number `n`; `value` resolves expressions."""
+    spans = p.spans(n, c)
+    rows = tuple(spans[a.name] for a in match.rows)
+    inner: Statement = Map(p.place(c.out).at(c.target), rows, value(match.update))
+    for part in reversed(match.parts):
+        start, span = value(part.start), spans[part.axis.name]
+        if part.size == 1:
+            inner = At(span, start, (inner,))
+            continue
+        step = f"_{part.axis.name}"
+        place = Do("add", (start, IndexValue(var(step))))
+        inner = For(Span(step, Affine(), part.size, part.size), (At(span, place, (inner,)),))
+    for axis in reversed(match.apart):
+        inner = For(spans[axis.name], (inner,))
+    return inner
 
 
 def scatter_loops(

@@ -16,7 +16,7 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernels.in_place import written_over
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import Tensor
-from explorer.transforms.recurrent.dataflow import needs_of
+from explorer.transforms.loop_dataflow import needs_of
 
 
 @dataclass(frozen=True, slots=True)

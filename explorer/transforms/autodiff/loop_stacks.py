@@ -23,7 +23,7 @@ from explorer.ir.annotations import symbols_in
 from explorer.ir.calls import KernelCall, Loop, MatchCast, OpCall, Var
 from explorer.ir.dims import Dim, ShapeEnv, evaluate_dim, product
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Read, rewrite
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.program import Binding, Function, fresh
 from explorer.ir.symbols import defined_by, needed_by
 from explorer.ir.types import Tensor
@@ -34,7 +34,7 @@ from explorer.transforms.autodiff.autodiff_context import (
 )
 from explorer.transforms.autodiff.transpose import is_product
 from explorer.transforms.copies.index_maps import AffineMap, copy_map
-from explorer.transforms.recurrent.counted_loops import COUNTERS, trips_of
+from explorer.transforms.counted_loops import COUNTERS, trips_of
 from explorer.transforms.simplify.redundancy import uses
 
 

@@ -29,7 +29,7 @@ from explorer.transforms.autodiff.loop_stacks import (
     drop_rows,
     move_after_loop,
 )
-from explorer.transforms.recurrent.counted_loops import COUNTERS
+from explorer.transforms.counted_loops import COUNTERS
 
 COUNT, FLAG = Tensor((), "int64"), Tensor((), "bool")
 

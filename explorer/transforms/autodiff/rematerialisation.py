@@ -26,7 +26,7 @@ from explorer.ir.program import Binding, Function, Program, fresh
 from explorer.passes.registry import compiler_pass
 from explorer.transforms.autodiff.function_steps import Copy, RunCost, Steps, steps_of
 from explorer.transforms.autodiff.options import Options
-from explorer.transforms.recurrent.dataflow import order_groups
+from explorer.transforms.loop_dataflow import order_groups
 from explorer.transforms.simplify.substitution import with_reads
 
 SEGMENTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)  # numbers of segments that are tried

@@ -21,7 +21,7 @@ from explorer.ir.program import Binding, Function, Program, fresh
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
 from explorer.passes.registry import compiler_pass
-from explorer.transforms.recurrent.counted_loops import COUNTERS, trips_of
+from explorer.transforms.counted_loops import COUNTERS, trips_of
 
 
 @dataclass(frozen=True, slots=True)

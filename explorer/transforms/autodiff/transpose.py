@@ -35,7 +35,7 @@ from explorer.ir.kernel import (
     rewrite,
     substitute,
 )
-from explorer.ir.patterns.scatter import scattered
+from explorer.ir.kernels.scatter import scattered
 
 MOST_PARTS = 64  # of a tensor that is read with strides
 

@@ -18,8 +18,8 @@ from explorer.ir.kernel import (
     rewrite,
     substitute,
 )
+from explorer.ir.kernels.contraction import Contraction, contraction
 from explorer.ir.kernels.normal import drop_unit_axes
-from explorer.ir.patterns.contraction import Contraction, contraction
 from explorer.ir.program import fresh
 from explorer.transforms.copies.index_maps import Ranges, Split, divide, quotient
 

@@ -15,7 +15,7 @@ from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, OpCall, Var
 from explorer.ir.dtypes import HALF_FLOATS, DType, numpy_dtype
 from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, reads
-from explorer.ir.patterns.contraction import product_of
+from explorer.ir.kernels.contraction import product_of
 from explorer.ir.program import Binding, Constant, Function, Program, fresh
 from explorer.ir.types import Tensor
 from explorer.passes.registry import compiler_pass

@@ -25,8 +25,8 @@ from explorer.ir.kernel import (
     substitute,
     variables,
 )
+from explorer.ir.kernels.contraction import product_of
 from explorer.ir.kernels.normal import writers
-from explorer.ir.patterns.contraction import product_of
 from explorer.ir.program import Binding, Constant, Function, Program, fresh
 from explorer.ir.types import Tensor
 from explorer.ops.interpreter.evaluate import evaluate, evaluate_kernel

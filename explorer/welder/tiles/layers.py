@@ -19,7 +19,7 @@ from explorer.cost.traffic import traffic
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Micro
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.operator_tiles import node_tile
 from explorer.welder.tiles.reduce_steps import first_steps

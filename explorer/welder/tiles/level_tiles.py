@@ -15,7 +15,7 @@ from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.regions import propagate
+from explorer.ir.kernels.regions import propagate
 from explorer.ir.types import ITEM_BYTES
 from explorer.welder.tiles.levels import REGISTER, memories
 from explorer.welder.tiles.plan import plan_group

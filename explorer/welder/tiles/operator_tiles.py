@@ -19,8 +19,8 @@ from explorer.devices.target import target_of
 from explorer.ir.affine import Affine
 from explorer.ir.decisions.tiling import Micro
 from explorer.ir.kernel import Axis, Compute, Kernel, reads
-from explorer.ir.patterns.contraction import contraction
-from explorer.ir.patterns.regions import Interval, Regions, propagate, tile_variable
+from explorer.ir.kernels.contraction import contraction
+from explorer.ir.kernels.regions import Interval, Regions, propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
 from explorer.welder.tiles.levels import REGISTER_BYTES
 from explorer.welder.tiles.tile_graph import Link, VirtualNode, links, sub_kernel, virtual_nodes

@@ -29,7 +29,7 @@ from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes, OperatorTile
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Expr, Kernel, operations_of, reads
-from explorer.ir.patterns.regions import Regions, propagate
+from explorer.ir.kernels.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
 from explorer.welder.tiles.levels import memories, resident, waves
 from explorer.welder.tiles.operator_tiles import (

@@ -15,8 +15,8 @@ from explorer.devices.model import Device, LevelMemory
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Compute, Kernel, reads
-from explorer.ir.patterns.contraction import contraction
-from explorer.ir.patterns.regions import Regions, propagate
+from explorer.ir.kernels.contraction import contraction
+from explorer.ir.kernels.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
 from explorer.welder.tiles.sized_tile import SizedTile, in_steps, size_tile
 from explorer.welder.tiles.tile_costs import base_tile, holder, sizes_along

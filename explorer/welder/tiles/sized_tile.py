@@ -17,7 +17,7 @@ from explorer.cost.traffic import traffic
 from explorer.devices.model import Device, LevelMemory
 from explorer.devices.target import target_of
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.regions import Regions, propagate
+from explorer.ir.kernels.regions import Regions, propagate
 from explorer.process.cancellation import raise_if_cancelled
 from explorer.welder.tiles.levels import has_registers, resident, waves
 

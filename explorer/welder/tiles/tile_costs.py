@@ -17,7 +17,7 @@ from explorer.devices.model import Device, LevelMemory
 from explorer.devices.target import target_of
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.patterns.regions import Regions, propagate
+from explorer.ir.kernels.regions import Regions, propagate
 from explorer.welder.tiles.levels import has_registers, resident, waves
 
 SMALL = (2, 4, 8, 16, 32)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.affine import Affine
 from explorer.ir.kernel import Compute, Kernel, Read, reads
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 
 
 @dataclass(frozen=True, slots=True)

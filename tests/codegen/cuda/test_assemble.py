@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from explorer.codegen.cuda import assemble as assembler
+from explorer.codegen.cuda import machine_code as machine
 from explorer.codegen.cuda.assemble import (
     EXACT,
     SPILLED,
@@ -24,8 +25,7 @@ from explorer.codegen.cuda.assemble import (
     with_lines,
 )
 from explorer.codegen.cuda.block_kernel import BlockKernel
-from explorer.codegen.cuda.object import machine_code as machine
-from explorer.codegen.cuda.object.machine_code import machine_code
+from explorer.codegen.cuda.machine_code import machine_code
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption, KernelCompileError
 from tests.codegen.cases import Case, linear

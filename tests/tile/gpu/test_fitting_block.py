@@ -14,7 +14,7 @@ from explorer.roller.blocks.fitting_block import fitting
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.tile.verify import shared_bytes
-from explorer.transforms.convolution.winograd import ALGORITHMS, apply_algorithm
+from explorer.transforms.winograd import ALGORITHMS, apply_algorithm
 from tests.codegen.cases import ENV, Case, conv
 from tests.tile.gpu.blocks import SMALL, V100, first_block, is_right
 

@@ -10,7 +10,7 @@ import pytest
 import explorer
 import explorer.np as enp
 from explorer.ir.calls import KernelCall, Loop
-from explorer.ir.patterns.contraction import contraction
+from explorer.ir.kernels.contraction import contraction
 from explorer.ir.program import Binding, Function
 from tests.transforms.autodiff.finite import check
 

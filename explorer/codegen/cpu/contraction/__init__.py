@@ -1,1 +1,0 @@
-"""Contractions: register tiles of fused multiply-adds over panels of packed columns."""

@@ -1,1 +1,0 @@
-"""Vectorised loops as LLVM code: maps, reductions, transposes, windows."""

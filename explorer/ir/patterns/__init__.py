@@ -1,1 +1,0 @@
-"""Structural pattern matching on kernels: contractions, scatters, moving ranges, regions."""

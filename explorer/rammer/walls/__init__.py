@@ -1,1 +1,0 @@
-"""Walls: simulation, statistics, and manual construction."""

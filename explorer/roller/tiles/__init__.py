@@ -1,1 +1,0 @@
-"""Candidate tiles of a kernel, their modelled costs, and their ranking."""

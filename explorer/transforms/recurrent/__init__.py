@@ -1,1 +1,0 @@
-"""Recurrent layers: hoisted input projections, merged matrix products, split loops, trip counts."""

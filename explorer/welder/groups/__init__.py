@@ -1,1 +1,0 @@
-"""Groups of fused kernels: merging, refusals, and the cost of a merge."""

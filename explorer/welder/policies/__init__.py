@@ -1,1 +1,0 @@
-"""Grouping policies: the paper's two steps, and that of its artifact."""
