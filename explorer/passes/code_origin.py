@@ -1,4 +1,4 @@
-"""Code objects: their origin, and the global names that they refer to.
+"""Code: where it comes from, and the names that it refers to.
 
 The origin says whether code may change while the process runs, or may have side inputs.
 """
@@ -6,11 +6,13 @@ The origin says whether code may change while the process runs, or may have side
 from __future__ import annotations
 
 import dis
+import os
+import re
 import sys
 import sysconfig
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache, reduce
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -29,13 +31,10 @@ PURE = words(  # standard library modules whose functions depend on their argume
     textwrap types typing
     """
 )
-IMPURE_NAMES = (
-    words(  # names that installed packages give to impure functions: random numbers, files
-        """
-    random rand randn randint default_rng seed load loadtxt genfromtxt fromfile fromregex memmap
-    open open_memmap DataSource environ getenv
-    """
-    )
+# How installed packages begin the names of impure functions: random numbers, files.
+IMPURE = re.compile(
+    "rand|default_rng|seed|load|read|open|from_?file|fromregex|genfromtxt|memmap|DataSource|environ"
+    "|getenv"
 )
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
@@ -48,29 +47,33 @@ def kind_of(module: str) -> str:
     """Return the origin of a module: "ours", "pure", "impure", "installed" or "written".
 
     "pure" and "impure" are of the standard library. User code is "written" and may change: cells,
-    and modules without a file in an installed package.
+    and modules without a file in an installed package, whatever their names.
     """
     top = module.partition(".")[0]
     if top == "__main__":
         return "written"
     if top == OURS:
         return "ours"
-    if top in sys.stdlib_module_names:
-        return "pure" if top in PURE else "impure"
     loaded = sys.modules.get(module)
     file = getattr(loaded, "__file__", None) if isinstance(loaded, ModuleType) else None
-    return "installed" if isinstance(file, str) and _is_installed(file) else "written"
+    kind = _kind_of_file(file) if isinstance(file, str) else ""
+    if not kind and top in sys.stdlib_module_names:
+        return "pure" if top in PURE else "impure"
+    return kind or "written"
 
 
 @lru_cache(maxsize=1024)
-def _is_installed(file: str) -> bool:
-    return any(file.startswith(folder) for folder in _install_folders())
+def _kind_of_file(file: str) -> str:
+    """Return "installed", "written" for a file of Python outside of the libraries, else ""."""
+    if any(file.startswith(f"{sysconfig.get_path(name)}/") for name in ("purelib", "platlib")):
+        return "installed"
+    is_standard = file.startswith(f"{os.path.dirname(os.__file__)}/")
+    return "" if is_standard or not file.endswith(".py") else "written"
 
 
-@lru_cache(maxsize=1)
-def _install_folders() -> tuple[str, ...]:
-    folders = (sysconfig.get_path(name) for name in ("purelib", "platlib"))
-    return tuple({f"{f}/" for f in folders if f})
+def is_impure(names: Iterable[str]) -> bool:
+    """Return True if a function of an installed package with one of these names may be impure."""
+    return any(map(IMPURE.match, names))
 
 
 def module_of(function: FunctionType) -> str:
@@ -79,7 +82,7 @@ def module_of(function: FunctionType) -> str:
 
 
 def is_user_code(value: object) -> bool:
-    """Return True if a value is a function, class or module of user code."""
+    """Return True if a value is a function or class of user code, or a module."""
     if isinstance(value, FunctionType):
         return kind_of(module_of(value)) == "written"
     if isinstance(value, ModuleType):
@@ -92,12 +95,9 @@ def is_public(value: Any) -> bool:
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not (isinstance(module, str) and isinstance(name, str)):
         return False
-    loaded = sys.modules.get(module)
-    if (
-        loaded is None
-        or vars(loaded).get(name) is not value
-        or {*module.split("."), name} & IMPURE_NAMES
-    ):
+    path = name.split(".")
+    exported = reduce(lambda owner, part: getattr(owner, part, None), path, sys.modules.get(module))
+    if exported is not value or is_impure((*module.split("."), *path)):
         return False
     return kind_of(module) in ("ours", "pure", "installed")
 
@@ -116,46 +116,49 @@ def field_names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind)) if ours else ()
 
 
-@lru_cache(maxsize=1024)
-def references(code: CodeType) -> tuple[Chain, ...]:
-    """Return each global name that the code loads, with the attributes read from it at once.
+@dataclass(frozen=True, slots=True)
+class References:
+    """The names that code refers to, those of nested functions included.
 
-    An entry is a chain such as ("math", "pi"), in program order. Nested functions are included.
+    `chains`: each global name that it loads, with the attributes read from it at once, such as
+    ("math", "pi"), in program order. `imports`: the modules that it imports when it runs, with
+    their relative import levels. `names`: every name that it loads, stores or reads as an
+    attribute.
     """
+
+    chains: tuple[Chain, ...]
+    imports: tuple[tuple[str, int], ...]
+    names: frozenset[str]
+
+
+@lru_cache(maxsize=1024)
+def references(code: CodeType) -> References:
+    """Return the names that the code refers to."""
     chains: list[list[str]] = []
+    imports: list[tuple[str, int]] = []
     chain: list[str] | None = None
+    before: list[Any] = [0, None]  # the last two arguments: of an import, the level and the names
     for step in dis.get_instructions(code):
         if step.opname in LOADS:
             chain = [str(step.argval)]
-            chains.append(chain)
+            if not chain[0].startswith("@"):  # an assertion that pytest has rewritten
+                chains.append(chain)
         elif step.opname in ATTRIBUTES and chain is not None:
             chain.append(str(step.argval))
         elif step.opname not in BETWEEN:
             chain = None
-    own = dict.fromkeys(tuple(c) for c in chains)
-    return tuple(dict.fromkeys((*own, *(c for inner in nested(code) for c in references(inner)))))
-
-
-@lru_cache(maxsize=1024)
-def imports(code: CodeType) -> tuple[tuple[str, int], ...]:
-    """Return the modules that the code imports at run time, with their relative import levels."""
-    modules: list[tuple[str, int]] = []
-    loaded: list[object] = []
-    for step in dis.get_instructions(code):
         if step.opname == "IMPORT_NAME":
-            level = loaded[-2] if len(loaded) > 1 else 0
-            modules.append((str(step.argval), level if isinstance(level, int) else 0))
+            level, only = before
+            path = str(step.argval).split(".")  # `import a.b` gives access to `a`
+            first = len(path) if only else 1
+            level = level if isinstance(level, int) else 1
+            imports += ((".".join(path[:n]), level) for n in range(first, len(path) + 1))
         elif step.opname not in BETWEEN:
-            loaded.append(step.argval)
-    return (*modules, *(m for inner in nested(code) for m in imports(inner)))
-
-
-@lru_cache(maxsize=1024)
-def names(code: CodeType) -> frozenset[str]:
-    """Return every name that the code loads, stores or reads as an attribute."""
-    return frozenset(code.co_names).union(*(names(inner) for inner in nested(code)))
-
-
-def nested(code: CodeType) -> Iterator[CodeType]:
-    """Return the code objects of nested functions and classes."""
-    return (c for c in code.co_consts if isinstance(c, CodeType))
+            before = [before[1], step.argval]
+    inner = [references(c) for c in code.co_consts if isinstance(c, CodeType)]
+    own = [tuple(c) for c in chains]
+    return References(
+        tuple(dict.fromkeys((*own, *(c for i in inner for c in i.chains)))),
+        (*imports, *(m for i in inner for m in i.imports)),
+        frozenset(code.co_names).union(*(i.names for i in inner)),
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
+from importlib.metadata import distributions
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -15,13 +18,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from explorer import cache
 from explorer.devices.model import Device, text_of_device
 from explorer.devices.target import own_target
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.decisions.tile_graph import TileGraph
-from explorer.ir.dims import is_symbolic, sympy
 from explorer.ir.program import Constant, Program
-from explorer.passes.content import Unhashable, content_key
+from explorer.passes.content import Content, Unhashable, Writer, content_of
 from explorer.process.forking import ForkLock
 
 # Constants up to this size are compared by content, larger ones by identity; chosen.
@@ -93,7 +96,7 @@ def program_key(program: Program) -> str:
         for binding in function.body:
             state.update(_parts.digest(binding, _digest))
     for name, constant in sorted(program.constants.items()):
-        state.update(_canonical_text(name) + _constant_digest(constant))
+        state.update(_digest(name) + _constant_digest(constant))
     state.update(b"".join(map(_digest_of, _beside_bindings(program))))
     return state.hexdigest()
 
@@ -123,7 +126,9 @@ def _digest_of(part: object) -> bytes:
 
 
 def _digest(value: object) -> bytes:
-    return blake2b(_canonical_text(value), digest_size=16).digest()
+    text = _Text(_data_fields)
+    text.write(value)
+    return text.digest()
 
 
 def _constant_digest(constant: Constant) -> bytes:
@@ -132,8 +137,8 @@ def _constant_digest(constant: Constant) -> bytes:
     return _name_of(constant).encode()
 
 
-def pass_key(run: object) -> str | None:
-    """Return a key of a pass: its code, its options, and everything that its functions refer to.
+def pass_content(run: object) -> Content | None:
+    """Return the content of a pass: its code, its options, and all that its functions refer to.
 
     Returns None if content does not determine the pass (`content.Unhashable`), or if the pass has
     `remembered` False: such a pass runs each time.
@@ -141,9 +146,15 @@ def pass_key(run: object) -> str | None:
     if not getattr(run, "remembered", True):
         return None
     try:
-        return content_key(run)
+        return content_of(run)
     except Unhashable:
         return None
+
+
+def pass_key(run: object) -> str | None:
+    """Return the key of `pass_content`."""
+    content = pass_content(run)
+    return None if content is None else content.key
 
 
 def device_key(device: Device) -> str:
@@ -152,74 +163,67 @@ def device_key(device: Device) -> str:
     Code without a fingerprint has a key of this process alone.
     """
     own, text = own_target(device), text_of_device(device)
-    return text if own is None else f"{text} {pass_key(own) or _PROCESS}"
+    return text if own is None else f"{text} {pass_key(own) or _PROCESS} {packages_key()}"
 
 
-def _canonical_text(value: object) -> bytes:
-    parts: list[str] = []
-    _write(value, parts.append)
-    return "".join(parts).encode()
+def packages_key() -> str:
+    """Return the digest of all installed packages: a user's code may call them."""
+    return _packages_in(tuple((place, _changed_ns(place)) for place in sys.path))
 
 
-def _write(value: Any, out: Callable[[str], None]) -> None:
-    """Write the structure of a value as text that is unique to it."""
-    kind = type(value)
-    if kind is str:
-        out(f"{len(value)}'{value}")
-    elif kind is tuple:
-        out("(")
-        for item in value:
-            _write(item, out)
-        out(")")
-    elif kind is int or kind is bool or kind is float or value is None:
-        out(f"{value!r};")
-    elif kind is frozenset:
-        out("set(")
-        for item in sorted(value, key=str):
-            _write(item, out)
-        out(")")
-    elif names := _field_names(kind):  # type: ignore[arg-type]
-        out(f"{kind.__name__}{{")
-        for name in names:
-            _write(getattr(value, name), out)
-        out("}")
-    else:
-        _write_other(value, out)
+def _changed_ns(place: str) -> int:
+    """Return when a folder's entries last changed; 0 if it does not exist."""
+    try:
+        return os.stat(place or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=1)  # to read what each package says of itself takes a tenth of a second
+def _packages_in(places: tuple[tuple[str, int], ...]) -> str:
+    """Return the digest of what is installed in folders that were last changed at given times.
+
+    A version is installed under its own name, so another version changes the folder. What was not
+    installed from an index, such as a folder, may change within its version, and is identified by
+    the list of its files.
+    """
+    packages = []
+    for d in distributions():
+        files = d.read_text("RECORD") if d.read_text("direct_url.json") else ""
+        packages.append(f"{d.name} {d.version} {files}")
+    return cache.content_key(*sorted(packages))
 
 
 @lru_cache(maxsize=1024)
-def _field_names(kind: type) -> tuple[str, ...]:
+def _data_fields(kind: type) -> tuple[str, ...]:
     """Return the fields of a frozen value, none if it is callable."""
     called = any("__call__" in vars(base) for base in kind.__mro__)
     return tuple(f.name for f in fields(kind)) if is_dataclass(kind) and not called else ()
 
 
-@lru_cache(maxsize=65536, typed=True)
-def _dim_text(dim: sympy.Basic) -> str:
-    return f"dim {dim};"
+class _Text(Writer):
+    """The text of a part of a program, in which callable values are identified by the object."""
 
-
-def _write_other(value: Any, out: Callable[[str], None]) -> None:
-    match value:
-        case _ if is_symbolic(value):
-            out(_dim_text(value))
-        case set():
-            _write(frozenset(value), out)
-        case Enum():
-            out(f"{type(value).__name__}.{value.name};")
-        case list():
-            _write(tuple(value), out)
-        case Mapping():
-            _write(tuple(sorted(value.items(), key=lambda item: str(item[0]))), out)
-        case np.ndarray():
-            _write(Constant(value).digest, out)
-        case Constant():
-            _write(value.digest, out)
-        case type():
-            out(f"{value.__module__}.{value.__qualname__};")
-        case _ if callable(value):
-            out(f"{type(value).__qualname__} {_name_of(value)};")
-        case _ if is_dataclass(value):
-            out(f"{type(value).__name__}{{}}")
-        case _:
-            out(f"{type(value).__qualname__} {value!r};")
+    def other(self, value: Any, kind: type) -> None:
+        """Add any other value."""
+        match value:
+            case set() | frozenset():
+                self.tag("set", *sorted(value, key=str))
+            case Enum():
+                self.tag("enum", kind.__name__, value.name)
+            case list():
+                self.write(tuple(value))
+            case Mapping():
+                self.tag("map", *sorted(value.items(), key=lambda item: str(item[0])))
+            case np.ndarray():
+                self.write(Constant(value).digest)
+            case Constant():
+                self.write(value.digest)
+            case type():
+                self.tag("type", value.__module__, value.__qualname__)
+            case _ if callable(value):
+                self.tag("object", kind.__qualname__, _name_of(value))
+            case _ if is_dataclass(value):  # without fields
+                self.tag("data", kind.__name__)
+            case _:
+                self.tag("repr", kind.__qualname__, repr(value))

@@ -16,7 +16,13 @@ from explorer.errors import Cancelled
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.passes.fingerprint import differ_beside_bindings, pass_key, program_key
+from explorer.passes.content import Content
+from explorer.passes.fingerprint import (
+    differ_beside_bindings,
+    pass_content,
+    pass_key,
+    program_key,
+)
 from explorer.passes.user_pass import UserPass, blame_user_passes
 from explorer.plain_text import counted, duration
 from explorer.printed import Printed
@@ -213,10 +219,10 @@ def run_steps(
     return program, tuple(snapshots)
 
 
-def steps_key(steps: Sequence[Step]) -> str | None:
-    """Return a content key of the steps, equal in every process; None if a step has none."""
+def steps_content(steps: Sequence[Step]) -> Content | None:
+    """Return the content of the steps, equal in every process; None if a step has none."""
     all_memoizable = all(getattr(step.run, "remembered", True) for step in steps)
-    return pass_key(tuple(steps)) if all_memoizable else None
+    return pass_content(tuple(steps)) if all_memoizable else None
 
 
 def _step_key(step: Step, device_key: str | None) -> str | None:

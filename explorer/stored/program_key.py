@@ -5,17 +5,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache as once
-from functools import lru_cache
-from importlib.metadata import distributions, version
-from types import FunctionType
+from importlib.metadata import version
 from typing import Any
-
-import numpy as np
 
 from explorer import cache
 from explorer.cache import Difference
@@ -24,10 +19,9 @@ from explorer.frontends.model import Model
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.dims import is_symbolic
 from explorer.ir.program import Program
-from explorer.passes.code_origin import field_names, kind_of, module_of
-from explorer.passes.fingerprint import pass_key
-from explorer.passes.snapshots import Step, steps_key
-from explorer.passes.user_pass import UserPass
+from explorer.passes.code_origin import field_names
+from explorer.passes.fingerprint import packages_key, pass_content, pass_key
+from explorer.passes.snapshots import Step, steps_content
 from explorer.process.budget import budget
 
 FORMAT = "whole-program-1"
@@ -71,12 +65,23 @@ def program_key(
     decide. `setting` stands for everything that the steps depend on besides their options, as in
     `run_steps`.
     """
-    key, options_by_name = steps_key(steps), _options(options)
-    if key is None or setting is None or options_by_name is None or not _is_plain(model.program):
+    content, options_by_name = steps_content(steps), _options(options)
+    if (
+        content is None
+        or setting is None
+        or options_by_name is None
+        or not _is_plain(model.program)
+    ):
         return None
     if options.roller.measure or options.grinder.measure:
         return None
-    is_own_code = setting == text_of_device(device) and _is_ours((steps, options), set())
+    content_of_options = pass_content(options)
+    is_own_code = (
+        setting == text_of_device(device)
+        and content.is_ours
+        and content_of_options is not None
+        and content_of_options.is_ours
+    )
     parts = {
         "model": f"{model.content} {model.name}",
         "target": device.name,
@@ -84,8 +89,8 @@ def program_key(
         "donate": ", ".join(donated),
         "compiler": compiler_key(),
         "memory": str(budget()),
-        "steps": cache.content_key(key, setting),
-        "packages": "" if is_own_code else _packages(),
+        "steps": cache.content_key(content.key, setting),
+        "packages": "" if is_own_code else packages_key(),
         **_tools(),
         **options_by_name,
     }
@@ -101,29 +106,6 @@ def compiler_key() -> str:
 def _tools() -> Mapping[str, str]:
     """Return the versions of Python and of the packages that results depend on."""
     return {"python": sys.version, **{name: version(name) for name in TOOLS}}
-
-
-def _packages() -> str:
-    """Return the digest of all installed packages by version: a user's code may call them."""
-    return _installed_in(tuple((place, _changed_ns(place)) for place in sys.path))
-
-
-def _changed_ns(place: str) -> int:
-    """Return when a folder's entries last changed; 0 if it does not exist."""
-    try:
-        return os.stat(place or ".").st_mtime_ns
-    except OSError:
-        return 0
-
-
-@lru_cache(maxsize=1)  # to read what each package says of itself takes a tenth of a second
-def _installed_in(places: tuple[tuple[str, int], ...]) -> str:
-    """Return the digest of what is installed in folders that were last changed at given times.
-
-    A version is installed under its own name, so another version changes the folder.
-    """
-    packages = sorted(f"{d.name} {d.version}" for d in distributions())
-    return cache.content_key(*packages)
 
 
 def _options(options: Any) -> dict[str, str] | None:
@@ -162,28 +144,6 @@ def _text(value: Any) -> str | None:
         isinstance(value, tuple) and all(isinstance(item, PLAIN) for item in value)
     )
     return repr(value) if plain and len(repr(value)) <= SHORT else pass_key(value)
-
-
-def _is_ours(value: Any, seen: set[int]) -> bool:
-    """Return True if a value holds code of this package only."""
-    if isinstance(value, (*PLAIN, bytes, np.ndarray)) or is_symbolic(value) or id(value) in seen:
-        return True
-    seen.add(id(value))
-    kind = type(value)
-    if kind is UserPass:
-        return False
-    if isinstance(value, FunctionType):
-        return kind_of(module_of(value)) == "ours"
-    if isinstance(value, Mapping):
-        parts: list[Any] = [item for pair in value.items() for item in pair]
-    elif isinstance(value, tuple | frozenset | list):
-        parts = list(value)
-    else:
-        parts = [object.__getattribute__(value, name) for name in field_names(kind)]  # type: ignore[arg-type]
-        parts += getattr(value, "__dict__", {}).values()
-        if kind_of(kind.__module__) != "ours":
-            return False
-    return all(_is_ours(item, seen) for item in parts)
 
 
 @dataclass(frozen=True, slots=True)

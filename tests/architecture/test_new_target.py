@@ -14,6 +14,7 @@ import explorer
 from explorer.devices import target
 from explorer.errors import BadOption, NoSuchDevice
 from explorer.ir.stage import Stage
+from explorer.passes.fingerprint import device_key
 from explorer.roller import Price
 from explorer.roller.transform import LegalTiles
 from tests.architecture.conftest import Shell
@@ -108,6 +109,18 @@ def test_a_changed_target_is_asked_again(dsp: Any) -> None:
     target.register("dsp", Dear())
     explorer.compile("zoo:tiny_skip", dsp)
     assert Dear.asked > 0
+
+
+def test_a_target_of_another_version_is_asked_again(
+    dsp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code of an installed package is known by its version."""
+    before = device_key(dsp)
+    about = tmp_path / "acme-1.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert device_key(dsp) != before
 
 
 def test_changed_rules_of_tiles_are_asked_again(dsp: Any) -> None:

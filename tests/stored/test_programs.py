@@ -4,6 +4,7 @@ answers have the same bits. Whatever happened to its entry, answers are right.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
@@ -20,10 +21,10 @@ from explorer.errors import Cancelled
 from explorer.frontends import zoo
 from explorer.ir.program import Program
 from explorer.ir.text.program_text import print_program
+from explorer.passes.fingerprint import packages_key
 from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions
 from explorer.stored import program_key
-from explorer.stored.program_key import _packages
 from tests.fresh_process import bits, elsewhere, ended, forgotten, process, told
 
 MODEL = str(Path(__file__).parents[1] / "data" / "tiny_skip.onnx")
@@ -488,14 +489,30 @@ def test_a_package_that_comes_or_changes_its_version_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    found = [_packages()]
+    found = [packages_key()]
     for version in ("1.0", "1.1"):
         about = tmp_path / f"acme-{version}.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: acme\nVersion: {version}\n")
-        found.append(_packages())
-        assert _packages() == found[-1]
+        found.append(packages_key())
+        assert packages_key() == found[-1]
         (about / "METADATA").unlink()
         about.rmdir()
-    found.append(_packages())
+    found.append(packages_key())
     assert found[3] == found[0] and len({*found}) == 3
+
+
+def test_a_package_that_is_installed_again_from_a_folder_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    about = tmp_path / "acme-1.0.dist-info"
+    found = []
+    for digest in ("one", "two"):
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+        (about / "RECORD").write_text(f"acme.py,sha256={digest},9\n")
+        (about / "direct_url.json").write_text('{"url": "file:///acme", "dir_info": {}}')
+        found.append(packages_key())
+        shutil.rmtree(about)
+    assert found[0] != found[1]
