@@ -89,9 +89,21 @@ class ActivationRule:
     beta: float | None = None
 
 
-def _recurrent_softplus(f: F, x: Any, a: float, b: float) -> Any:
-    small = f("log", f("add", f("exp", f("neg", f("abs", x))), 1.0))
-    return f("add", f("max", x, 0.0), small)
+def _log1p_exp(f: F, x: Any) -> Any:
+    """Return log(1 + exp x)."""
+    return f("add", f("max", x, 0.0), _log1p(f, f("exp", f("neg", f("abs", x)))))
+
+
+def _log1p(f: F, x: Any) -> Any:
+    """Return log(1 + x) for x of at least -1, accurate to the last digits.
+
+    The rounding error of 1 + x is multiplied back (Higham 2002, Accuracy and Stability of Numerical
+    Algorithms, problem 1.5).
+    """
+    near = f("add", x, 1.0)
+    lost = f("eq", near, 1.0)
+    back = f("where", lost, 1.0, f("sub", near, 1.0))
+    return f("where", lost, x, f("div", f("mul", f("log", near), x), back))
 
 
 ACTIVATIONS: Mapping[str, ActivationRule] = {  # by ONNX's name in lower case
@@ -99,7 +111,7 @@ ACTIVATIONS: Mapping[str, ActivationRule] = {  # by ONNX's name in lower case
     "tanh": ActivationRule(lambda f, x, a, b: f("tanh", x)),
     "sigmoid": ActivationRule(lambda f, x, a, b: f("sigmoid", x)),
     "softsign": ActivationRule(lambda f, x, a, b: f("div", x, f("add", f("abs", x), 1.0))),
-    "softplus": ActivationRule(_recurrent_softplus),
+    "softplus": ActivationRule(lambda f, x, a, b: _log1p_exp(f, x)),
     "affine": ActivationRule(lambda f, x, a, b: f("add", f("mul", x, a), b), 1.0, 0.0),
     "leakyrelu": ActivationRule(
         lambda f, x, a, b: f("where", f("le", x, 0), f("mul", x, a), x), 0.01
@@ -153,21 +165,8 @@ def _hard_swish(site: Site, x: Expr, t: DType) -> Expr:
 
 
 def _softplus(site: Site, x: Expr, t: DType) -> Expr:
-    f = of_expressions(t)
-    return f("add", f("max", x, 0.0), _log1p(f("exp", f("neg", f("abs", x))), t))
-
-
-def _log1p(x: Expr, t: DType) -> Expr:
-    """Return log(1 + x) for x of at least -1, accurate to the last digits.
-
-    The rounding error of 1 + x is multiplied back (Higham 2002, Accuracy and Stability of Numerical
-    Algorithms, problem 1.5).
-    """
-    f = of_expressions(t)
-    near = f("add", x, 1.0)
-    return f(
-        "where", f("eq", near, 1.0), x, f("div", f("mul", f("log", near), x), f("sub", near, 1.0))
-    )
+    result: Expr = _log1p_exp(of_expressions(t), x)
+    return result
 
 
 def _mish(site: Site, x: Expr, t: DType) -> Expr:
@@ -202,7 +201,7 @@ def _tan(site: Site, x: Expr, t: DType) -> Expr:
     return call("div", call("sin", x), call("cos", x))
 
 
-def _log1p_exp(x: Any) -> Any:
+def _softplus_reference(x: Any) -> Any:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
@@ -298,9 +297,9 @@ RECORDS = (
         lambda a, v: np.clip(v[0] * a.get("alpha", single(0.2)) + a.get("beta", 0.5), 0, 1),
     ),
     unary("HardSwish", _hard_swish, _array(lambda x: x * np.clip(x * SIXTH + 0.5, 0, 1))),
-    unary("Softplus", _softplus, _array(_log1p_exp)),
+    unary("Softplus", _softplus, _array(_softplus_reference)),
     unary("Softsign", _activation("softsign"), _array(lambda x: x / (1 + np.abs(x)))),
-    unary("Mish", _mish, _array(lambda x: x * np.tanh(_log1p_exp(x)))),
+    unary("Mish", _mish, _array(lambda x: x * np.tanh(_softplus_reference(x)))),
     unary(
         "Swish", _swish, lambda a, v: v[0] * sigmoid(v[0] * v[0].dtype.type(a.get("alpha", 1.0)))
     ),

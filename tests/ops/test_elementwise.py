@@ -243,3 +243,12 @@ def test_softplus_is_exact_where_it_is_small(tmp_path: Path, op: str) -> None:
     for program in stages(path):
         (found,) = evaluate(program, {"x0": x}).values()
         np.testing.assert_allclose(found, right, rtol=1e-6)
+
+
+def test_the_softplus_of_a_recurrent_layer_is_exact_where_it_is_small() -> None:
+    from explorer.ops.recurrent_cells import Activation, of_arrays
+
+    x = np.linspace(-40, 4, 50, dtype=np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        result = Activation("softplus", 0.0, 0.0)(of_arrays("float32"), x)
+    np.testing.assert_allclose(result, np.log1p(np.exp(x.astype(np.float64))), rtol=1e-6)

@@ -220,6 +220,20 @@ def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_belo
     assert widgets.figure(c, "errors", measured=True).data
 
 
+def test_the_floor_on_a_gpu_is_that_of_its_units_not_of_their_resident_blocks() -> None:
+    from widgets.timed.kernel_table import data
+
+    session = Session(explorer.compile(model, "v100"))
+    now, wall = session.now, session.walls.planned
+    assert wall is not None
+    device = now.compiled.device
+    rows = data(now, session.house, wall, {})
+    assert rows.units == device.units < wall.units
+    k = rows.kernels[0]
+    peak = device.peak_gflops_per_unit * device.units
+    assert k.floor is not None and k.floor.us >= k.floor.operations / peak / 1e3
+
+
 def test_each_kernel_stands_beside_its_floor_its_plan_and_its_clock() -> None:
     session = Session(explorer.compile(model, until="emitted"))
     picture, wall, device = (

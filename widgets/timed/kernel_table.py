@@ -109,13 +109,14 @@ def data(
     kernels = {b.name: b.kernel_call.kernel for b in c.program.kernel_calls}
     sizes = {**c.program.env.hints, **dict(now.sizes)}
     times = busiest_us(planned)
+    units = min(planned.units, device.units)  # a GPU's wall has a lane for each resident block
     rows = [
         KernelRow(
             call.name,
             call.label,
             call.family,
             call.ops,
-            floor(kernels[call.name], device, planned.units, sizes),
+            floor(kernels[call.name], device, units, sizes),
             times[call.name],
             measured.get(call.name),
         )
@@ -125,7 +126,7 @@ def data(
     return KernelRows(
         device.name,
         getattr(device, "figures", ""),
-        planned.units,
+        units,
         target.is_emitted,
         tuple(sorted(rows, key=lambda k: -k.us)),
     )
