@@ -16,7 +16,7 @@ from explorer.errors import (
     VerifyError,
     fault,
 )
-from explorer.ir.calls import Expr, Var
+from explorer.ir.calls import Expr, OpCall, Var
 from explorer.ir.decisions.control import ControlDecision, TaskTree
 from explorer.ir.decisions.decided import AlgorithmDecision, Decisions, ProductsDecision
 from explorer.ir.decisions.tile_graph import TileGraph
@@ -27,9 +27,9 @@ from explorer.ir.stage import Stage
 from explorer.ir.text.text_tokens import print_type
 from explorer.ops.interpreter.verify import same, verify
 from explorer.process.sandbox import Ended, Limits, in_helper, is_helper
-from explorer.process.user_code import describe_error, user_code, with_article
+from explorer.process.user_code import a, describe_error, shown, user_code, with_article
 
-Judge = Callable[[Program], str]
+Judge = Callable[[Program, Program], str]  # of a program before and after a pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class UserPass:
     A helper process runs the pass first, unless `limits` is None. BadPass is raised if the pass
     raises, exceeds `limits` or crashes there, or if its result is no program, is not well formed at
     its stage, lost source operators or changed the signature. `judge` returns what else is wrong
-    with a result, "" if nothing.
+    with a result, "" if nothing: an expression of another type than its binding is.
     """
 
     name: str
@@ -63,7 +63,7 @@ class UserPass:
             return program
         try:
             _check(program, after)
-            if self.judge is not None and (why := self.judge(after)):
+            if self.judge is not None and (why := self.judge(program, after)):
                 _fail(f"returned a program that cannot be compiled: {why}")
         except _Broken as broken:
             raise self._refused(str(broken)) from broken.__cause__
@@ -174,6 +174,8 @@ def _check_parts(p: Program) -> None:
             _check_each(b.vars, Var, f"a binding of {f.name!r}")
             if not b.vars or not isinstance(b.expr, get_args(Expr)):
                 _fail(f"binds {with_article(type(b.expr).__name__)} in {f.name!r}")
+            if isinstance(b.expr, OpCall):
+                _check_operator(b.expr, b.vars[0].name)
             if not isinstance(b.origin, frozenset):
                 _fail(f"returned an origin of {b.vars[0].name!r} that is no frozenset")
     if not isinstance(p.constants, Mapping):
@@ -182,6 +184,22 @@ def _check_parts(p: Program) -> None:
     for value, kind in ((p.env, ShapeEnv), (p.decisions, Decisions), (p.stage, Stage)):
         if not isinstance(value, kind):
             _fail(f"returned {with_article(type(value).__name__)} instead of a {kind.__name__}")
+
+
+def _check_operator(call: OpCall, name: str) -> None:
+    """Check the declared types of the parts of an operator."""
+    if not isinstance(call.args, tuple):
+        _fail(f"returned {a(call.args)} where the arguments of {name!r} are a tuple of Var")
+    for arg in call.args:
+        if arg is not None and not isinstance(arg, Var):
+            _fail(f"returned {a(arg)} as an argument of {name!r}, which is a Var or None")
+    pairs = call.attrs if isinstance(call.attrs, tuple) else (call.attrs,)
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            _fail(
+                f"returned {shown(call.attrs)} where the attributes of {name!r} are a tuple of "
+                'pairs: (("axis", 1),)'
+            )
 
 
 KINDS: Mapping[str, type] = {
