@@ -10,15 +10,20 @@ from typing import Any, NoReturn
 import numpy as np
 
 from explorer.errors import BadOperator, BadOption, IronworksError
-from explorer.ir.calls import KernelCall
+from explorer.ir.calls import KernelCall, Var
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.dtypes import dtype_of
+from explorer.ir.text.text_tokens import print_type
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS, put_record, take_record
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord, Site
 from explorer.ops.shape_rules import ImpliedBound, Unprovable
 from explorer.ops.verify_kernel import verify_kernel
+from explorer.plain_text import counted
 from explorer.process.user_code import Registry, a, describe_error, user_code
 
+MOST_VALUES = 64  # integers of an argument that a shape rule may read; chosen
 EXPECTED_ERRORS = (IronworksError, Unprovable, ImpliedBound)  # errors that a rule may raise
 
 
@@ -104,20 +109,27 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
 
     def deduce(site: Site) -> tuple[Tensor, ...]:
         types = _call_rule(name, "deduce", record.deduce, site)
+        expected = counted(site.results, "annotation")
         fits = isinstance(types, tuple) and all(isinstance(t, Tensor) for t in types)
-        if not fits or len(types) != site.results:
-            _bad(
-                name,
-                "deduce",
-                f"returned {a(types)}, not {site.results} annotations in a tuple",
-            )
+        if not fits:
+            _bad(name, "deduce", f"returned {a(types)}, not {expected} in a tuple")
+        if len(types) != site.results:
+            _bad(name, "deduce", f"returned {len(types)} annotations, not {expected} in a tuple")
         return tuple(types)
 
     def reference(attrs: Mapping[str, Any], args: Sequence[Any]) -> Any:
+        types = deduced_types(record, attrs, args)  # first: it says which arguments do not fit
         values = _call_rule(name, "reference", record.reference, attrs, args)
-        for value in values if isinstance(values, tuple) else (values,):
+        results = values if isinstance(values, tuple) else (values,)
+        for value in results:
             if not isinstance(value, np.ndarray | np.generic):
                 _bad(name, "reference", f"returned {a(value)}, not an array")
+        if types is not None and len(types) == len(results):
+            for value, type in zip(results, types):
+                actual = Tensor(value.shape, dtype_of(value))
+                if (actual.dims, actual.dtype) != (type.dims, type.dtype):
+                    stated = f"its rule 'deduce' says {print_type(type)}"
+                    _bad(name, "reference", f"returned {print_type(actual)}, and {stated}")
         return values
 
     def lower(low: Lowering) -> None:
@@ -135,6 +147,24 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
                     _bad(name, "lower", f"bound an invalid kernel: {describe_error(problem)}")
 
     return replace(record, deduce=deduce, reference=reference, lower=lower)
+
+
+def deduced_types(
+    record: OperatorRecord, attrs: Mapping[str, Any], args: Sequence[Any]
+) -> tuple[Tensor, ...] | None:
+    """Return the types that a user's shape rule deduces for arrays, None if it cannot decide.
+
+    Raises the errors of the rule: of arguments or attributes that do not fit.
+    """
+    types = [None if a is None else Tensor(a.shape, dtype_of(a)) for a in args]
+    variables = tuple(None if t is None else Var(f"x{i}", t) for i, t in enumerate(types))
+    few = [a is not None and a.dtype.kind in "iub" and a.size <= MOST_VALUES for a in args]
+    values = tuple(a.astype(object) if is_few else None for a, is_few in zip(args, few))
+    site = Site(record.name, record.name, variables, attrs, ShapeEnv(), values)
+    try:
+        return tuple(_call_rule(record.name, "deduce", record.deduce, site))
+    except (Unprovable, ImpliedBound):
+        return None
 
 
 def _call_rule(name: str, rule: str, call: Callable[..., Any], *args: Any) -> Any:

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import explorer
 from explorer.errors import BadOperator, BadOption, IronworksError, UnsupportedOperator
 from explorer.ir.calls import KernelCall
+from explorer.ir.types import Tensor
 from explorer.ops import RECORDS, user_operators
 from explorer.ops.elementwise import call, unary
-from explorer.ops.record import OperatorRecord
+from explorer.ops.record import OperatorRecord, Site
+from explorer.passes.unchecked import Unchecked
 from tests.two_inputs import two_inputs
 
 HALF = 0.5
@@ -146,14 +149,17 @@ def _other_shape(low: Any) -> None:
 BAD = {
     "deduce raises": (rules(deduce=_raise), "failed in its rule 'deduce': KeyError"),
     "deduce leaves": (rules(deduce=_leave), "failed in its rule 'deduce': SystemExit"),
-    "deduce gives nothing": (rules(deduce=_nothing), "'deduce', returned None, not 1 annotations"),
+    "deduce gives nothing": (
+        rules(deduce=_nothing),
+        "'deduce', returned None, not 1 annotation in",
+    ),
     "deduce gives a list": (
         rules(deduce=lambda site: [site.tensor(0)]),
-        "'deduce', returned a list, not 1 annotations",
+        "'deduce', returned a list, not 1 annotation in",
     ),
     "deduce gives two": (
         rules(deduce=lambda site: (site.tensor(0), site.tensor(0))),
-        "'deduce', returned a tuple, not 1 annotations",
+        "'deduce', returned 2 annotations, not 1 annotation in",
     ),
     "lower raises": (rules(lower=_raise), "failed in its rule 'lower': KeyError"),
     "lower binds nothing": (rules(lower=_nothing), "'lower', does not bind"),
@@ -215,3 +221,66 @@ def test_what_is_no_operator_is_not_registered(record: Any, words: str) -> None:
         explorer.operator(squareplus(), domain="\x1b[31m")
     with pytest.raises(BadOption, match="no operator of your own is named 'Relu'"):
         user_operators.forget("Relu")
+
+
+BROKEN_REFERENCES = {
+    "raises": (lambda a, x: _raise(), "failed in its rule 'reference': KeyError"),
+    "gives nothing": (_nothing, "returned None, not an array"),
+    "a list": (lambda a, x: x[0].tolist(), "returned a list, not an array"),
+    "a number": (lambda a, x: x[0].sum(), "returned float32[], and its rule 'deduce' says"),
+    "of another element": (
+        lambda a, x: x[0].astype("float64"),
+        "returned float64[2, 4], and its rule 'deduce' says float32[2, 4]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("bad", "words"), BROKEN_REFERENCES.values(), ids=BROKEN_REFERENCES)
+def test_check_says_in_a_sentence_that_a_reference_cannot_be_compared(bad: Any, words: str) -> None:
+    function = explorer.operator(rules(reference=bad))
+    rows = explorer.trace(lambda x: function(x))(explorer.tensor("float32", "n", 4))
+    c = explorer.compile(rows, until="LEGALIZED", check=True)
+    (step,) = (s for s in c.snapshots if s.name == "legalise to kernels")
+    assert isinstance(step.checked, Unchecked)
+    assert step.checked.startswith("could not be checked, because the operator 'Squareplus'")
+    assert words in step.checked and words in str(c) and str(step.checked) in str(step)
+    assert "WRONG" not in str(c) and "True" not in str(step)
+
+
+def test_a_shape_rule_of_another_shape_than_the_reference_cannot_be_checked() -> None:
+    def shorter(site: Site) -> tuple[Tensor, ...]:
+        return (Tensor((site.shape()[0] - 1, *site.shape()[1:]), site.dtype()),)
+
+    function = explorer.operator(rules(deduce=shorter))
+    rows = explorer.trace(lambda x: function(x))(explorer.tensor("float32", 3, 4))
+    c = explorer.compile(rows, until="TYPED", check=True)
+    reasons = {str(s.checked) for s in c.snapshots if isinstance(s.checked, Unchecked)}
+    assert reasons and all("returned float32[3, 4]" in r and "float32[2, 4]" in r for r in reasons)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_floats_are_checked_in_traces_and_in_files(dtype: str, tmp_path: Path) -> None:
+    function = explorer.operator(squareplus(), domain="mine")
+    graph = explorer.trace(lambda x: function(x))(explorer.tensor(dtype, "n", 4))
+    c = explorer.compile(graph, until="LEGALIZED", check=True)
+    changed = [s for s in c.snapshots if s.after is not s.before]
+    assert changed and all(s.checked is True for s in changed)
+    element = getattr(onnx.TensorProto, dtype.upper())
+    x = onnx.helper.make_tensor_value_info("x", element, ["n", 4])
+    y = onnx.helper.make_tensor_value_info("y", element, None)
+    node = onnx.helper.make_node("Squareplus", ["x"], ["y"], domain="mine", name="s")
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("mine", 1)]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "g", [x], [y]), opset_imports=opsets, ir_version=9
+    )
+    onnx.save(model, tmp_path / "half.onnx")
+    c = explorer.compile(str(tmp_path / "half.onnx"), until="LEGALIZED", check=True)
+    assert {s.checked for s in c.snapshots if s.after is not s.before} == {True}
+
+
+def test_a_wrong_kernel_of_half_floats_is_found() -> None:
+    function = explorer.operator(rules(reference=lambda attrs, args: args[0] * 3))
+    graph = explorer.trace(lambda x: function(x))(explorer.tensor("float16", "n", 4))
+    c = explorer.compile(graph, until="LEGALIZED", check=True)
+    wrong = [s.name for s in c.snapshots if isinstance(s.checked, str)]
+    assert wrong == ["legalise to kernels"]
