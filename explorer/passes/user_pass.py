@@ -10,7 +10,6 @@ from typing import Any, NoReturn, get_args
 
 from explorer.errors import (
     BadPass,
-    Cancelled,
     IronworksError,
     KernelCompileError,
     VerifyError,
@@ -56,9 +55,13 @@ class UserPass:
     def __call__(self, program: Program) -> Program:
         """Run the pass and verify its result; it sees the constants as a read-only mapping."""
         read_only = replace(program, constants=MappingProxyType(program.constants))
-        with user_code(f"the pass {self.name!r}", self._failed, (Cancelled, _Unsafe)):
-            self._try_out(read_only)
-            after = self.run(read_only)
+        ended, after = None, program
+        with user_code(f"the pass {self.name!r}", self._failed):
+            ended = self._try_out(read_only)
+            if ended is None:
+                after = self.run(read_only)
+        if ended is not None:
+            raise self._ended(ended)
         if after is read_only:
             return program
         try:
@@ -73,23 +76,33 @@ class UserPass:
             ) from problem
         return replace(after, constants=dict(after.constants))
 
-    def _try_out(self, program: Program) -> None:
-        """Run the pass in a helper process first.
+    def _try_out(self, program: Program) -> Ended | None:
+        """Run the pass in a helper process first; return how it ended if it did not finish there.
 
-        Raises BadPass if it exceeds the limits or its process dies. Its own exceptions are raised
-        again by the run in this process.
+        Its own exceptions are raised again by the run in this process.
         """
         if self.limits is None or is_helper():
-            return
+            return None
         try:
             in_helper(lambda tell: self._alone(program), self.limits)
         except Ended as ended:
-            raise _Unsafe(
-                f"the pass {self.name!r} {ended.why}: it ran in a helper process, and was ended",
-                where=self.name,
-                expected=f"at most {self.limits.seconds:g} s and {self.limits.mib:,} MiB",
-                try_="@explorer.compiler_pass(..., seconds=60, mib=4096) where it needs more",
-            ) from None
+            return ended
+        return None
+
+    def _ended(self, ended: Ended) -> BadPass:
+        """Return the error of a pass that exceeded its limits, or whose process ended."""
+        assert self.limits is not None, "only a pass with limits has a helper"
+        more = ""
+        if ended.why.endswith("MiB of memory"):
+            more = f"mib={2 * self.limits.mib}"
+        elif ended.why.startswith("took more than"):
+            more = f"seconds={3 * self.limits.seconds:g}"
+        return BadPass(
+            f"the pass {self.name!r} {ended.why}: it ran in a helper process, and was ended",
+            where=self.name,
+            expected=f"at most {self.limits.seconds:g} s and {self.limits.mib:,} MiB",
+            try_=f"@explorer.compiler_pass(..., {more}) where it needs more" if more else "",
+        )
 
     def _alone(self, program: Program) -> None:
         try:
@@ -131,10 +144,6 @@ def blame_user_passes(step: str, own: Sequence[str]) -> Iterator[None]:
             where=own[-1],
             try_="compile with check=True, or without the pass",
         ) from problem
-
-
-class _Unsafe(BadPass):
-    """A failure of a pass in its helper process."""
 
 
 class _Broken(Exception):
