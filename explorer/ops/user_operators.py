@@ -19,11 +19,13 @@ from explorer.ops import RECORDS, put_record, take_record
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord, Site
 from explorer.ops.shape_rules import ImpliedBound, Unprovable
+from explorer.ops.symbolic_accesses import find_outside_access
 from explorer.ops.verify_kernel import verify_kernel
 from explorer.plain_text import counted
 from explorer.process.user_code import Registry, a, describe_error, user_code
 
 MOST_VALUES = 64  # integers of an argument that a shape rule may read; chosen
+OUTSIDE = "a Read with a fill may lie outside"
 EXPECTED_ERRORS = (IronworksError, Unprovable, ImpliedBound)  # errors that a rule may raise
 
 
@@ -145,6 +147,9 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
                     verify_kernel(kernel, "its kernel")
                 except Exception as problem:  # checking a broken kernel may raise anything
                     _bad(name, "lower", f"bound an invalid kernel: {describe_error(problem)}")
+                why = find_outside_access(kernel, low.site.env)
+                if why:
+                    _bad(name, "lower", f"bound an invalid kernel: it {why}; {OUTSIDE}")
 
     return replace(record, deduce=deduce, reference=reference, lower=lower)
 

@@ -16,7 +16,9 @@ import pytest
 
 import explorer
 from explorer.errors import BadOperator, BadOption, IronworksError, UnsupportedOperator
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import KernelCall
+from explorer.ir.kernel import Read
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS, user_operators
 from explorer.ops.elementwise import call, unary
@@ -284,3 +286,41 @@ def test_a_wrong_kernel_of_half_floats_is_found() -> None:
     c = explorer.compile(graph, until="LEGALIZED", check=True)
     wrong = [s.name for s in c.snapshots if isinstance(s.checked, str)]
     assert wrong == ["legalise to kernels"]
+
+
+def shifted(by: int, factor: int = 1, fill: float | None = None) -> OperatorRecord:
+    """Rows that are read `by` rows further down."""
+
+    def lower(low: Any) -> None:
+        nest, x = low.nest("shifted"), low.site.arg(0)
+
+        def body(axes: Any) -> Read:
+            return Read(nest.tensor(x, "x"), (var(axes[0].name) * factor + by, at(axes[1])), fill)
+
+        nest.map("y", low.result, body)
+
+    return rules(lower=lower, name="Shifted")
+
+
+def at(axis: Any) -> Affine:
+    return var(axis.name)
+
+
+@pytest.mark.parametrize("rows", [12, "n"])
+@pytest.mark.parametrize(
+    "record", [shifted(1), shifted(-1), shifted(0, 2), shifted(6_000_000)], ids=range(4)
+)
+def test_reads_outside_are_refused_of_symbolic_extents_too(
+    record: OperatorRecord, rows: int | str
+) -> None:
+    function = explorer.operator(record)
+    model = explorer.trace(lambda x: function(x))(explorer.tensor("float32", rows, 4))
+    with pytest.raises(BadOperator, match=r"bound an invalid kernel: .*reads 'x' at .* elements"):
+        explorer.compile(model)
+
+
+@pytest.mark.parametrize("record", [shifted(0), shifted(1, 1, 0.0)], ids=["inside", "fill"])
+def test_reads_inside_or_with_a_fill_are_accepted(record: OperatorRecord) -> None:
+    function = explorer.operator(record)
+    model = explorer.trace(lambda x: function(x))(explorer.tensor("float32", "n", 4))
+    assert explorer.compile(model, until="LEGALIZED").program.main.outputs

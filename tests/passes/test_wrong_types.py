@@ -13,7 +13,9 @@ import explorer
 import explorer.np as enp
 from explorer.compiler.options import Options
 from explorer.errors import BadPass
-from explorer.ir.calls import OpCall, Var, View
+from explorer.ir.affine import Affine
+from explorer.ir.calls import KernelCall, OpCall, Var, View
+from explorer.ir.kernel import Read, rewrite
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
 from explorer.passes import registry
@@ -152,6 +154,25 @@ def test_kernels_that_read_past_their_arguments_are_refused() -> None:
 
     with pytest.raises(BadPass, match="the pass 'shorter' returned a program that is not well"):
         explorer.compile(tanh(4, 4), options=Options(passes=(("legalise to kernels", shorter),)))
+
+
+def test_kernels_that_read_past_symbolic_extents_are_refused() -> None:
+    def later(program: Program) -> Program:
+        first = program.main.body[0]
+        assert isinstance(first.expr, KernelCall)
+        kernel = first.expr.kernel
+
+        def shifted(read: Read) -> Read:
+            row, *others = read.index
+            assert isinstance(row, Affine)
+            return replace(read, index=(row + 1, *others))
+
+        computes = tuple(replace(c, expr=rewrite(c.expr, shifted)) for c in kernel.computes)
+        call = replace(first.expr, kernel=replace(kernel, computes=computes))
+        return program.with_body((replace(first, expr=call), *program.main.body[1:]))
+
+    with pytest.raises(BadPass, match=r"the kernel of 'tanh' reads 'x' at 1 for n=1, and it has 1"):
+        explorer.compile(tanh("n", 4), options=Options(passes=(("legalise to kernels", later),)))
 
 
 RIGHT: dict[str, tuple[Any, str, Rule]] = {

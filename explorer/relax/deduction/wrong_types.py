@@ -1,5 +1,7 @@
 """Types of the bindings that a user's pass changed: each must be what its expression computes.
 
+Kernels that it changed must not access symbolic extents outside of their bounds.
+
 The rest of the compiler relies on annotations: a value that is shorter than its annotation would be
 read outside of its memory. Bindings that the pass did not change are not looked at again.
 """
@@ -8,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from explorer.cached_property import cached_property
 from explorer.errors import IronworksError, UnsupportedOperator, did_you_mean
 from explorer.ir.annotations import Match, match
-from explorer.ir.calls import Expr, OpCall, ShapeOf, Var, View, reads_of
+from explorer.ir.calls import Expr, KernelCall, OpCall, ShapeOf, Var, View, reads_of
 from explorer.ir.dims import Dim, ShapeEnv, product
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.text.text_tokens import print_type
@@ -20,6 +23,7 @@ from explorer.ops.attribute_names import unknown_attribute
 from explorer.ops.record import Site, arguments_by_value
 from explorer.ops.rules import check_site
 from explorer.ops.shape_rules import ImpliedBound, Unprovable
+from explorer.ops.symbolic_accesses import Access, accesses, find_outside_access
 from explorer.relax.deduction.knowledge import Knowledge, is_known
 from explorer.relax.deduction.library import coarse_types, library_types
 
@@ -51,6 +55,12 @@ class _Checker:
         self.before = [b for _, b in before.bindings()]
         self.signatures = {s for b in self.before if (s := _signature(b))}
 
+    @cached_property
+    def trusted(self) -> frozenset[Access]:
+        """The accesses of all kernels before the pass."""
+        kernels = (b.expr.kernel for b in self.before if isinstance(b.expr, KernelCall))
+        return frozenset(access for kernel in kernels for access in accesses(kernel))
+
     def faults(self, function: Function, bindings: list[Binding]) -> Iterator[str]:
         """Yield what is wrong with new bindings of a function, and with its outputs."""
         defined = {v.name: v.type for v in function.params}
@@ -76,6 +86,10 @@ class _Checker:
         match binding.expr:
             case OpCall() as call:
                 yield from self.operator(binding, call)
+            case KernelCall(kernel):
+                why = find_outside_access(kernel, self.env, self.trusted)
+                if why:
+                    yield f"the kernel of {binding.name!r} {why}"
             case View(arg, offset):
                 yield from self.view(binding, arg, offset)
             case ShapeOf(dims, rank):
