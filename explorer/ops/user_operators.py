@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from explorer.errors import BadOperator, BadOption, IronworksError
+from explorer.errors import BadOperator, BadOption, IronworksError, did_you_mean
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.dims import ShapeEnv
-from explorer.ir.dtypes import dtype_of
+from explorer.ir.dims import ShapeEnv, is_symbolic
+from explorer.ir.dtypes import HOST_DTYPES, ITEM_BYTES, dtype_of
 from explorer.ir.text.text_tokens import print_type
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS, put_record, take_record
@@ -22,7 +22,7 @@ from explorer.ops.shape_rules import ImpliedBound, Unprovable
 from explorer.ops.symbolic_accesses import find_outside_access
 from explorer.ops.verify_kernel import verify_kernel
 from explorer.plain_text import counted
-from explorer.process.user_code import Registry, a, describe_error, user_code
+from explorer.process.user_code import Registry, a, describe_error, shown, user_code
 
 MOST_VALUES = 64  # integers of an argument that a shape rule may read; chosen
 OUTSIDE = "a Read with a fill may lie outside"
@@ -117,6 +117,9 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
             _bad(name, "deduce", f"returned {a(types)}, not {expected} in a tuple")
         if len(types) != site.results:
             _bad(name, "deduce", f"returned {len(types)} annotations, not {expected} in a tuple")
+        for type in types:
+            if why := _type_problem(type):
+                _bad(name, "deduce", why)
         return tuple(types)
 
     def reference(attrs: Mapping[str, Any], args: Sequence[Any]) -> Any:
@@ -152,6 +155,19 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
                     _bad(name, "lower", f"bound an invalid kernel: it {why}; {OUTSIDE}")
 
     return replace(record, deduce=deduce, reference=reference, lower=lower)
+
+
+def _type_problem(type: Tensor) -> str:
+    """Return what is wrong with the parts of a deduced type, "" if they are of their kinds."""
+    for dim in type.shape or ():
+        if not (isinstance(dim, int | np.integer) or is_symbolic(dim)) or isinstance(dim, bool):
+            return (
+                f"returned the dim {shown(dim)} ({a(dim)}): a dim is an integer, or an expression "
+                "over those of site.shape()"
+            )
+    if type.dtype is not None and type.dtype not in (*ITEM_BYTES, *HOST_DTYPES):
+        return f"returned the dtype {shown(type.dtype)}{did_you_mean(str(type.dtype), ITEM_BYTES)}"
+    return ""
 
 
 def deduced_types(

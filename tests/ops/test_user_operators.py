@@ -163,6 +163,22 @@ BAD = {
         rules(deduce=lambda site: (site.tensor(0), site.tensor(0))),
         "'deduce', returned 2 annotations, not 1 annotation in",
     ),
+    "deduce gives half a dim": (
+        rules(deduce=lambda site: (Tensor((1.5, 8), "float32"),)),  # type: ignore[arg-type]
+        "'deduce', returned the dim 1.5 (a float): a dim is an integer, or an expression",
+    ),
+    "deduce gives a name": (
+        rules(deduce=lambda site: (Tensor(("n", 8), "float32"),)),  # type: ignore[arg-type]
+        "'deduce', returned the dim 'n' (a str): a dim is",
+    ),
+    "deduce gives no dtype": (
+        rules(deduce=lambda site: (Tensor(site.shape(), "flaot32"),)),
+        "'deduce', returned the dtype 'flaot32'; did you mean 'float32'?",
+    ),
+    "deduce gives fewer dims": (
+        rules(deduce=lambda site: (Tensor(site.shape()[1:], "float32"),)),
+        "failed in its rule 'lower': ValueError: 'x' of rank 2 is read along 1 axes",
+    ),
     "lower raises": (rules(lower=_raise), "failed in its rule 'lower': KeyError"),
     "lower binds nothing": (rules(lower=_nothing), "'lower', does not bind"),
     "lower writes words": (rules(lower=_no_kernel), "'lower', bound an invalid kernel"),
