@@ -19,6 +19,7 @@ from explorer.errors import BadOperator, BadOption, IronworksError, UnsupportedO
 from explorer.ir.affine import Affine, var
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import Read
+from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS, user_operators
 from explorer.ops.elementwise import call, unary
@@ -177,7 +178,7 @@ BAD = {
     ),
     "deduce gives fewer dims": (
         rules(deduce=lambda site: (Tensor(site.shape()[1:], "float32"),)),
-        "failed in its rule 'lower': ValueError: 'x' of rank 2 is read along 1 axes",
+        "failed in its rule 'body': ValueError: 'x' of rank 2 is read along 1 axes",
     ),
     "lower raises": (rules(lower=_raise), "failed in its rule 'lower': KeyError"),
     "lower binds nothing": (rules(lower=_nothing), "'lower', does not bind"),
@@ -340,3 +341,118 @@ def test_reads_inside_or_with_a_fill_are_accepted(record: OperatorRecord) -> Non
     function = explorer.operator(record)
     model = explorer.trace(lambda x: function(x))(explorer.tensor("float32", "n", 4))
     assert explorer.compile(model, until="LEGALIZED").program.main.outputs
+
+
+def with_alpha() -> OperatorRecord:
+    def body(site: Any, x: Any, dtype: str) -> Any:
+        return call("mul", x, site.number("alpha", 1.0), dtype=dtype)
+
+    def reference(attrs: Any, args: Any) -> Any:
+        return args[0] * args[0].dtype.type(attrs.get("alpha", 1.0))
+
+    return unary("Times", body, reference)
+
+
+MISUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
+    "a misspelt attribute": ((), {"aplha": 2.0}, "no attribute 'aplha': .*did you mean 'alpha'"),
+    "another attribute": ((), {"gamma": 2.0}, "Times has no attribute 'gamma'"),
+    "two arguments": ((X,), {}, "one argument, and is given 2"),
+    "an attribute in words": ((), {"alpha": "2"}, "alpha must be a number, and is '2'"),
+    "an array as attribute": ((), {"alpha": np.ones(2)}, r"'alpha' of 'Times' is array\(\[1"),
+    "an object as attribute": ((), {"alpha": object()}, r"\(an object\): attributes are numbers"),
+}
+
+
+@pytest.mark.parametrize(("more", "attrs", "words"), MISUSED.values(), ids=MISUSED)
+@pytest.mark.parametrize("way", ["arrays", "trace"])
+def test_wrong_arguments_and_attributes_are_refused_everywhere(
+    more: tuple[Any, ...], attrs: dict[str, Any], words: str, way: str
+) -> None:
+    function = explorer.operator(with_alpha())
+    with pytest.raises(IronworksError, match=words):
+        if way == "arrays":
+            function(X, *more, **attrs)
+        else:
+            explorer.compile(traced(lambda x: function(x, *more, **attrs)), until="LEGALIZED")
+
+
+def test_a_file_with_a_misspelt_attribute_is_refused(tmp_path: Path) -> None:
+    explorer.operator(with_alpha(), domain="mine")
+    x, y = (
+        onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4, 4]) for n in ("x", "y")
+    )
+    node = onnx.helper.make_node("Times", ["x"], ["y"], domain="mine", aplha=2.0)
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("mine", 1)]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "g", [x], [y]), opset_imports=opsets, ir_version=9
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(IronworksError, match=r"no attribute 'aplha': .*did you mean 'alpha'"):
+        explorer.compile(str(tmp_path / "m.onnx"))
+
+
+def test_attributes_of_any_name_and_of_numpy_are_taken_and_none_is_the_default() -> None:
+    function = explorer.operator(with_alpha())
+    for alpha, factor in ((np.float32(2), 2), (np.array(2.0), 2), (2, 2), (None, 1)):
+        np.testing.assert_array_equal(function(X, alpha=alpha), X * factor)
+        c = explorer.compile(traced(lambda x, a=alpha: function(x, alpha=a)))
+        np.testing.assert_allclose(next(iter(c.run({"x": X}).values())), X * factor + 1, 1e-6)
+
+    def body(site: Any, x: Any, dtype: str) -> Any:
+        chosen = "dims" if site.integer("types", 0) else "axis"  # read for some calls only
+        return call("mul", x, site.number(chosen, 1.0), dtype=dtype)
+
+    odd = explorer.operator(unary("Odd", body, lambda attrs, args: args[0]))
+    explorer.compile(traced(lambda x: odd(x, types=1, dims=2.0, axis=3.0)), until="LEGALIZED")
+
+
+def test_a_reference_may_return_a_tuple_of_one() -> None:
+    function = explorer.operator(rules(reference=lambda attrs, args: (args[0],)))
+    np.testing.assert_array_equal(function(X), X)
+
+
+@pytest.mark.parametrize("name", SCALAR_FUNCTIONS)
+def test_bool_inputs_are_computed_as_in_numpy_or_refused_by_the_rule(name: str) -> None:
+    record = SCALAR_FUNCTIONS[name]
+
+    def body(site: Any, x: Any, dtype: str) -> Any:
+        return call(name, *(x,) * record.arity)
+
+    to_bool = record.gives == "bool"
+    function = explorer.operator(
+        unary("B", body, lambda a, x: record.numpy(*(x[0],) * record.arity), to_bool=to_bool)
+    )
+    model = explorer.trace(lambda x: function(x))(explorer.tensor("bool", 4))
+    if record.is_defined_on("bool"):
+        x = np.array([True, False, True, True])
+        y = explorer.compile(model).run({"x": x})["output"]
+        np.testing.assert_array_equal(y, record.numpy(*(x,) * record.arity))
+    else:
+        with pytest.raises(
+            BadOperator, match=rf"'{name}' is not defined on bool; it takes int8|float"
+        ):
+            explorer.compile(model)
+
+
+WRONG_BODIES: dict[str, tuple[Callable[..., Any], str]] = {
+    "no function": (lambda s, x, d: call("logp1", x), "'logp1' is not a scalar function; did you"),
+    "no near function": (lambda s, x, d: call("zzz", x), "'zzz' is not a scalar function; there a"),
+    "a number": (lambda s, x, d: 2.0, r"2.0 \(float\) is not an expression: call"),
+    "nothing": (lambda s, x, d: None, r"None \(NoneType\) is not an expression"),
+    "a string": (lambda s, x, d: call("exp", "x"), r"'x' \(str\) is not an expression"),
+    "two dtypes": (
+        lambda s, x, d: call("mul", x, 2.0, dtype="float64"),
+        "'mul' takes arguments of one dtype, and has float32 and float64",
+    ),
+    "an integer function": (
+        lambda s, x, d: call("bitnot", x),
+        "'bitnot' is not defined on float32; it takes int8",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "words"), WRONG_BODIES.values(), ids=WRONG_BODIES)
+def test_a_wrong_body_ends_in_a_sentence_that_names_it(body: Any, words: str) -> None:
+    function = explorer.operator(unary("Wrong", body, lambda a, x: x[0]))
+    with pytest.raises(BadOperator, match=f"in its rule 'body', .*{words}"):
+        explorer.compile(traced(function))
