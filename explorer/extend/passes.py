@@ -156,7 +156,18 @@ def insert_passes(
     return tuple(out)
 
 
+CODE_STEP = "generate code"  # of a compilation; it makes machine code, and is no step of programs
+
+
 def _missing_step_error(name: str, after: str, names: Sequence[str]) -> BadOption:
+    if after == CODE_STEP:
+        return BadOption(
+            f"the pass {name!r} is placed after {after!r}, which makes machine code of the last "
+            "program: no pass follows it",
+            where=name,
+            actual=after,
+            try_=f"after={names[-1]!r}",
+        )
     hint = did_you_mean(after, names) or f"; there are {', '.join(names)}"
     return BadOption(
         f"the pass {name!r} is placed after the step {after!r}, which this pipeline does not have"

@@ -122,7 +122,9 @@ def test_several_at_once_do_not_wait_for_each_other() -> None:
     assert len(found) == 4
 
 
-@pytest.mark.parametrize(("work", "why"), WRONG[:1] + WRONG[2:6], ids=lambda v: getattr(v, "__name__", ""))
+@pytest.mark.parametrize(
+    ("work", "why"), WRONG[:1] + WRONG[2:6], ids=lambda v: getattr(v, "__name__", "")
+)
 def test_a_pass_that_does_so_is_a_sentence_and_the_next_compilation_is_as_before(
     monkeypatch: pytest.MonkeyPatch, work: Callable[[], None], why: str
 ) -> None:
