@@ -26,7 +26,8 @@ def check_code(program: Program, codes: Codes) -> None | bool | str:
     """Interpret the tile programs of all kernels on random inputs, and compare the outputs.
 
     A program with second tilings is run with these too. Addresses are checked, and outputs start
-    as NaN. Returns True, a sentence on what is wrong, or an `Unchecked` if the model cannot be run.
+    as NaN. Returns True, a sentence on what is wrong, an `Unchecked` if the reference of a user's
+    operator fails, or None if the model cannot be run.
     """
     validation = Validation(program)
     trials = validation.trials

@@ -35,29 +35,37 @@ def accesses(kernel: Kernel) -> Iterator[Access]:
 
 
 def find_outside_access(
-    kernel: Kernel, env: ShapeEnv, trusted: frozenset[Access] = frozenset()
+    kernel: Kernel,
+    env: ShapeEnv,
+    trusted: frozenset[Access] = frozenset(),
+    free: frozenset[str] | None = None,
 ) -> str:
     """Return in words which access lies outside of its tensor for some sizes, "" if none was found.
 
-    Accesses that are `trusted` are not looked at.
+    Accesses that are `trusted` are not looked at, nor those with symbols that are not `free`: the
+    run computes them together, so that not all of their values occur (the begin and the extent of a
+    slice).
     """
     for access in accesses(kernel):
-        if access not in trusted and (why := _outside(access, env)):
-            return why
+        names = _symbols(access)
+        if access not in trusted and (free is None or free.issuperset(names)):
+            why = _outside(access, names, env)
+            if why:
+                return why
     return ""
 
 
-def _outside(access: Access, env: ShapeEnv) -> str:
+def _symbols(access: Access) -> list[str]:
+    _, _, index, extent, axes = access
+    factors = (factor for _, factor in index.terms)
+    dims = (index.const, extent, *(a.extent for a in axes), *factors)
+    return sorted({name for dim in dims for name in symbols_of(dim)})
+
+
+def _outside(access: Access, names: list[str], env: ShapeEnv) -> str:
     action, tensor, index, extent, axes = access
     extents = {a.name: a.extent for a in axes}
     counts = [extents[name] for name, _ in index.terms]
-    names = sorted(
-        {
-            s
-            for dim in (index.const, extent, *extents.values(), *(f for _, f in index.terms))
-            for s in symbols_of(dim)
-        }
-    )
     for sizes in _bindings(names, env):
         if any(evaluate_dim(n, sizes) <= 0 for n in extents.values()):
             continue  # nothing is computed

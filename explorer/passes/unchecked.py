@@ -1,4 +1,4 @@
-"""Verdict on steps whose values cannot be compared, because the model cannot be run."""
+"""Verdict on steps whose values cannot be compared, because a user's reference fails."""
 
 from __future__ import annotations
 

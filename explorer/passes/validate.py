@@ -19,7 +19,6 @@ from explorer.ops.interpreter.frame import NO_NEGATIVE, CallFrame
 from explorer.ops.interpreter.verify import verify
 from explorer.passes.random_inputs import random_inputs, trials, variations
 from explorer.passes.unchecked import Unchecked
-from explorer.process.user_code import describe_error
 
 TOLERANCE_SHARE = 2e-4  # of the largest value: passes may reorder sums; chosen
 SHAKEN_RUNS = 4  # each makes one of two equal values larger with probability 1/2; chosen
@@ -86,7 +85,7 @@ class Validation:
         """Create trials for the first program."""
         self.program, self.candidates = program, trials(program)
         self.trials: list[Trial] = []
-        self.failure: Exception | None = None  # of a run of the first program
+        self.failure: BadOperator | None = None  # of a run of the first program
         self.add_trials()
 
     def add_trials(self) -> bool:
@@ -105,23 +104,25 @@ class Validation:
             return Trial(
                 sizes, inputs, self.program, (self.program, evaluate(self.program, inputs))
             )
-        except Exception as problem:  # of a model, or of a user's code
-            if not isinstance(self.failure, BadOperator):
-                self.failure = problem
-            return None
+        except BadOperator as problem:
+            self.failure = problem
+        except Exception:  # of a model that takes other inputs
+            pass
+        return None
 
     @property
     def unchecked(self) -> Unchecked | None:
-        """Why values cannot be compared: the model fails, or a user's operator has no reference."""
-        if self.failure is None or (self.trials and not isinstance(self.failure, BadOperator)):
+        """Why values cannot be compared: the reference of a user's operator fails."""
+        if self.failure is None:
             return None
-        return Unchecked(f"could not be checked, because {describe_error(self.failure)}")
+        return Unchecked(f"could not be checked, because {self.failure.sentence}")
 
     def of(self, before: Program, after: Program) -> None | bool | str:
         """Compare a pass's result with its input.
 
-        Returns True, a sentence on what the pass broke, or None if values cannot decide because an
-        earlier pass broke the program. An `Unchecked` says why a model cannot be run.
+        Returns True, a sentence on what the pass broke, or None if values cannot decide: an earlier
+        pass broke the program, or the model does not take random inputs. An `Unchecked` says that
+        the reference of a user's operator fails.
         """
         if after is not before and (fault := _fault(after)) and fault != _fault(before):
             return fault

@@ -16,6 +16,7 @@ from explorer.ir.annotations import Match, match
 from explorer.ir.calls import Expr, KernelCall, OpCall, ShapeOf, Var, View, reads_of
 from explorer.ir.dims import Dim, ShapeEnv, product
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.symbols import parameter_symbols
 from explorer.ir.text.text_tokens import print_type
 from explorer.ir.types import Annotation, Tensor
 from explorer.ops import RECORDS
@@ -68,12 +69,14 @@ class _Checker:
         defined |= {v.name: v.type for b in function.body for v in b.vars}
         for binding in bindings:
             for var in reads_of(binding.expr):
-                yield from self.misread(var, defined[var.name], f"the binding {binding.name!r}")
+                where = f"the binding {binding.name!r}"
+                yield from self.misread(var, defined.get(var.name, var.type), where)
             signature = _signature(binding)
             if signature is None or signature not in self.signatures:
                 yield from self.mistyped(binding)
         for var in function.outputs:
-            yield from self.misread(var, defined[var.name], f"the output of {function.name!r}")
+            where = f"the output of {function.name!r}"
+            yield from self.misread(var, defined.get(var.name, var.type), where)
 
     def misread(self, var: Var, defined: Annotation, where: str) -> Iterator[str]:
         """Yield that a value is read as another type than it has."""
@@ -87,7 +90,8 @@ class _Checker:
             case OpCall() as call:
                 yield from self.operator(binding, call)
             case KernelCall(kernel):
-                why = find_outside_access(kernel, self.env, self.trusted)
+                free = frozenset(parameter_symbols(self.after.main))
+                why = find_outside_access(kernel, self.env, self.trusted, free)
                 if why:
                     yield f"the kernel of {binding.name!r} {why}"
             case View(arg, offset):
