@@ -105,7 +105,7 @@ class Validation:
                 sizes, inputs, self.program, (self.program, evaluate(self.program, inputs))
             )
         except BadOperator as problem:
-            self.failure = problem
+            self.failure = self.failure or problem
         except Exception:  # of a model that takes other inputs
             pass
         return None
