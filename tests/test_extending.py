@@ -150,6 +150,11 @@ def test_an_operator_of_a_file_is_known_to_commands(shell: Shell, tmp_path: Path
     assert shell("check", str(path), *plugin)[0] == 0
     code, out, _ = shell("compile", str(path), "--until", "legalized", "--check", *plugin)
     assert code == 0 and "WRONG" not in out
+    broken = OPERATOR.replace("args[0] * 2", "args[0].tolist()")
+    plugin = ("--plugin", written(tmp_path, broken))
+    code, out, _ = shell("compile", str(path), "--until", "legalized", "--check", *plugin)
+    assert code == 1 and "could not be checked, because the operator 'Twice'" in out
+    assert "returned a list, not an array" in " ".join(out.split()) and "WRONG" not in out
     user_operators.forget("Twice")
 
 

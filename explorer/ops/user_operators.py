@@ -119,7 +119,7 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
 
     def deduce(site: Site) -> tuple[Tensor, ...]:
         if why := unknown_attribute(record, site.attrs):
-            site.fail(why)
+            site.fail(why, try_="another name, or site.attrs.get(name) in a rule that ignores it")
         types = _call_rule(name, "deduce", record.deduce, site)
         expected = counted(site.results, "annotation")
         fits = isinstance(types, tuple) and all(isinstance(t, Tensor) for t in types)
