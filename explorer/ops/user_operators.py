@@ -23,11 +23,9 @@ from explorer.ir.dtypes import HOST_DTYPES, ITEM_BYTES, dtype_of
 from explorer.ir.text.text_tokens import print_type
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS, put_record, take_record
-from explorer.ops.attribute_names import unknown_attribute
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord, Site
 from explorer.ops.shape_rules import ImpliedBound, Unprovable
-from explorer.ops.symbolic_accesses import find_outside_access
 from explorer.ops.verify_kernel import verify_kernel
 from explorer.plain_text import counted
 from explorer.process.user_code import Registry, a, describe_error, shown, user_code
@@ -115,6 +113,9 @@ def _checked_record(record: OperatorRecord) -> OperatorRecord:
 
     BadOperator is raised if a rule raises or returns an invalid value.
     """
+    from explorer.ops.attribute_names import unknown_attribute  # only where an operator is added
+    from explorer.ops.symbolic_accesses import find_outside_access
+
     name, lowering = record.name, _lowering_word(record)
 
     def deduce(site: Site) -> tuple[Tensor, ...]:
