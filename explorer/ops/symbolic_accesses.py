@@ -66,6 +66,8 @@ def _outside(access: Access, names: list[str], env: ShapeEnv) -> str:
     action, tensor, index, extent, axes = access
     extents = {a.name: a.extent for a in axes}
     counts = [extents[name] for name, _ in index.terms]
+    if counts == [extent] and index.const == 0 and index.terms[0][1] == 1:
+        return ""  # along the whole extent, as most are
     for sizes in _bindings(names, env):
         if any(evaluate_dim(n, sizes) <= 0 for n in extents.values()):
             continue  # nothing is computed
