@@ -88,6 +88,12 @@ WRONG: dict[str, tuple[Any, str, Rule, str]] = {
         lambda b: OpCall("ReduceSum", args(b), (("keepdims", 0),)),
         "the binding 'tanh' is float32[n, 4], and ReduceSum(x) is float32[]",
     ),
+    "unproved": (
+        tanh("n", 4),
+        "Tanh",
+        lambda b: OpCall("Slice", args(b), (("starts", (0,)), ("ends", (2,)), ("axes", (0,)))),
+        "Slice(x) is float32[min(2, n), 4] (min(2, n) == n is not proved)",
+    ),
     "two arguments": (
         tanh(4),
         "Tanh",

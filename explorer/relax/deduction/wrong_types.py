@@ -152,7 +152,7 @@ class _Checker:
         level, why = match(var.type, computed, self.env)
         if level < Match.PROVED:
             stated, actual = print_type(var.type), print_type(computed)
-            reason = f" ({why})" if level == Match.CHECKED else ""
+            reason = f" ({why.partition(';')[0]})" if level == Match.CHECKED else ""
             yield f"the binding {var.name!r} is {stated}, and {_text(expr)} is {actual}{reason}"
 
     def view(self, binding: Binding, arg: Var, offset: Dim) -> Iterator[str]:
