@@ -102,10 +102,11 @@ class IronworksError(Exception):
             return f" (try: {self.try_})"
         unsaid = self.lists and self.expected and self.expected not in self.sentence
         if unsaid and not (MEANT in self.sentence and len(self.expected) > LONGEST_LIST):
-            return f" (there are: {self.expected})"
+            is_example = any(c in self.expected for c in "=@") or self.expected.startswith("(")
+            return f" ({'such as' if is_example else 'there are:'} {self.expected})"
         return ""
 
-    lists = False  # `expected` are the names that could have been given
+    lists = False  # `expected` are the names that could have been given, or an example
 
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook shows: the sentence and lines of its cells, or the traceback."""

@@ -6,13 +6,18 @@ import json
 import re
 import runpy
 import sys
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 from explorer.ops import user_operators
 from explorer.passes import policy_call, registry
+from explorer.rammer.model import Facts, Share
 from widgets.model import glossary
 from widgets.rooms import gallery
 
@@ -126,3 +131,15 @@ def test_the_api_page_names_what_there_is() -> None:
     ):
         members = re.findall(r"^        - (\w+)$", part.partition(":::")[0], re.M)
         assert members and all(hasattr(room, name) for name in members)
+
+
+def test_the_pages_name_all_scalar_functions_and_all_fields_of_decisions() -> None:
+    operator = (DOCS / "how_to" / "operator.md").read_text("utf-8")
+    internal = {"lands"}  # of a scatter
+    assert not [
+        n for n in SCALAR_FUNCTIONS.keys() - internal if not re.search(rf"`{n}\b", operator)
+    ]
+    policy = (DOCS / "how_to" / "policy.md").read_text("utf-8")
+    for kind in (Tiling, Share, Facts, Candidate):
+        missing = [f.name for f in fields(kind) if f"`{f.name}`" not in policy]
+        assert missing in ([], ["why"]), kind  # a refusal as values, for pictures

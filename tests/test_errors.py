@@ -12,7 +12,9 @@ import explorer
 import widgets
 from explorer import errors
 from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
 from explorer.errors import LONGEST_SENTENCE, BadModelFile, IronworksError, ShapeError
+from explorer.tuning.settings import apply
 from widgets.rooms import gallery
 
 DATA = Path(__file__).parent / "data"
@@ -111,6 +113,13 @@ def test_a_misspelt_name_is_answered_with_those_that_could_be_meant(what: str) -
         ask(c)
     assert hint in str(found.value)
     assert len(str(found.value)) < 2 * LONGEST_SENTENCE
+
+
+def test_an_example_is_no_list_of_what_there_is() -> None:
+    with pytest.raises(IronworksError, match=r"\(such as roller.top_k=10\)$"):
+        apply(Options(), ["roller"])
+    with pytest.raises(IronworksError, match=r"\(such as @explorer.compiler_pass\("):
+        explorer.compiler_pass("", after="clean up")(lambda program: program)
 
 
 def test_a_view_is_found_by_its_title_too() -> None:

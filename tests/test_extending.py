@@ -93,6 +93,16 @@ def test_a_policy_is_set_by_the_name_of_a_plug_in_or_of_a_file(
     assert "acme rename" not in steps(out)
 
 
+@pytest.mark.parametrize("target", ["cpu", "v100"])
+def test_explain_names_the_policy_of_tilings(shell: Shell, target: str) -> None:
+    by_file = f"roller.policy={PLUGIN / 'ironworks_acme.py'}:every_tile"
+    for flags, policy in (((), "construct"), (("--set", by_file), "every_tile")):
+        words = ("explain", MODEL, "--stage", "roller", "--target", target, *flags)
+        code, out, err = shell(*words)
+        assert (code, err) == (0, "") and out.startswith(f"policy {policy}\n")
+        assert json.loads(shell(*words, "--json")[1])["policy"] == policy
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -103,6 +113,8 @@ def test_a_policy_is_set_by_the_name_of_a_plug_in_or_of_a_file(
         (("--set", "rammer.policy=acme"), "takes a policy, and the plug-in 'acme' is a module"),
         (("--set", "rammer.policy=acme-broken"), "failed to load"),
         (("--set", "acme rename.times=2"), "no group of options 'acme rename'"),
+        (("--set", "acme rename.times=2"), "(try: --plugin FILE, if the file registers a pass"),
+        (("--set", "rammer.policy=mine"), "or a name that a file of --plugin registers"),
         (("--plugin", "acme", "--set", "acme rename.time=2"), "did you mean 'acme rename.times'"),
         (("--plugin", "acme", "--set", "acme rename.times=x"), "a whole number, not 'x'"),
     ],
@@ -138,6 +150,11 @@ def test_an_operator_of_a_file_is_known_to_commands(shell: Shell, tmp_path: Path
     assert shell("check", str(path), *plugin)[0] == 0
     code, out, _ = shell("compile", str(path), "--until", "legalized", "--check", *plugin)
     assert code == 0 and "WRONG" not in out
+    broken = OPERATOR.replace("args[0] * 2", "args[0].tolist()")
+    plugin = ("--plugin", written(tmp_path, broken))
+    code, out, _ = shell("compile", str(path), "--until", "legalized", "--check", *plugin)
+    assert code == 1 and "could not be checked, because the operator 'Twice'" in out
+    assert "returned a list, not an array" in " ".join(out.split()) and "WRONG" not in out
     user_operators.forget("Twice")
 
 

@@ -26,14 +26,16 @@ def check_code(program: Program, codes: Codes) -> None | bool | str:
     """Interpret the tile programs of all kernels on random inputs, and compare the outputs.
 
     A program with second tilings is run with these too. Addresses are checked, and outputs start
-    as NaN. Returns True, a sentence on what is wrong, or None if the model cannot be run.
+    as NaN. Returns True, a sentence on what is wrong, an `Unchecked` if the reference of a user's
+    operator fails, or None if the model cannot be run.
     """
-    trials = Validation(program).trials
+    validation = Validation(program)
+    trials = validation.trials
     second = {name: codes.get(efficient_binding(name), code) for name, code in codes.items()}
     tilings = (codes,) if second == codes else (codes, second)
     verdicts = [_verdict(trial, program, each) for trial in trials for each in tilings]
     faults = [v for v in verdicts if isinstance(v, str)]
-    return faults[0] if faults else (True if True in verdicts else None)
+    return faults[0] if faults else (True if True in verdicts else validation.unchecked)
 
 
 def _verdict(trial: Trial, program: Program, codes: Codes) -> None | bool | str:

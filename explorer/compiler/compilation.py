@@ -30,6 +30,7 @@ from explorer.ir.stage import PROMISES, SYSTEMS, Stage
 from explorer.measure.this_cpu import this_cpu
 from explorer.passes.registry import current_name
 from explorer.passes.snapshots import Snapshot, StepTime
+from explorer.passes.unchecked import Unchecked
 from explorer.plain_text import binding as bound
 from explorer.plain_text import counted, duration, size
 from explorer.printed import Printed
@@ -766,8 +767,11 @@ def _writable(out: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def _lines(c: Compilation) -> Iterator[str]:
     """Yield a summary of operators, memory, schedule and compile time."""
     yield PROMISES[c.stage]
+    unchecked = [s.checked for s in c.steps if isinstance(s.checked, Unchecked)]
+    for reason in dict.fromkeys(unchecked):
+        yield f"{counted(unchecked.count(reason), 'step')} {reason}"
     for step in c.steps:
-        if isinstance(step.checked, str):
+        if isinstance(step.checked, str) and not isinstance(step.checked, Unchecked):
             yield f"WRONG after {step.name!r}: {step.checked}"
     calls, library = len(c.program.kernel_calls), len(c.program.library_calls)
     operators = counted(len(c.model.program.sources), "operator")

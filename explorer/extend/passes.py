@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from explorer.errors import BadOption, did_you_mean
-from explorer.ir.program import fresh
+from explorer.ir.program import Program, fresh
 from explorer.ir.stage import Stage
 from explorer.passes.ranges import shown
 from explorer.passes.registry import Passes, PassRecord, as_callable, current_name, name_of, passes
 from explorer.passes.snapshots import Step
-from explorer.passes.user_pass import Judge, UserPass
+from explorer.passes.user_pass import UserPass
 
 
 def name_passes(passes_option: Any) -> Passes:
@@ -109,11 +109,30 @@ def with_registered(chosen: Passes) -> Passes:
     return (*registered, *chosen)
 
 
-def insert_passes(steps: Sequence[Step], own: Passes, tiled: Judge) -> tuple[Step, ...]:
+@dataclass(frozen=True, slots=True)
+class Soundness:
+    """A check of a pass's result: each changed binding is of its type, and each tiling is legal.
+
+    `tiled` returns why a tiling is illegal; None before kernels have tilings.
+    """
+
+    tiled: Callable[[Program], str] | None = None
+
+    def __call__(self, before: Program, after: Program) -> str:
+        """Return what is wrong with the result in words, "" if nothing."""
+        from explorer.relax.deduction.wrong_types import find_wrong_type  # only for users' passes
+
+        types = find_wrong_type(before, after) if after.stage >= Stage.TYPED else ""
+        return types or ("" if self.tiled is None else self.tiled(after))
+
+
+def insert_passes(
+    steps: Sequence[Step], own: Passes, tiled: Callable[[Program], str]
+) -> tuple[Step, ...]:
     """Insert each pass after the step that it names, and after passes already there.
 
-    `tiled` judges what a pass makes of a program with tiles. BadOption if there is no such step, or
-    if a step has the pass's name.
+    `tiled` judges the tilings of a program. BadOption if there is no such step, or if a step has
+    the pass's name.
     """
     out = list(steps)
     follows = {s.name: s.name for s in steps}  # by pass, the pipeline's step before it
@@ -131,13 +150,24 @@ def insert_passes(steps: Sequence[Step], own: Passes, tiled: Judge) -> tuple[Ste
         while at < len(out) and follows[out[at].name] == follows[after] != out[at].name:
             at += 1
         stage = out[at - 1].stage
-        judged = replace(run, judge=tiled) if stage is Stage.ROLLED else run
-        out.insert(at, Step(run.name, stage, judged))
+        judge = Soundness(tiled if stage is Stage.ROLLED else None)
+        out.insert(at, Step(run.name, stage, replace(run, judge=judge)))
         follows[run.name] = follows[after]
     return tuple(out)
 
 
+CODE_STEP = "generate code"  # of a compilation; it makes machine code, and is no step of programs
+
+
 def _missing_step_error(name: str, after: str, names: Sequence[str]) -> BadOption:
+    if after == CODE_STEP:
+        return BadOption(
+            f"the pass {name!r} is placed after {after!r}, which makes machine code of the last "
+            "program: no pass follows it",
+            where=name,
+            actual=after,
+            try_=f"after={names[-1]!r}",
+        )
     hint = did_you_mean(after, names) or f"; there are {', '.join(names)}"
     return BadOption(
         f"the pass {name!r} is placed after the step {after!r}, which this pipeline does not have"

@@ -158,6 +158,10 @@ def _pair(name: str, numpy: Callable[..., Value], **more: Any) -> ScalarFunction
     return ScalarFunction(name, "number", 2, numpy, **more)
 
 
+def _signed(name: str, numpy: Callable[..., Value], **more: Any) -> ScalarFunction:
+    return ScalarFunction(name, "signed", 2, numpy, **more)
+
+
 def _ordered(name: str, numpy: Callable[..., Value], vectors: str = "signed") -> ScalarFunction:
     return ScalarFunction(name, "any", 2, numpy, "bool", vectors=vectors)
 
@@ -168,27 +172,27 @@ def _bits(name: str, numpy: Callable[..., Value], arity: int = 2) -> ScalarFunct
 
 RECORDS: tuple[ScalarFunction, ...] = (
     _pair("add", np.add, derivative=lambda f, y, a, b: (1.0, 1.0), vectors="signed"),
-    _pair("sub", np.subtract, derivative=lambda f, y, a, b: (1.0, -1.0), vectors="signed"),
+    _signed("sub", np.subtract, derivative=lambda f, y, a, b: (1.0, -1.0), vectors="signed"),
     _pair("mul", np.multiply, derivative=lambda f, y, a, b: (b, a), vectors="signed"),
-    _pair(
+    _signed(
         "div",
         divide,
         derivative=lambda f, y, a, b: (1.0 / b, -y / b),
         cycles=4.0,
         vectors="float",
     ),
-    _pair("floordiv", np.floor_divide),
-    _pair("mod", np.mod, derivative=lambda f, y, a, b: (1.0, -f("floor", a / b))),
-    _pair("pow", power, derivative=_by_power, cycles=30.0, vectors="float32"),
+    _signed("floordiv", np.floor_divide),
+    _signed("mod", np.mod, derivative=lambda f, y, a, b: (1.0, -f("floor", a / b))),
+    _signed("pow", power, derivative=_by_power, cycles=30.0, vectors="float32"),
     _pair("max", np.maximum, derivative=_extremum_derivative("lt"), vectors="signed"),
     _pair("min", np.minimum, derivative=_extremum_derivative("gt"), vectors="signed"),
     ScalarFunction(
-        "neg", "number", 1, np.negative, derivative=lambda f, y, x: (-1.0,), vectors="signed"
+        "neg", "signed", 1, np.negative, derivative=lambda f, y, x: (-1.0,), vectors="signed"
     ),
     ScalarFunction(
-        "abs", "number", 1, np.abs, derivative=lambda f, y, x: (f("sign", x),), vectors="float"
+        "abs", "signed", 1, np.abs, derivative=lambda f, y, x: (f("sign", x),), vectors="float"
     ),
-    ScalarFunction("sign", "number", 1, np.sign, cycles=4.0, vectors="float"),
+    ScalarFunction("sign", "signed", 1, np.sign, cycles=4.0, vectors="float"),
     _unary(
         "exp",
         np.exp,

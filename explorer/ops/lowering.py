@@ -170,6 +170,8 @@ class Nest:
     def along(self, value: Var, name: str, axes: Sequence[Axis]) -> Expr:
         """Load the element of an argument that NumPy's broadcasting aligns with these axes."""
         shape = value.tensor.dims
+        if len(shape) > len(axes):
+            raise ValueError(f"{value.name!r} of rank {len(shape)} is read along {len(axes)} axes")
         last = axes[len(axes) - len(shape) :]
         index = [entry(a, n) for a, n in zip(last, shape, strict=True)]
         steps = self.lowering.steps(value)

@@ -74,7 +74,7 @@ class Site:
         value = self.attrs.get(name)
         if value is None:
             return default
-        return int(value) if isinstance(value, int) else self.fail(f"{name} must be an integer")
+        return int(value) if isinstance(value, int) else self._not_a(name, "an integer")
 
     def number(self, name: str, default: float) -> float:
         """Return an attribute that is one number; defaults are rounded to float32 as in ONNX."""
@@ -83,7 +83,11 @@ class Site:
             return single(default)
         if isinstance(value, (int, float)):
             return float(value)
-        return self.fail(f"{name} must be a number")
+        return self._not_a(name, "a number")
+
+    def _not_a(self, name: str, kind: str) -> NoReturn:
+        value = self.attrs.get(name)
+        self.fail(f"{name} must be {kind}, and is {value!r:.60}", expected=kind, actual=value)
 
     def text(self, name: str, default: str) -> str:
         """Return an attribute that is a string."""

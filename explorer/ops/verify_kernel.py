@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
-from explorer.errors import VerifyError
+from explorer.errors import VerifyError, did_you_mean
 from explorer.ir.affine import Affine
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dims import Dim
@@ -124,6 +124,8 @@ def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: Axes, where: str
         case Read():
             _read(kernel, expr, readable, axes, where)
             return kernel.dtype(expr.tensor)
+    kind = type(expr).__name__
+    _wrong(f"{expr!r:.60} ({kind}) is not an expression: call(...), Const(...), Read(...)", where)
 
 
 def _read(kernel: Kernel, read: Read, readable: set[str], axes: Axes, where: str) -> None:
@@ -179,7 +181,7 @@ def constant_problem(value: float | int | bool | Dim, dtype: DType) -> str:
     if dtype not in ITEM_BYTES:
         return f"a constant of the unknown dtype {dtype!r}"
     if isinstance(value, float) and not is_float(dtype) and not value.is_integer():
-        return f"a constant of {dtype} is {value}"
+        return f"a constant of {dtype} is {value}, and must be a whole number"
     return ""
 
 
@@ -191,7 +193,8 @@ def result_of(op: str, dtypes: Sequence[DType]) -> tuple[DType, str]:
     if op.startswith(CONVERSIONS) and op[5:] in ITEM_BYTES:
         return op[5:], _conversion(op, dtypes)
     if op not in SCALAR_FUNCTIONS:
-        return "", f"{op!r} is not a scalar function"
+        near = did_you_mean(op, SCALAR_FUNCTIONS) or f"; there are {', '.join(SCALAR_FUNCTIONS)}"
+        return "", f"{op!r} is not a scalar function{near}"
     record = SCALAR_FUNCTIONS[op]
     count = record.arity
     if len(dtypes) != count:
@@ -199,8 +202,13 @@ def result_of(op: str, dtypes: Sequence[DType]) -> tuple[DType, str]:
         return "", f"{op!r} takes {many} and has {len(dtypes)}"
     chosen, same = (dtypes[:1], dtypes[1:]) if op == "where" else ((), dtypes)
     operand = same[0]
-    if set(chosen) - {"bool"} or len(set(same)) > 1 or not record.is_defined_on(operand):
-        return "", f"{op!r} of {', '.join(dtypes)}"
+    if set(chosen) - {"bool"}:
+        return "", f"{op!r} chooses by a bool, and has {chosen[0]}"
+    if len(set(same)) > 1:
+        return "", f"{op!r} takes arguments of one dtype, and has {' and '.join(same)}"
+    if not record.is_defined_on(operand):
+        allowed = ", ".join(t for t in ITEM_BYTES if record.is_defined_on(t))
+        return "", f"{op!r} is not defined on {operand}; it takes {allowed}"
     return ("bool" if record.gives == "bool" else operand), ""
 
 

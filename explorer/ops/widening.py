@@ -28,6 +28,7 @@ from explorer.ir.program import Binding, Constant
 from explorer.ir.types import Tensor
 from explorer.ops.lowering import Lowering, entry
 from explorer.ops.record import OperatorRecord
+from explorer.ops.user_operators import deduced_types, user_operators
 from explorer.ops.verify_kernel import verify_kernel
 
 COMPUTING = ("elementwise", "matmul", "conv", "reduction")
@@ -248,12 +249,27 @@ def reference(record: OperatorRecord, attrs: Mapping[str, Any], args: Sequence[A
     wide = [a.astype(np.float32) if t in NARROW_FLOATS else a for a, t in zip(args, dtypes)]
     wide_results = record.reference(attrs, wide)
     results = wide_results if isinstance(wide_results, tuple) else (wide_results,)
-    first = dtypes[:1] if record.name in LIKE_THE_FIRST else None
-    kinds = first or result_dtypes(record.name, dtypes, len(results))
+    kinds = _result_kinds(record, attrs, args, dtypes, len(results))
     return tuple(
         np.asarray(v).astype(numpy_dtype(t)) if t in NARROW_FLOATS else v
         for v, t in zip(results, kinds, strict=True)
     )
+
+
+def _result_kinds(
+    record: OperatorRecord,
+    attrs: Mapping[str, Any],
+    args: Sequence[Any],
+    dtypes: tuple[DType | None, ...],
+    results: int,
+) -> tuple[DType | None, ...]:
+    """Return the dtype of each result: ONNX's schema ties it, or the shape rule of a user's."""
+    if record.name in LIKE_THE_FIRST:
+        return dtypes[:1]
+    if record.name in user_operators():
+        types = deduced_types(record, attrs, args)
+        return dtypes[:1] * results if types is None else tuple(t.dtype for t in types)
+    return result_dtypes(record.name, dtypes, results)
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,10 @@ from typing import Any, NoReturn
 from explorer.errors import BadOption
 from explorer.passes import policy_call
 
-FROM_A_SHELL = "one of these, a plug-in's name, or a function in a file: ./mine.py:my_policy"
+FROM_A_SHELL = (
+    "one of these, a function in a file: ./mine.py:my_policy, "
+    "or a name that a file of --plugin registers"
+)
 LONGEST_CHARACTERS = 60  # of a value in a sentence; chosen
 LEGAL, SAYS = "legal", "says"
 

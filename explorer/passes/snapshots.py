@@ -23,6 +23,7 @@ from explorer.passes.fingerprint import (
     pass_key,
     program_key,
 )
+from explorer.passes.unchecked import Unchecked
 from explorer.passes.user_pass import UserPass, blame_user_passes
 from explorer.plain_text import counted, duration
 from explorer.printed import Printed
@@ -60,7 +61,8 @@ class Snapshot(Printed):
     """The program before and after one step.
 
     `cached`: the result came from the memo; `seconds` is then the time of the first run. `checked`
-    is None if nothing was validated, True if the values stayed the same, else what was wrong.
+    is None if nothing was validated, True if the values stayed the same, else what was wrong; an
+    `Unchecked` says why values could not be compared.
     `own`: the step is a user-defined pass.
     """
 
@@ -81,6 +83,7 @@ class Snapshot(Printed):
         if self.after is self.before:
             change += ", unchanged"
         checked = "" if self.checked is None else f", checked: {self.checked}"
+        checked = f", {self.checked}" if isinstance(self.checked, Unchecked) else checked
         took = f"{duration(1e6 * self.seconds)}{' when it ran' if self.cached else ''}"
         return f"{self.name} ({self.stage.title}): {change}, {took}{checked}"
 

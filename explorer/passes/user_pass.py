@@ -10,13 +10,12 @@ from typing import Any, NoReturn, get_args
 
 from explorer.errors import (
     BadPass,
-    Cancelled,
     IronworksError,
     KernelCompileError,
     VerifyError,
     fault,
 )
-from explorer.ir.calls import Expr, Var
+from explorer.ir.calls import Expr, OpCall, Var
 from explorer.ir.decisions.control import ControlDecision, TaskTree
 from explorer.ir.decisions.decided import AlgorithmDecision, Decisions, ProductsDecision
 from explorer.ir.decisions.tile_graph import TileGraph
@@ -27,9 +26,9 @@ from explorer.ir.stage import Stage
 from explorer.ir.text.text_tokens import print_type
 from explorer.ops.interpreter.verify import same, verify
 from explorer.process.sandbox import Ended, Limits, in_helper, is_helper
-from explorer.process.user_code import describe_error, user_code, with_article
+from explorer.process.user_code import a, describe_error, shown, user_code, with_article
 
-Judge = Callable[[Program], str]
+Judge = Callable[[Program, Program], str]  # of a program before and after a pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class UserPass:
     A helper process runs the pass first, unless `limits` is None. BadPass is raised if the pass
     raises, exceeds `limits` or crashes there, or if its result is no program, is not well formed at
     its stage, lost source operators or changed the signature. `judge` returns what else is wrong
-    with a result, "" if nothing.
+    with a result, "" if nothing: an expression of another type than its binding is.
     """
 
     name: str
@@ -56,14 +55,18 @@ class UserPass:
     def __call__(self, program: Program) -> Program:
         """Run the pass and verify its result; it sees the constants as a read-only mapping."""
         read_only = replace(program, constants=MappingProxyType(program.constants))
-        with user_code(f"the pass {self.name!r}", self._failed, (Cancelled, _Unsafe)):
-            self._try_out(read_only)
-            after = self.run(read_only)
+        ended, after = None, program
+        with user_code(f"the pass {self.name!r}", self._failed):
+            ended = self._try_out(read_only)
+            if ended is None:
+                after = self.run(read_only)
+        if ended is not None:
+            raise self._ended(ended)
         if after is read_only:
             return program
         try:
             _check(program, after)
-            if self.judge is not None and (why := self.judge(after)):
+            if self.judge is not None and (why := self.judge(program, after)):
                 _fail(f"returned a program that cannot be compiled: {why}")
         except _Broken as broken:
             raise self._refused(str(broken)) from broken.__cause__
@@ -73,23 +76,33 @@ class UserPass:
             ) from problem
         return replace(after, constants=dict(after.constants))
 
-    def _try_out(self, program: Program) -> None:
-        """Run the pass in a helper process first.
+    def _try_out(self, program: Program) -> Ended | None:
+        """Run the pass in a helper process first; return how it ended if it did not finish there.
 
-        Raises BadPass if it exceeds the limits or its process dies. Its own exceptions are raised
-        again by the run in this process.
+        Its own exceptions are raised again by the run in this process.
         """
         if self.limits is None or is_helper():
-            return
+            return None
         try:
             in_helper(lambda tell: self._alone(program), self.limits)
         except Ended as ended:
-            raise _Unsafe(
-                f"the pass {self.name!r} {ended.why}: it ran in a helper process, and was ended",
-                where=self.name,
-                expected=f"at most {self.limits.seconds:g} s and {self.limits.mib:,} MiB",
-                try_="@explorer.compiler_pass(..., seconds=60, mib=4096) where it needs more",
-            ) from None
+            return ended
+        return None
+
+    def _ended(self, ended: Ended) -> BadPass:
+        """Return the error of a pass that exceeded its limits, or whose process ended."""
+        assert self.limits is not None, "only a pass with limits has a helper"
+        more = ""
+        if ended.why.endswith("MiB of memory"):
+            more = f"mib={2 * self.limits.mib}"
+        elif ended.why.startswith("took more than"):
+            more = f"seconds={3 * self.limits.seconds:g}"
+        return BadPass(
+            f"the pass {self.name!r} {ended.why}: it ran in a helper process, and was ended",
+            where=self.name,
+            expected=f"at most {self.limits.seconds:g} s and {self.limits.mib:,} MiB",
+            try_=f"@explorer.compiler_pass(..., {more}) where it needs more" if more else "",
+        )
 
     def _alone(self, program: Program) -> None:
         try:
@@ -133,10 +146,6 @@ def blame_user_passes(step: str, own: Sequence[str]) -> Iterator[None]:
         ) from problem
 
 
-class _Unsafe(BadPass):
-    """A failure of a pass in its helper process."""
-
-
 class _Broken(Exception):
     """A fault of a pass's result: the end of a sentence that begins with the pass."""
 
@@ -174,6 +183,8 @@ def _check_parts(p: Program) -> None:
             _check_each(b.vars, Var, f"a binding of {f.name!r}")
             if not b.vars or not isinstance(b.expr, get_args(Expr)):
                 _fail(f"binds {with_article(type(b.expr).__name__)} in {f.name!r}")
+            if isinstance(b.expr, OpCall):
+                _check_operator(b.expr, b.vars[0].name)
             if not isinstance(b.origin, frozenset):
                 _fail(f"returned an origin of {b.vars[0].name!r} that is no frozenset")
     if not isinstance(p.constants, Mapping):
@@ -182,6 +193,22 @@ def _check_parts(p: Program) -> None:
     for value, kind in ((p.env, ShapeEnv), (p.decisions, Decisions), (p.stage, Stage)):
         if not isinstance(value, kind):
             _fail(f"returned {with_article(type(value).__name__)} instead of a {kind.__name__}")
+
+
+def _check_operator(call: OpCall, name: str) -> None:
+    """Check the declared types of the parts of an operator."""
+    if not isinstance(call.args, tuple):
+        _fail(f"returned {a(call.args)} where the arguments of {name!r} are a tuple of Var")
+    for arg in call.args:
+        if arg is not None and not isinstance(arg, Var):
+            _fail(f"returned {a(arg)} as an argument of {name!r}, which is a Var or None")
+    pairs = call.attrs if isinstance(call.attrs, tuple) else (call.attrs,)
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            _fail(
+                f"returned {shown(call.attrs)} where the attributes of {name!r} are a tuple of "
+                'pairs: (("axis", 1),)'
+            )
 
 
 KINDS: Mapping[str, type] = {

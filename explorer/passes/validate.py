@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from explorer.errors import ShapeError
+from explorer.errors import BadOperator, ShapeError
 from explorer.ir.calls import MatchCast
 from explorer.ir.dims import Sizes
 from explorer.ir.dtypes import as_computed, dtype_of, is_float
@@ -18,6 +18,7 @@ from explorer.ops.interpreter.evaluate import Interpreter, bind_sizes, evaluate,
 from explorer.ops.interpreter.frame import NO_NEGATIVE, CallFrame
 from explorer.ops.interpreter.verify import verify
 from explorer.passes.random_inputs import random_inputs, trials, variations
+from explorer.passes.unchecked import Unchecked
 
 TOLERANCE_SHARE = 2e-4  # of the largest value: passes may reorder sums; chosen
 SHAKEN_RUNS = 4  # each makes one of two equal values larger with probability 1/2; chosen
@@ -84,22 +85,44 @@ class Validation:
         """Create trials for the first program."""
         self.program, self.candidates = program, trials(program)
         self.trials: list[Trial] = []
+        self.failure: BadOperator | None = None  # of a run of the first program
         self.add_trials()
 
     def add_trials(self) -> bool:
         """Add the next sizes that the first program takes; return False if there are none left."""
         for sizes in self.candidates:
-            if (trial := _trial(self.program, sizes)) is not None:
-                others = (_trial(self.program, other) for other in variations(self.program, sizes))
+            if (trial := self.trial(sizes)) is not None:
+                others = [self.trial(other) for other in variations(self.program, sizes)]
                 self.trials += [trial, *(other for other in others if other is not None)]
                 return True
         return False
+
+    def trial(self, sizes: Sizes) -> Trial | None:
+        """Run the first program; return None if the sizes do not fit each other or it fails."""
+        try:
+            inputs = random_inputs(self.program, sizes)
+            return Trial(
+                sizes, inputs, self.program, (self.program, evaluate(self.program, inputs))
+            )
+        except BadOperator as problem:
+            self.failure = self.failure or problem
+        except Exception:  # of a model that takes other inputs
+            pass
+        return None
+
+    @property
+    def unchecked(self) -> Unchecked | None:
+        """Why values cannot be compared: the reference of a user's operator fails."""
+        if self.failure is None:
+            return None
+        return Unchecked(f"could not be checked, because {self.failure.sentence}")
 
     def of(self, before: Program, after: Program) -> None | bool | str:
         """Compare a pass's result with its input.
 
         Returns True, a sentence on what the pass broke, or None if values cannot decide: an earlier
-        pass broke the program, or the model cannot be run.
+        pass broke the program, or the model does not take random inputs. An `Unchecked` says that
+        the reference of a user's operator fails.
         """
         if after is not before and (fault := _fault(after)) and fault != _fault(before):
             return fault
@@ -107,7 +130,11 @@ class Validation:
         while not self.trials and self.add_trials():
             verdicts = self.verdicts(before, after)
         faults = [v for v in verdicts if isinstance(v, str)]
-        return faults[0] if faults else (True if True in verdicts else None)
+        if faults:
+            return faults[0]
+        if self.unchecked is not None:
+            return None if after is before else self.unchecked
+        return True if True in verdicts else None
 
     def verdicts(self, before: Program, after: Program) -> list[None | bool | str]:
         """Compare two programs in each trial; drop the trials whose sizes the second refuses."""
@@ -115,15 +142,6 @@ class Validation:
         refused = [t for t, verdict in verdict_of if isinstance(verdict, RefusedSizes)]
         self.trials = [t for t in self.trials if t not in refused]
         return [verdict for _, verdict in verdict_of if not isinstance(verdict, RefusedSizes)]
-
-
-def _trial(program: Program, sizes: Sizes) -> Trial | None:
-    """Run the first program; return None if the sizes do not fit each other or the model fails."""
-    try:
-        inputs = random_inputs(program, sizes)
-        return Trial(sizes, inputs, program, (program, evaluate(program, inputs)))
-    except Exception:
-        return None
 
 
 def _verdict(trial: Trial, before: Program, after: Program) -> None | bool | str | RefusedSizes:

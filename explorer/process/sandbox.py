@@ -72,11 +72,10 @@ def is_helper() -> bool:
 def in_helper(work: Callable[[Callable[[str], None]], None], limits: Limits) -> tuple[str, ...]:
     """Run `work` in a helper process and return the texts that it reports.
 
-    It is called with the function that reports. Exceptions that it raises are ignored: it reports
-    what it wants known.
+    It is called with the function that reports; it also reports its own failures.
 
     Raises:
-        Ended: It took too much time or memory, or its process died.
+        Ended: It took too much time or memory, or its process ended before the work did.
     """
     with _starting:  # or another helper would hold this one's pipe open
         reading, writing = os.pipe()
@@ -131,12 +130,14 @@ def _computed_seconds(child: int) -> float:
 
 def _answer(text: str, status: int, slow: bool, limits: Limits) -> tuple[str, ...]:
     """Return the reported texts, or raise Ended with the reason."""
-    reported, why = [], ""
+    reported, why, is_done = [], "", False
     for line in text.splitlines():
         with suppress(ValueError):  # cut short where the process died
             kind, text_of_message = json.loads(line)
             if kind == "told":
                 reported.append(text_of_message)
+            elif kind == "done":
+                is_done = True
             else:
                 why = text_of_message
     if not why and slow:
@@ -144,7 +145,7 @@ def _answer(text: str, status: int, slow: bool, limits: Limits) -> tuple[str, ..
     if not why and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         why = f"crashed its process ({signal.Signals(number).name})"
-    if not why and os.waitstatus_to_exitcode(status):
+    if not why and not is_done:  # also with code 0: `os._exit(0)` in the work
         why = f"ended its process with {os.waitstatus_to_exitcode(status)}"
     if why:
         raise Ended(why, tuple(reported))
@@ -163,6 +164,7 @@ def _work(work: Callable[[Callable[[str], None]], None], limits: Limits, writing
         _watch(limits, say)
         try:
             work(lambda text: say("told", text))
+            say("done", "")
         except MemoryError:
             say("ended", f"took more than {limits.mib:,} MiB of memory")
         code = 0

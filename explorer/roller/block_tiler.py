@@ -13,6 +13,7 @@ from explorer.ir.decisions.tiling import Tiling, TilingDecision, thread_block
 from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Program
+from explorer.ir.tile_rules import as_integer
 from explorer.passes.policy_call import PolicyCall
 from explorer.roller.blocks.candidates import (
     block_candidates,
@@ -40,7 +41,7 @@ class BlockTiler:
         """Return a call in normal form with its thread block, if it has a tile program for one."""
         device, kernel, sizes = self.device, call.kernel, self.program.env.hints
         by_hand = self.pinned.get(name)
-        if by_hand is not None and not by_hand.is_thread_block:
+        if by_hand is not None and as_integer(by_hand.threads) == 0:
             what = f"{name} runs as thread blocks on {device.name}, and its tiling has no threads"
             raise BadOption(what, where=name, try_="a thread_block, or a processor")
         candidates, weighed = self._candidates(kernel, name)

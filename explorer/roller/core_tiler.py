@@ -19,6 +19,7 @@ from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.program import Program
+from explorer.ir.tile_rules import as_integer
 from explorer.passes.policy_call import PolicyCall
 from explorer.roller.cached_tilings import best_tilings
 from explorer.roller.policy import refined
@@ -46,7 +47,7 @@ class CoreTiler:
         """Return a call in normal form with its tiling."""
         device, kernel = self.device, call.kernel
         by_hand = self.pinned.get(name)
-        if by_hand is not None and by_hand.is_thread_block:
+        if by_hand is not None and as_integer(by_hand.threads) and by_hand.is_thread_block:
             what = f"{name} has no thread blocks on {device.name}"
             raise BadOption(what, where=name, try_="a Tiling, or the data sheet of a GPU")
         named, axes = canonical(kernel)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from explorer.cost.estimate import kernel_terms
 from explorer.devices.model import Device
@@ -16,6 +19,7 @@ from explorer.ir.kernels.regions import Regions, propagate
 from explorer.ir.tile_rules import as_integer, tile_problem
 from explorer.ir.types import ITEM_BYTES
 from explorer.process.cancellation import raise_if_cancelled
+from explorer.process.user_code import shown
 from explorer.tile.lowering.lower import tensor_contraction, with_sum_lanes
 from explorer.tile.rewrites import placed_program
 
@@ -92,13 +96,32 @@ def malformed(kernel: Kernel, tiling: Any, device: Device) -> str:
     """Return the first rule of form that a tiling of a kernel in normal form breaks, "" if none."""
     if not isinstance(tiling, Tiling):
         return f"a tiling is a Tiling, found {type(tiling).__name__}"
-    if tiling.is_thread_block:
+    threads = as_integer(tiling.threads)
+    if threads is None or threads < 0:
+        return f"it has {shown(tiling.threads)} threads, and must have 0: a task on one core"
+    if threads > 0:
         return f"it is a thread block, and a task of {device.name} runs on one core"
     return (
-        tile_problem(tiling.tile, axes_to_cut(kernel))
+        _unused_problem(tiling, ("register", "shared", "parts", "matrix"), "thread blocks")
+        or tile_problem(tiling.tile, axes_to_cut(kernel))
         or _micro_problem(kernel, tiling.micro, device)
         or _inner_loop_problem(tiling)
     )
+
+
+def unused_by_blocks(tiling: Tiling) -> str:
+    """Return which field of a thread block is of tasks on one core only, "" if none is set."""
+    return _unused_problem(tiling, ("micro", "pack", "depth_block"), "tasks on one core")
+
+
+def _unused_problem(tiling: Tiling, names: Iterable[str], of: str) -> str:
+    """Return which of some fields is not its default, "" if all are."""
+    for name in names:
+        value, default = getattr(tiling, name), getattr(Tiling(), name)
+        same_kind = isinstance(value, (type(default), list, int, np.integer))
+        if not same_kind or (value != default and value != []):
+            return f"`{name}` is of {of} and must be {default!r} here, found {shown(value):.60}"
+    return ""
 
 
 def _micro_problem(kernel: Kernel, micro: Any, device: Device) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from explorer.compiler.options import Options
 from explorer.devices import hardware
-from explorer.errors import BadOption, did_you_mean
+from explorer.errors import MEANT, BadOption, did_you_mean
 from explorer.extend import passes
 from explorer.passes.ranges import shown
 from explorer.process.user_code import describe_error, with_article
@@ -61,7 +61,10 @@ def _group(options: Options, name: str, flag: str) -> Any:
         groups_by_name[run.name] = run.run
     if name in groups_by_name:
         return groups_by_name[name]
-    raise _unknown(name, groups_by_name, "group of options", "", flag)
+    unknown = _unknown(name, groups_by_name, "group of options", "", flag)
+    if MEANT not in unknown.sentence:
+        unknown.try_ = f"--plugin FILE, if the file registers a pass {shown(name)}"
+    raise unknown
 
 
 def _set_figure(

@@ -10,6 +10,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.dims import Sizes
 from explorer.ir.stage import Stage
+from explorer.passes.policy_call import policy_name
 from explorer.plain_text import duration, table
 from explorer.roller.tile_order import why_first
 from explorer.views.answer import Answer
@@ -63,8 +64,10 @@ def tiles(c: Compilation, op: str | None) -> Answer:
         raise unknown_name(c, op, origins)
     if blocks:
         return _thread_blocks(c, blocks, origins, call_labels, op)
+    policy = policy_name(c.options.roller.policy)
     data = {
         "stage": c.stage,
+        "policy": policy,
         "kernels": [{**_tiling(t, origins), "called": call_labels[t.binding]} for t in tilings],
     }
     if op is None:
@@ -78,10 +81,8 @@ def tiles(c: Compilation, op: str | None) -> Answer:
             )
             for t in tilings
         ]
-        return Answer(
-            data,
-            table(("kernel", PROGRAM, "tile", ">a task", "of which"), shorten_rows(rows, op, 5)),
-        )
+        heads = ("kernel", PROGRAM, "tile", ">a task", "of which")
+        return Answer(data, f"policy {policy}\n\n{table(heads, shorten_rows(rows, op, 5))}")
     parts = [
         f"{call_labels[t.binding]}: {t.binding} {PROGRAM}, "
         f"from {', '.join(sorted(origins[t.binding]))}\n"
@@ -121,7 +122,8 @@ def _thread_blocks(
         }
         for name, blocks in blocks_by_kernel.items()
     ]
-    data = {"kernels": kernels}
+    policy = policy_name(c.options.roller.policy)
+    data = {"policy": policy, "kernels": kernels}
     if op is None:
         rows = [
             (call_labels[name], name, x.label, duration(x.cost_us), reason_or_costs(x))
@@ -129,7 +131,7 @@ def _thread_blocks(
             for x in (w.candidate for w in blocks if w.on)
         ]
         heads = ("kernel", PROGRAM, f"thread block of {_block_chooser(c)}", ">alone", "of which")
-        return Answer(data, table(heads, shorten_rows(rows, op, 5)))
+        return Answer(data, f"policy {policy}\n\n{table(heads, shorten_rows(rows, op, 5))}")
     parts = []
     for name, blocks in blocks_by_kernel.items():
         taken = " and ".join(w.candidate.label for w in blocks if w.on)

@@ -86,15 +86,30 @@ WRONG: list[tuple[str, Callable[[Any], Any]]] = [
     ("not there yet", compute_of(lambda c: replace(c, expr=Read("y", (Affine(),) * 4)))),
     ("by 1 indices", compute_of(lambda c: replace(c, expr=Read("x", (Affine(),))))),
     ("computes int64", compute_of(lambda c: replace(c, expr=Const(1, "int64")))),
-    ("'mul' of float32, float64", compute_of(lambda c: beside(c, "mul", Const(1.0, "float64")))),
-    ("'add' of float32, int64", compute_of(lambda c: beside(c, "add", IndexValue(var("n"))))),
-    ("'bitand' of float32, float32", compute_of(lambda c: beside(c, "bitand", Const(1.0)))),
-    ("'and' of float32, float32", compute_of(lambda c: beside(c, "and", Const(1.0)))),
-    ("'lt' of float32, bool", compute_of(lambda c: beside(c, "lt", Const(True, "bool")))),
+    (
+        "'mul' takes arguments of one dtype, and has float32 and float64",
+        compute_of(lambda c: beside(c, "mul", Const(1.0, "float64"))),
+    ),
+    (
+        "'add' takes arguments of one dtype, and has float32 and int64",
+        compute_of(lambda c: beside(c, "add", IndexValue(var("n")))),
+    ),
+    (
+        "'bitand' is not defined on float32; it takes int8",
+        compute_of(lambda c: beside(c, "bitand", Const(1.0))),
+    ),
+    (
+        "'and' is not defined on float32; it takes bool",
+        compute_of(lambda c: beside(c, "and", Const(1.0))),
+    ),
+    (
+        "'lt' takes arguments of one dtype, and has float32 and bool",
+        compute_of(lambda c: beside(c, "lt", Const(True, "bool"))),
+    ),
     ("takes one argument and has 2", compute_of(lambda c: beside(c, "exp", Const(1.0)))),
     ("takes 3 arguments and has 2", compute_of(lambda c: beside(c, "where", Const(1.0)))),
     (
-        "'exp' of float16",
+        "'exp' is not defined on float16; it takes float32, float64",
         compute_of(lambda c: replace(c, expr=Apply("exp", (Apply("cast_float16", (c.expr,)),)))),
     ),
     (

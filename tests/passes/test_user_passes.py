@@ -423,7 +423,10 @@ def test_tiles_that_can_be_are_taken(model: Model) -> None:
         (((AFTER, 3),), "cannot be called with a program"),
         (((AFTER, lambda: None),), "cannot be called with a program"),
         ((("legalize to kernels", doubled),), "did you mean 'legalise to kernels'"),
-        ((("generate code", doubled),), "which this pipeline does not have"),
+        (
+            (("generate code", doubled),),
+            "makes machine code of the last program: no pass follows it",
+        ),
         (
             ((AFTER, UserPass("tile (Roller)", doubled)),),
             "a step of the pipeline is named 'tile \\(Roller\\)'",

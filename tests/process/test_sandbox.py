@@ -50,6 +50,10 @@ def leaving() -> None:
     os._exit(3)
 
 
+def leaving_as_if_done() -> None:
+    os._exit(0)
+
+
 def in_c() -> None:
     re.match(r"(a+)+$", "a" * 40 + "b")
 
@@ -60,6 +64,7 @@ WRONG = [
     (hungry, "took more than 256 MiB of memory"),
     (crashing, r"crashed its process \(SIGSEGV\)"),
     (leaving, "ended its process with 3"),
+    (leaving_as_if_done, "ended its process with 0"),
     (in_c, "took more than 0.3 s"),
 ]
 
@@ -117,7 +122,9 @@ def test_several_at_once_do_not_wait_for_each_other() -> None:
     assert len(found) == 4
 
 
-@pytest.mark.parametrize(("work", "why"), WRONG[:1] + WRONG[2:4], ids=["time", "memory", "crash"])
+@pytest.mark.parametrize(
+    ("work", "why"), WRONG[:1] + WRONG[2:6], ids=lambda v: getattr(v, "__name__", "")
+)
 def test_a_pass_that_does_so_is_a_sentence_and_the_next_compilation_is_as_before(
     monkeypatch: pytest.MonkeyPatch, work: Callable[[], None], why: str
 ) -> None:

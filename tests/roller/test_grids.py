@@ -12,11 +12,12 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.kernels.normal import normalise
 from explorer.rammer.device_sheet_kernels import choose_pair
-from explorer.roller.blocks.candidates import alone_us
+from explorer.roller.blocks.candidates import alone_us, block_refusal
 from explorer.roller.blocks.gpu_candidates import _BlockSearch, estimate_us, grids
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.shrink import finer
+from explorer.roller.policy import candidates
 from explorer.tile.gpu.block import why_not_blocks
 from explorer.tile.gpu.rewrites import unsynced
 from explorer.tile.verify import shared_bytes
@@ -221,3 +222,13 @@ def test_what_is_made_for_no_elements_takes_no_time() -> None:
     specs = tuple(TensorSpec(n, s) for n, s in shapes.items())
     kernel = normalise(Kernel("nothing", specs, (total, out), ("x",), ("y",)))
     assert alone_us(kernel, V100, {}) == 0.0
+
+
+@pytest.mark.parametrize("name", ["v100", "h100", "mi50"])
+@pytest.mark.parametrize("columns", [1, 3, 5, 12, 100])
+def test_every_candidate_is_legal_by_the_rule_that_policies_keep(columns, name):
+    sheet, kernel = device(name), normalise(linear(1000, 16, columns, "relu", {}).kernel)
+    offered = list(candidates(kernel, sheet, ShapeEnv(), {}, 1000))
+    assert offered
+    for c in offered:
+        assert not c.refused and not block_refusal(kernel, c.value, sheet, {}), c.label

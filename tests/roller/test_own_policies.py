@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pytest
 
+from explorer.devices.catalogue import device as device_named
 from explorer.errors import BadOption, BadPolicy, Cancelled
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
@@ -19,6 +21,7 @@ from tests.codegen.cases import linear
 from tests.roller.test_policy import DEVICE, program_of
 
 PROGRAM = program_of(linear(128, 64, 96, "relu", {}))
+V100 = device_named("v100")
 MICRO = Micro(8, 2, DEVICE.lanes)
 
 
@@ -62,6 +65,18 @@ BAD: dict[str, tuple[Callable[..., Any], str]] = {
     "vectors that there are not": (lambda *a: [of(micro=Micro(8, 2, 3))], "vectors of 3"),
     "no register tile": (lambda *a: [of(micro=None)], "a register tile is a Micro, found NoneType"),
     "a negative block": (lambda *a: [of(depth_block=-1)], "`depth_block` is a number from 0"),
+    "threads in words": (lambda *a: [of(threads="a")], "it has 'a' threads, and must have 0"),
+    "no threads": (lambda *a: [of(threads=None)], "it has None threads, and must have 0"),
+    "fewer than no threads": (lambda *a: [of(threads=-1)], "it has -1 threads, and must have 0"),
+    "a thread block": (lambda *a: [of(threads=32)], "it is a thread block, and a task of"),
+    **{
+        f"{name} as {value}": (
+            lambda *a, name=name, value=value: [of(**{name: value})],
+            f"`{name}` is of thread blocks and must be \\(\\) here, found ",
+        )
+        for name in ("register", "shared", "parts", "matrix")
+        for value in (3, None, (("zz", 2),), "i")
+    },
     "columns between panels": (
         lambda kernel, *a: [of((kernel.computes[-1].axes[-1].name, 20))],
         "as legal, and it is not",
@@ -148,6 +163,26 @@ def test_a_tile_by_hand_keeps_the_same_rules(tile: Any) -> None:
     pinned = (("out", Tiling((("e0", tile),), MICRO)),)
     with pytest.raises(BadOption, match="the tile of e0 is"):
         Roll(DEVICE, Options(pinned=pinned))(PROGRAM)
+
+
+@pytest.mark.parametrize("threads", ["a", None, -1])
+def test_threads_by_hand_keep_the_same_rules(threads: Any) -> None:
+    for device, word in ((DEVICE, "and must have 0"), (V100, "threads")):
+        pinned = (("out", Tiling((), MICRO if device is DEVICE else Micro(), threads=threads)),)
+        with pytest.raises(BadOption, match=rf"out is not legal: it has {threads!r} .*{word}"):
+            Roll(device, Options(pinned=pinned))(PROGRAM)
+
+
+@pytest.mark.parametrize(
+    "field", [{"micro": 3}, {"micro": MICRO}, {"pack": True}, {"depth_block": 8}], ids=str
+)
+def test_fields_of_cores_are_refused_of_thread_blocks(field: dict[str, Any]) -> None:
+    def odd(*args: Any) -> list[Candidate]:
+        return [replace(c, value=replace(c.value, **field)) for c in candidates(*args)]
+
+    (name,) = field
+    with pytest.raises(BadPolicy, match=f"`{name}` is of tasks on one core and must be"):
+        Roll(V100, Options(policy=odd))(PROGRAM)
 
 
 def test_what_is_no_policy_is_refused_when_options_are_made() -> None:

@@ -29,7 +29,7 @@ STAGES = ", ".join(each.name.lower() for each in Stage)
 class StepRow:
     """One step of the pipeline.
 
-    `checked` is None without a check, True for equal values, else the difference. `cached`: the
+    `checked` is None without a check, True for equal values, else what is wrong. `cached`: the
     step was read from the cache. Its `seconds` are then those of the first compilation and are not
     part of the total.
     """
@@ -254,6 +254,10 @@ def _first_seconds(s: StepRow) -> str:
 
 
 def _badge(checked: None | bool | str) -> str:
+    from explorer.passes.unchecked import Unchecked
+
+    if isinstance(checked, Unchecked):
+        return str(checked)
     if isinstance(checked, str):
         return f"WRONG: {checked}"
     return "same values" if checked else ""

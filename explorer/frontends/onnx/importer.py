@@ -181,7 +181,7 @@ def _version(scope: Scope, proto: onnx.NodeProto, name: str) -> int:
             f"{proto.op_type} at {name!r} is of the operator domain {proto.domain!r}; "
             "ONNX's own operators, the model's functions and operators of your own are supported",
             where=name,
-            try_=f"explorer.operator(record, domain={proto.domain!r})",
+            try_=f"explorer.operator(record, domain={proto.domain!r}), in a file for --plugin",
         )
     if domain not in scope.opsets:
         raise BadModelFile(f"names no version of the operator domain {proto.domain!r} of {name!r}")

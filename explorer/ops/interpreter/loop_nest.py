@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from explorer.errors import ShapeError
+from explorer.errors import ShapeError, VerifyError
 from explorer.ir.affine import Affine
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
@@ -394,7 +394,9 @@ def read(array: Array, index: Sequence[Index], fill: float | None, box: Box) -> 
     inside = all(i.low >= 0 and i.high < n for i, n in zip(index, array.shape, strict=True))
     if inside:
         return window(array, index, box)
-    assert fill is not None, "a read without a fill runs outside of its tensor"
+    if fill is None:
+        spans = ", ".join(f"{i.low} to {i.high}" for i in index)
+        raise VerifyError(f"a read without a fill is at {spans} in a tensor of {array.shape}")
     if prod(i.high - i.low + 1 for i in index) > 4 * (array.size + prod(s.size for s in box)):
         return gather(array, [points(i, box) for i in index], fill)
     return window(*_padded(array, index, fill), box)

@@ -27,7 +27,7 @@ from explorer.roller.blocks.gpu_candidates import estimate_us, grids, grids_of
 from explorer.roller.blocks.thread_block import bound_normal, in_own_names, launched
 from explorer.roller.cached_tilings import FOLDERS
 from explorer.roller.construct.expression import heaviest
-from explorer.roller.weigh_tiles import in_numbers
+from explorer.roller.weigh_tiles import in_numbers, unused_by_blocks
 from explorer.tile.gpu.block import why_not_blocks
 from explorer.tile.gpu.matrix_units import ROWS
 
@@ -120,6 +120,8 @@ def _form(block: Any) -> Iterator[str]:
     elif as_integer(block.threads) is None:
         yield f"it has {block.threads!r:.60} threads, expected an integer"
     else:
+        if unused := unused_by_blocks(block):
+            yield unused
         for part in (block.tile, block.register, block.shared, block.parts):
             axes = form_problem(part)
             if axes:

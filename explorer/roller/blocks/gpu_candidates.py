@@ -336,7 +336,7 @@ class _BlockSearch:
             most = (waves - 1) * places // max(1, others)
             size = -(-axes[a] // max(1, most))
             if most and n < size <= GROWN_RATIO * n:
-                rows = (size, -(-size // row) * row) if a == last else (size,)
+                rows = (size, min(axes[a], -(-size // row) * row)) if a == last else (size,)
                 for each in dict.fromkeys(rows):
                     yield self._grown(grid.block, a, each)
 
@@ -351,8 +351,10 @@ class _BlockSearch:
         if threads <= self.device.block_threads:
             return replace(block, tile=tile, threads=threads)
         mine = {a for a, (out, _) in all_axes(self.kernel).items() if out == axis}
-        times = -(-size // before)
-        register = tuple((a, n * times if a in mine else n) for a, n in block.register)
+        times, most = -(-size // before), {a.name: evaluate_dim(a.extent, {}) for a in self.c.axes}
+        register = tuple(
+            (a, min(n * times, max(1, most[a])) if a in mine else n) for a, n in block.register
+        )
         return replace(block, tile=tile, register=register)
 
     def _wider(self, block: Tiling) -> Iterator[Tiling]:

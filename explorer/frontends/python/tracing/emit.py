@@ -63,6 +63,18 @@ def emit_several(
     **attrs: AttrValue,
 ) -> tuple[TracedArray, ...]:
     """Emit an operator and return its results."""
+    return emit_call(op, results, args, attrs, types, dims)
+
+
+def emit_call(
+    op: str,
+    results: int,
+    args: Sequence[TracedArray | None],
+    attrs: Mapping[str, AttrValue],
+    types: Sequence[Annotation] | None = None,
+    dims: KnownDims | None = None,
+) -> tuple[TracedArray, ...]:
+    """Emit an operator whose attributes may have any name, as a user's may."""
     frame, record = current_frame(), RECORDS.get(op)
     own = tuple(None if a is None else frame.own(a.value, a.home) for a in args)
     present = {name: value for name, value in attrs.items() if value is not None}

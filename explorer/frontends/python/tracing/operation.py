@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.errors import DtypeError, TraceError
 from explorer.frontends.python.tracing.array import TracedArray
-from explorer.frontends.python.tracing.emit import emit, is_traced, traced
+from explorer.frontends.python.tracing.emit import emit_call, is_traced, traced
 from explorer.frontends.python.tracing.frames import attributed_to_call, calling_line
 from explorer.frontends.python.tracing.operators import (
     ComplexArray,
@@ -21,7 +21,8 @@ from explorer.frontends.python.tracing.operators import (
 )
 from explorer.ops import RECORDS
 from explorer.ops.record import OperatorRecord
-from explorer.ops.user_operators import register
+from explorer.ops.user_operators import check_call, plain_attributes, register
+from explorer.ops.widening import reference
 
 Function = Callable[..., Any]
 OnComplex = Function | Literal["itself", "parts"]
@@ -148,11 +149,16 @@ def operator(record: OperatorRecord, domain: str = "") -> Callable[..., Any]:
 
     def eager(*args: Any, **attrs: Any) -> Any:
         arrays = [None if a is None else np.asarray(a) for a in args]
+        plain = plain_attributes(name, attrs)
+        check_call(RECORDS[name], plain, arrays)
         with np.errstate(all="ignore"):
-            return RECORDS[name].reference(attrs, arrays)
+            results = reference(RECORDS[name], plain, arrays)
+        return results[0] if isinstance(results, tuple) and len(results) == 1 else results
 
     def recorded(*args: Any, **attrs: Any) -> Any:
-        return emit(name, *(None if a is None else traced(a) for a in args), **attrs)
+        values = [None if a is None else traced(a) for a in args]
+        (result,) = emit_call(name, 1, values, plain_attributes(name, attrs))
+        return result
 
     recorded.__name__ = recorded.__qualname__ = name
     recorded.__doc__ = f"The operator {name}."
