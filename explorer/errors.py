@@ -11,6 +11,7 @@ to a readable length.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher, get_close_matches
 from traceback import extract_tb, format_exception
@@ -24,6 +25,7 @@ __all__ = [
     "BadPass",
     "BadPolicy",
     "BadSheet",
+    "BadTarget",
     "BoundError",
     "CacheError",
     "Cancelled",
@@ -50,6 +52,7 @@ DEBUG = "IRONWORKS_DEBUG"  # set to 1, the shell and the house show where a faul
 LONGEST_LIST = 300  # characters of names behind a sentence that has a likely one; chosen
 ALIKE = 0.9  # of the likeness of the name that is most alike; chosen
 MEANT = "did you mean"
+LISTED = re.compile(r"\b(no|none|not a|unknown)\b")  # a name that is not among those there are
 LONGEST_PART = 4000  # `expected` may list every name that there is
 
 
@@ -102,7 +105,8 @@ class IronworksError(Exception):
             return f" (try: {self.try_})"
         unsaid = self.lists and self.expected and self.expected not in self.sentence
         if unsaid and not (MEANT in self.sentence and len(self.expected) > LONGEST_LIST):
-            return f" (there are: {self.expected})"
+            listed = LISTED.search(self.sentence)
+            return f" ({'there are' if listed else 'expected'}: {self.expected})"
         return ""
 
     lists = False  # `expected` are the names that could have been given
@@ -176,6 +180,10 @@ class BadPass(IronworksError):
 
 class BadPolicy(IronworksError):
     """A policy returned no candidate, or one that its transform cannot apply."""
+
+
+class BadTarget(IronworksError):
+    """A user's target raised, or returned an invalid answer."""
 
 
 class BadSheet(IronworksError):

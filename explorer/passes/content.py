@@ -48,6 +48,7 @@ from explorer.ir.dims import is_symbolic
 from explorer.ir.program import Constant
 from explorer.passes.code_origin import (
     IMPURE_NAMES,
+    class_kind,
     field_names,
     imports,
     is_public,
@@ -332,7 +333,7 @@ class _Digester:
                 self.write(value)
 
     def _class(self, cls: type) -> None:
-        kind = kind_of(cls.__module__)
+        kind = class_kind(cls)
         self.token("class", f"{cls.__module__} {cls.__qualname__}")
         if kind != "written":
             self._check_pure(kind, cls.__module__, cls.__qualname__)
