@@ -11,6 +11,7 @@ to a readable length.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher, get_close_matches
 from traceback import extract_tb, format_exception
@@ -24,6 +25,7 @@ __all__ = [
     "BadPass",
     "BadPolicy",
     "BadSheet",
+    "BadTarget",
     "BoundError",
     "CacheError",
     "Cancelled",
@@ -50,6 +52,7 @@ DEBUG = "IRONWORKS_DEBUG"  # set to 1, the shell and the house show where a faul
 LONGEST_LIST = 300  # characters of names behind a sentence that has a likely one; chosen
 ALIKE = 0.9  # of the likeness of the name that is most alike; chosen
 MEANT = "did you mean"
+LISTED = re.compile(r"\b(no|none|not a|unknown)\b")  # a name that is not among those there are
 LONGEST_PART = 4000  # `expected` may list every name that there is
 
 
@@ -103,7 +106,9 @@ class IronworksError(Exception):
         unsaid = self.lists and self.expected and self.expected not in self.sentence
         if unsaid and not (MEANT in self.sentence and len(self.expected) > LONGEST_LIST):
             is_example = any(c in self.expected for c in "=@") or self.expected.startswith("(")
-            return f" ({'such as' if is_example else 'there are:'} {self.expected})"
+            is_list = LISTED.search(self.sentence) is not None
+            word = "such as" if is_example else "there are:" if is_list else "expected:"
+            return f" ({word} {self.expected})"
         return ""
 
     lists = False  # `expected` are the names that could have been given, or an example
@@ -177,6 +182,10 @@ class BadPass(IronworksError):
 
 class BadPolicy(IronworksError):
     """A policy returned no candidate, or one that its transform cannot apply."""
+
+
+class BadTarget(IronworksError):
+    """A user's target raised, or returned an invalid answer."""
 
 
 class BadSheet(IronworksError):

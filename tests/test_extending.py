@@ -213,7 +213,7 @@ def test_a_file_that_fails_is_named_and_leaves_nothing_registered(
 def test_a_plug_in_that_enters_nothing_is_no_open_door(shell: Shell, tmp_path: Path) -> None:
     path = written(tmp_path, "def place(facts): return None\n")
     code, _, err = shell("compile", MODEL, "--plugin", path)
-    assert code == 2 and "nothing of it is in the pipeline by itself" in err
+    assert code == 2 and "it registers nothing that takes part by itself" in err
 
 
 def test_large_files_pipes_and_folders_are_no_plug_ins(tmp_path: Path) -> None:
@@ -225,3 +225,93 @@ def test_large_files_pipes_and_folders_are_no_plug_ins(tmp_path: Path) -> None:
     for path in (large, str(tmp_path / "pipe.py"), str(tmp_path / "folder.py")):
         with pytest.raises(BadOption, match=r"no plug-in|there is no file"):
             extend.load(path)
+
+
+TARGET = """
+from explorer.devices.target import register
+from explorer.targets.cpu import Cores
+
+class Weft(Cores):
+    def print(self, kernel, tiling, env, sizes, device):
+        return "weft code"
+
+register("weft", Weft())
+"""
+PICTURE = """
+import widgets
+
+@widgets.picture("origins_of_kernels", title="Operators of a kernel", unit="operators")
+def origins_of_kernels(c):
+    return [(call.name, len(call.origin)) for call in c.program.kernel_calls]
+"""
+LIBRARY = """
+import explorer
+
+@explorer.library("acme.twice", pattern="Relu")
+def twice(x):
+    return x * 2
+"""
+
+
+def test_a_file_with_only_a_library_is_a_plug_in(shell: Shell, tmp_path: Path) -> None:
+    from explorer.relax import dispatch
+
+    flags = ("--plugin", written(tmp_path, LIBRARY), "--set", "relax.dispatch=acme.twice")
+    code, _, err = shell("compile", MODEL, "--until", "typed", *flags)
+    assert (code, err) == (0, "")
+    del dispatch._registered["acme.twice"]
+
+
+@pytest.fixture
+def weft(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """The flags of a target in a file, with its data sheet."""
+    from explorer.devices import target
+
+    sheet = (PLUGIN / "dsp.toml").read_text().replace('"dsp"', '"weft"')
+    (tmp_path / "weft.toml").write_text(sheet.replace("acme-dsp", "weft-6"))
+    yield "--target", str(tmp_path / "weft.toml"), "--plugin", written(tmp_path, TARGET)
+    if "weft" in target._registered:
+        target.forget("weft")
+
+
+def test_a_target_of_a_file_compiles_on_the_command_line(
+    shell: Shell, weft: tuple[str, ...]
+) -> None:
+    code, out, err = shell("explain", MODEL, "--stage", "emitted", *weft)
+    assert (code, err) == (0, "") and "weft code" in out and "thread block" not in out
+    code, out, _ = shell("compile", MODEL, "--json", *weft)
+    assert code == 0 and json.loads(out)["stage"] == "planned"
+    code, out, _ = shell("devices", weft[1], *weft[2:])
+    assert code == 0 and "weft-6" in out
+
+
+def test_a_target_of_a_file_reaches_the_workers_of_a_sweep(
+    shell: Shell, weft: tuple[str, ...]
+) -> None:
+    vary = ("--vary", "roller.top_k=1,10", "--json")
+    code, out, err = shell("sweep", MODEL, *vary, *weft)
+    assert (code, err) == (0, "")
+    assert [row["kind"] for row in json.loads(out)["rows"]] == ["simulated"] * 2
+
+
+def test_a_report_has_the_picture_of_a_file(shell: Shell, tmp_path: Path) -> None:
+    import widgets
+
+    path = tmp_path / "report.html"
+    plugin = written(tmp_path, PICTURE)
+    code, _, err = shell("report", MODEL, "-o", str(path), "--plugin", plugin, "--target", "v100")
+    assert (code, err) == (0, "")
+    assert "Operators of a kernel" in path.read_text("utf-8")
+    widgets.forget_picture("origins_of_kernels")
+
+
+@pytest.mark.parametrize("registration", [TARGET, PICTURE])
+def test_a_file_that_fails_after_a_target_or_a_picture_leaves_nothing(
+    registration: str, tmp_path: Path
+) -> None:
+    from explorer.devices import target
+    from widgets.rooms import gallery
+
+    with pytest.raises(BadOption, match="ZeroDivisionError"):
+        extend.load(written(tmp_path, f"{registration}\n1 / 0\n"))
+    assert "weft" not in target._registered and "origins_of_kernels" not in gallery.choices()

@@ -165,6 +165,11 @@ def figure(
 
         return drawn(cast("Run", c), theme=theme)
     c = cast("Compiled", c)
+    from widgets.rooms import own_picture
+
+    own = own_picture.chart(room, c, theme)
+    if own is not None:
+        return own
     picture = gallery.find_chart_picture(room)
     session = _session(c, picture, op, sizes, inputs, measured)
     return gallery.chart(picture, session, op, theme)
@@ -195,8 +200,9 @@ def picture(
 ) -> Callable[[Rows], Rows]:
     """Register a picture of your own: a function from a compilation to names with numbers.
 
-    The numbers are in `unit` and shown as bars, under the tab of a stage. Registered again, as when
-    a cell is run again, it replaces the first. Raises BadOption if the name is invalid or taken.
+    The numbers are in `unit` and shown as bars, under the tab of a stage. `words` describe it, by
+    default the first line of the docstring. Registered again, as when a cell is run again, it
+    replaces the first. Raises BadOption if the name is no identifier or taken, or a text is none.
     """
     from explorer.compiler.pipeline import stage_of
     from widgets.rooms import own_picture

@@ -97,12 +97,15 @@ class _LoadPlugin(argparse.Action):
         loaded = extend.load(str(values))
         if not extend.enters(loaded):
             raise BadOption(
-                f"--plugin {values}: nothing of it is in the pipeline by itself",
+                f"--plugin {values}: it registers nothing that takes part by itself",
                 where="--plugin",
-                expected='a pass under @explorer.compiler_pass("name", after=STEP)',
+                expected='a pass under @explorer.compiler_pass("name", after=STEP), an operator, a '
+                "policy, a target or a picture",
                 actual=str(values),
-                try_=f"--set rammer.policy={values}, if it is a policy",
+                try_=f"--set rammer.policy={values}, if it is a policy; --target {values}, if it "
+                "is a device",
             )
+        namespace.plugins = (*(namespace.plugins or ()), str(values))
 
 
 def plugin_flag(parser: Parser) -> None:
@@ -110,9 +113,10 @@ def plugin_flag(parser: Parser) -> None:
     parser.add_argument(
         "--plugin",
         action=_LoadPlugin,
+        dest="plugins",
         metavar="P",
-        help="passes and operators of your own: an installed plug-in, or a file of Python "
-        "(./mine.py); may be repeated",
+        help="passes, operators, policies, targets and pictures of your own: an installed plug-in, "
+        "or a file of Python (./mine.py); may be repeated",
     )
 
 

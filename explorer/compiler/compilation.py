@@ -82,6 +82,7 @@ class Compilation(Printed):
         self._chosen = chosen  # thread blocks of a GPU that were chosen for another
         self.model = model
         self.device = device
+        self.target = target_of(device)  # of now: a user may register another one later
         self.options = options
         self.program = program  # after the last step
         self.steps = steps
@@ -171,7 +172,7 @@ class Compilation(Printed):
         On a GPU it has as many blocks as ran and, for the recorded sizes, the thread blocks that
         ran.
         """
-        if not self.device.takes_cuda:
+        if not self.takes_cuda:
             return self
         from explorer.compiler.weighed_blocks import blocks_of
 
@@ -288,7 +289,7 @@ class Compilation(Printed):
                 why = f"{self.device.name} is a data sheet, not this machine"
             if self.device.name == SIMULATED:
                 why = f"{SIMULATED} has no clock, and writes new arrays only"
-            gpu = "c.on_gpu(), where a GPU is here" if self.device.takes_cuda else ""
+            gpu = "c.on_gpu(), where a GPU is here" if self.takes_cuda else ""
             raise BadOption(f"{self.model.name} cannot run: {why}", where=self.model.name, try_=gpu)
         if not self._runs_here:
             why = f"{self.device.name} has vectors or instructions that this machine has not"
@@ -382,7 +383,7 @@ class Compilation(Printed):
             BadOption: No thread blocks are printed for this device.
             CheckFailed: A thread accesses memory outside an array.
         """
-        if not self.device.takes_cuda or self.stage < Stage.ROLLED:
+        if not self.takes_cuda or self.stage < Stage.ROLLED:
             raise BadOption(
                 f"{self.model.name} has no thread blocks on {self.device.name}",
                 where=self.device.name,
@@ -410,7 +411,7 @@ class Compilation(Printed):
             ShapeError: Extents that must be equal differ.
             CheckFailed: Blocks would deadlock.
         """
-        if not self.device.takes_cuda:
+        if not self.takes_cuda:
             raise BadOption(
                 f"{self.model.name} has no thread blocks on {self.device.name}",
                 where=self.device.name,
@@ -452,7 +453,7 @@ class Compilation(Printed):
             BadOption: There are no thread blocks.
             DeviceFault: There is no GPU.
         """
-        if not self.device.takes_cuda:
+        if not self.takes_cuda:
             raise BadOption(
                 f"{self.model.name} has no thread blocks on {self.device.name}",
                 where=self.device.name,
@@ -475,6 +476,11 @@ class Compilation(Printed):
                 out.append(CompiledKernel(name, self.codes[name], b.origin, b.kernel_call.tiling))
         return tuple(out)
 
+    @property
+    def takes_cuda(self) -> bool:
+        """True if its kernels are printed as CUDA, for a compute capability."""
+        return self.target.prints_cuda and self.device.takes_cuda
+
     @cached_property
     def blocks(self) -> tuple[Any, ...]:
         """Every kernel call in order as the device's target prints it under the hints.
@@ -482,10 +488,9 @@ class Compilation(Printed):
         On GPUs they are `BlockKernel`s, on other devices that are not here `PrintedKernel`s; each
         says why if it has no code. Empty where kernels are emitted, and without a code generator.
         """
-        target = target_of(self.device)
-        if target.is_emitted or self.stage < Stage.ROLLED:
+        if self.target.is_emitted or self.stage < Stage.ROLLED:
             return ()
-        return target.printed(self.program, self.device, self.hint, self.chosen_blocks())
+        return self.target.printed(self.program, self.device, self.hint, self.chosen_blocks())
 
     def chosen_blocks(self, sizes: Sizes | None = None) -> Chosen:
         """Return the thread blocks that Rammer chose for each kernel call under a binding.
@@ -494,7 +499,7 @@ class Compilation(Printed):
         printed. Their axes are named as in the canonical kernel. A call without a program for
         thread blocks has none, and before there is a plan the result is empty.
         """
-        if self.stage < Stage.PLANNED or not target_of(self.device).uses_thread_blocks:
+        if self.stage < Stage.PLANNED or not self.target.uses_thread_blocks:
             return {}
         return self.executable.plan(self._sizes(sizes)).blocks
 
@@ -507,7 +512,7 @@ class Compilation(Printed):
         The result is empty for a call without a program for thread blocks, before there is a plan,
         and on devices other than GPUs.
         """
-        if self.stage < Stage.PLANNED or not target_of(self.device).uses_thread_blocks:
+        if self.stage < Stage.PLANNED or not self.target.uses_thread_blocks:
             return ()
         from explorer.compiler.weighed_blocks import weighed_blocks
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,24 +40,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     entries.add_argument("--seconds", type=float, default=0.5, help="for the clock; 0 asks it not")
     flags = parser.parse_args(arguments)
     try:
-        if flags.command == "list":
-            for e in EXERCISES.values():
-                print(f"{e.chapter:18} {e.name:16} {e.points} points  {e.title}")
-        elif flags.command == "build":
-            print(write_assignment(flags.chapter, flags.kind, flags.output, flags.seed))
-        elif flags.command == "challenges":
-            for c in challenge.CHALLENGES.values():
-                print(f"{c.name:6} {c.model} on {c.target}: {c.title}")
-        elif flags.command == "verify":
-            verified = [challenge.verify(path, flags.seconds) for path in flags.entries]
-            print(challenge.table(verified))
-            return NO if any(e.refused for e in verified) else 0
-        else:
-            grades = [grade_notebook(path, flags.seed) for path in flags.notebooks]
-            print(json.dumps(grades, indent=1) if flags.json else table(grades))
+        code = _run(flags)
+        sys.stdout.flush()
+        return code
     except IronworksError as problem:
         print(problem.sentence, file=sys.stderr)
         return BAD
+    except BrokenPipeError:  # the reader has gone, such as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO
+
+
+def _run(flags: Namespace) -> int:
+    """Run the command that was named and return its exit code."""
+    if flags.command == "list":
+        for e in EXERCISES.values():
+            print(f"{e.chapter:18} {e.name:16} {e.points} points  {e.title}")
+    elif flags.command == "build":
+        print(write_assignment(flags.chapter, flags.kind, flags.output, flags.seed))
+    elif flags.command == "challenges":
+        for c in challenge.CHALLENGES.values():
+            print(f"{c.name:6} {c.model} on {c.target}: {c.title}")
+    elif flags.command == "verify":
+        verified = [challenge.verify(path, flags.seconds) for path in flags.entries]
+        print(challenge.table(verified))
+        return NO if any(e.refused for e in verified) else 0
+    else:
+        grades = [grade_notebook(path, flags.seed) for path in flags.notebooks]
+        print(json.dumps(grades, indent=1) if flags.json else table(grades))
     return 0
 
 

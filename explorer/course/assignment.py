@@ -121,8 +121,14 @@ def _run_and_grade(name: str, source: str, seed: int) -> Verdict:
         file,
     )  # for tracebacks
     try:
+        before = set(space)
         exec(compile(source, file, "exec"), space)
-        answer = space[exercise(name).answer]
+        wanted = exercise(name).answer
+        if wanted not in space:
+            defined = ", ".join(n for n in space if n not in before and n[0] != "_") or "nothing"
+            why = f"the cell defines no {wanted!r}, the name in the stub; it defines {defined}"
+            return verdict_without_answer(name, why)
+        answer = space[wanted]
     except NotImplementedError:
         return verdict_without_answer(name)
     except (Exception, SystemExit) as problem:  # a student's cell may raise anything

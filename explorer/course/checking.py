@@ -13,6 +13,7 @@ from explorer.course.prediction import log_event, logged_events
 from explorer.errors import BadOption, IronworksError
 from explorer.passes import policy_call
 from explorer.process.sandbox import Ended, at_line, in_helper, is_helper
+from explorer.process.user_code import shown
 
 VISIBLE_SEED = 0
 LONGEST_CHARACTERS = 400  # limit of an error's text; chosen
@@ -150,6 +151,13 @@ def verdict_without_answer(name: str, why: str = "") -> Verdict:
 def expect(name: str, answer: Any, number: int, seed: int = VISIBLE_SEED) -> None:
     """Raise an AssertionError unless an answer passes one check; other graders call this."""
     spec = exercise(name)
+    count = len(spec.checks)
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
+        raise BadOption(
+            f"the exercise {name!r} has the checks 0 to {count - 1}, and no {shown(number)}",
+            where="number",
+            expected=f"a whole number from 0 to {count - 1}",
+        )
     (result,) = _run_checks(spec, answer, [spec.checks[number]], seed, True).results
     if result.outcome != "passed":
         raise AssertionError(f"{result.words}: {result.message or result.outcome}")
@@ -174,7 +182,7 @@ def _run_checks(
 ) -> Verdict:
     def report_all(report: Callable[[str], None]) -> None:
         for item in checks:
-            outcome, message = _run_check(item, answer, seed)
+            outcome, message = _run_check(spec, item, answer, seed)
             report(json.dumps((outcome, message)))
             if outcome == "not attempted":
                 return
@@ -204,9 +212,12 @@ def _read_outcome(text: str) -> tuple[Outcome, str]:
     return outcome, message
 
 
-def _run_check(check: Check, answer: Any, seed: int) -> tuple[Outcome, str]:
+def _run_check(spec: Exercise, check: Check, answer: Any, seed: int) -> tuple[Outcome, str]:
+    if spec.is_function and not callable(answer):
+        return "wrong", f"{spec.answer} is {shown(answer)}, and must be a function"
+    judge: Callable[[Any, int], object] = check.judge  # by its type it returns None
     try:
-        check.judge(answer, seed)
+        returned = judge(answer, seed)
     except NotImplementedError:
         return "not attempted", ""
     except Wrong as wrong:
@@ -222,4 +233,7 @@ def _run_check(check: Check, answer: Any, seed: int) -> tuple[Outcome, str]:
             else f"{type(problem).__name__}: {problem}{at_line(problem)}"
         )
         return "wrong", " ".join(sentence.split())[:LONGEST_CHARACTERS]
+    if returned is not None:
+        why = f"the check returned {shown(returned)}: checks raise Wrong, or return nothing"
+        return "not run", f"{why}; this is a fault of the exercise"
     return "passed", ""

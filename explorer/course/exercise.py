@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+from explorer.errors import BadOption
+from explorer.extend.policies import SYSTEMS
 from explorer.process.sandbox import Limits
+from explorer.process.user_code import shown
 
 Judge = Callable[[Any, int], None]  # (answer, seed); raises Wrong
 
@@ -27,6 +32,15 @@ class Check:
     points: int
     judge: Judge
     hidden: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the points; BadOption unless they are a whole number above 0."""
+        if not isinstance(self.points, int) or isinstance(self.points, bool) or self.points < 1:
+            raise BadOption(
+                f"the check {self.words!r} has {shown(self.points)} points",
+                where=self.words,
+                expected="a whole number of 1 or more",
+            )
 
 
 def _identity(answer: Any) -> Any:
@@ -54,6 +68,26 @@ class Exercise:
     limits: Limits = Limits(seconds=60.0)
     policy_of: str = ""
     as_policy: Callable[[Any], Any] = _identity
+
+    def __post_init__(self) -> None:
+        """Check the parts; BadOption if one is missing or names what does not exist."""
+        for part in ("stub", "solution"):
+            if not re.search(rf"^(def |class )?{self.answer}\b", getattr(self, part), re.M):
+                raise self._wrong(f"its {part} defines no {self.answer!r}", "its answer's name")
+        if not self.checks or not self.hints:
+            raise self._wrong("it needs checks and hints", "one of each, or more")
+        if self.policy_of and self.policy_of not in SYSTEMS:
+            raise self._wrong(f"there is no system {self.policy_of!r}", ", ".join(SYSTEMS))
+
+    def _wrong(self, words: str, expected: str) -> BadOption:
+        return BadOption(f"the exercise {self.name!r}: {words}", where=self.name, expected=expected)
+
+    @property
+    def is_function(self) -> bool:
+        """True if the stub defines the answer as a plain function."""
+        lines = ["", *self.stub.splitlines()]
+        head = f"def {self.answer}("
+        return any(x.startswith(head) and above[:1] != "@" for above, x in pairwise(lines))
 
     @property
     def points(self) -> int:

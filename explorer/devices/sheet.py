@@ -23,6 +23,7 @@ MOST_LEVELS = 8
 MOST_CORES = 1024  # of a CPU: as many as there may be workers
 LONGEST = 300  # characters of a text in it
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
+NAME_WORDS = "a short word of a-z, 0-9, - and _ (up to 32 of them)"
 LEVEL = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,15}", re.ASCII)
 
 
@@ -38,6 +39,16 @@ class NumberRange:
     unit: str = ""
     is_integer: bool = True
     all_units: bool = False
+
+    def __str__(self) -> str:
+        """Return the kind of number and the range."""
+        kind = "a whole number" if self.is_integer else "a number"
+        return f"{kind} from {self.low:,.16g} to {self.high:,.16g}"
+
+    @property
+    def example(self) -> str:
+        """A number within the range."""
+        return f"{max(self.low, min(self.high, 80)):g}"
 
 
 def _positive(high: float, unit: str, all_units: bool = False) -> NumberRange:
@@ -215,15 +226,13 @@ def _wrong(where: str, words: str) -> NoReturn:
 
 def _check(sheet: Mapping[str, Any], where: str) -> None:
     """Check every entry of a sheet."""
-    _refuse_unknown(
-        sheet, {"name", "title", "kind", "target", "levels", *NUMBERS, *LIMITS}, where, ""
-    )
-    _text(sheet, "name", where, NAME, "a short word of a-z, 0-9, - and _")
+    _refuse_unknown(sheet, {"name", "title", "kind", "target", "levels", *NUMBERS, *LIMITS}, where)
+    _text(sheet, "name", where, NAME, NAME_WORDS)
     _text(sheet, "title", where)
     if sheet.get("kind") not in ("cpu", "gpu"):
         _wrong(where, f"kind is 'cpu' or 'gpu', found {short(sheet.get('kind'))}")
     if "target" in sheet:
-        _text(sheet, "target", where, NAME, "a short word of a-z, 0-9, - and _")
+        _text(sheet, "target", where, NAME, NAME_WORDS)
     for name, number in (NUMBERS | LIMITS).items():
         if name in sheet or name in NUMBERS:
             _number(sheet.get(name), number, f"{where}: {name}")
@@ -243,7 +252,7 @@ def _check_levels(levels: Any, units: int, where: str) -> None:
         at = f"{where}: level {n + 1}"
         if not isinstance(level, dict):
             _wrong(at, f"it is a table, found {short(level)}")
-        _refuse_unknown(level, {"name", "note", "shared", *LEVELS}, at, "")
+        _refuse_unknown(level, {"name", "note", "shared", *LEVELS}, at)
         _text(level, "name", at, LEVEL, "a word like L1 or DRAM")
         if "note" in level:
             _text(level, "note", at)
@@ -263,25 +272,24 @@ def _check_levels(levels: Any, units: int, where: str) -> None:
         _wrong(where, f"two levels have one name: {', '.join(names)}")
 
 
-def _refuse_unknown(table: Mapping[str, Any], names: set[str], where: str, prefix: str) -> None:
+def _refuse_unknown(table: Mapping[str, Any], names: set[str], where: str) -> None:
     """Refuse unknown keys."""
     for name in table:
         if name not in names:
-            near = did_you_mean(name, names)
-            _wrong(where, f"nothing is known as {short(prefix + name)}{near}")
+            near = did_you_mean(name, names) or f"; the keys are {', '.join(sorted(names))}"
+            _wrong(where, f"nothing is known as {short(name)}{near}")
 
 
 def _number(entry: Any, number: NumberRange, where: str) -> None:
     """Check an entry for a number: value, unit and source."""
     if not isinstance(entry, dict):
-        form = '{ value = 80, unit = "...", source = "..." }'
+        unit = f"{number.unit}, all units together" if number.all_units else number.unit or "..."
+        form = f'{{ value = {number.example}, unit = "{unit}", source = "..." }}'
         _wrong(where, f"it is {form}, found {'nothing' if entry is None else short(entry)}")
-    _refuse_unknown(entry, {"value", "unit", "source"}, where, "")
+    _refuse_unknown(entry, {"value", "unit", "source"}, where)
     value = entry.get("value")
     if not _fits(value, number):
-        kind = "a whole number" if number.is_integer else "a number"
-        low, high = (f"{v:g}" if v > 1e9 else f"{v}" for v in (number.low, number.high))
-        _wrong(where, f"it is {kind} from {low} to {high}, found {short(value)}")
+        _wrong(where, f"it is {number}, found {short(value)}")
     for part in ("unit", "source"):
         _text(entry, part, where)
     if not entry["unit"].startswith(number.unit):

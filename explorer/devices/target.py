@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from explorer.devices.listing import Listing, Listings
 from explorer.devices.model import Device, LevelMemory
-from explorer.errors import BadOption, Cancelled, CheckFailed, NoSuchDevice
+from explorer.errors import BadOption, BadTarget, CheckFailed, NoSuchDevice
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Chosen, Tiling
@@ -27,7 +27,7 @@ from explorer.ir.program import Program
 from explorer.ir.tile_program import TileProgram
 from explorer.plain_text import counted
 from explorer.printed import Printed
-from explorer.process.user_code import user_code, with_article
+from explorer.process.user_code import Registry, shown, with_article
 
 if TYPE_CHECKING:  # of the systems above, which ask
     from explorer.devices.listing import Listings
@@ -77,19 +77,38 @@ class PrintedKernel(Printed):
 
     def __str__(self) -> str:
         """Return one line: the number of lines, or why there are none."""
-        lines = counted(len(self.source.splitlines()), "line")
+        lines = counted(self._length, "line")
         return f"{self.name} on {self.device.name}: {self.refused or lines}"
 
     @property
     def listings(self) -> Listings:
-        """The assembled code line by line; empty if nothing was printed."""
-        return NO_CODE if self.list_code is None else self.list_code()
+        """The assembled code line by line; empty if nothing was printed.
+
+        Raises:
+            BadTarget: A line of it comes from a line that the source does not have.
+        """
+        listings = NO_CODE if self.list_code is None else self.list_code()
+        most, length = max((0, *listings.llvm.lines, *listings.assembly.lines)), self._length
+        if most > length:
+            raise BadTarget(
+                f"the listings of {self.name!r} come from line {most} of its source, which has "
+                f"{counted(length, 'line')}",
+                where=self.name,
+                expected=f"lines from 1 to {length}, or 0 for none",
+                actual=most,
+            )
+        return listings
+
+    @property
+    def _length(self) -> int:
+        return len(self.source.splitlines())
 
 
 class Target(ABC):
     """Answers about the execution model of devices; a subclass for each.
 
     `uses_thread_blocks`: a task is a block of threads, else one core computes it.
+    `prints_cuda`: kernels are Numba CUDA, so that a GPU with a compute capability runs the program.
     `refines_tiles`: Roller refines inside of the tile that Welder chose for a group.
     `is_emitted`: compiling generates machine code; else it ends with a plan.
     `has_resident_workers`: workers stay between launches, so each keeps its own caches and tasks.
@@ -101,6 +120,7 @@ class Target(ABC):
     """
 
     uses_thread_blocks: ClassVar[bool] = False
+    prints_cuda: ClassVar[bool] = False
     refines_tiles: ClassVar[bool] = True
     is_emitted: ClassVar[bool] = True
     has_resident_workers: ClassVar[bool] = True
@@ -224,16 +244,10 @@ class Target(ABC):
     ) -> PrintedKernel:
         """Return one kernel call as it is printed, or why it is not."""
         arguments = call.kernel, call.tiling, program.env, sizes, device
-
-        def failed(words: str) -> BadOption:
-            what = f"the target {type(self).__name__} failed to print {name!r}: {words}"
-            return BadOption(what, where=name)
-
         try:
-            with user_code("a target", failed, (BadOption, CheckFailed, Cancelled)):
-                source = self.print(*arguments)
+            source = self.print(*arguments)
             return PrintedKernel(name, origins, device, source, lambda: self.listings(*arguments))
-        except (BadOption, CheckFailed) as problem:
+        except (BadOption, BadTarget, CheckFailed) as problem:
             return PrintedKernel(name, origins, device, "", None, problem.sentence)
 
     # Planning
@@ -246,7 +260,9 @@ class Target(ABC):
 
 
 _modules: dict[str, str] = {"cpu": "explorer.targets.cpu", "gpu": "explorer.targets.cuda"}
-_targets: dict[str, Target] = {}
+IN_COMMON = ("abc", "builtins", "typing")  # modules of bases that say nothing about a target
+_included: dict[str, Target] = {}  # those of `_modules` that were loaded
+_registered = Registry[Target]()
 
 
 def target_of(device: Device) -> Target:
@@ -256,32 +272,86 @@ def target_of(device: Device) -> Target:
         NoSuchDevice: No target has the name.
     """
     name = device.target or device.kind
-    target = _targets.get(name)
+    target = _included.get(name) or _registered.get(name)
     if target is None:
         if name not in _modules:
             raise NoSuchDevice(
                 f"{device.name} is compiled by the target {name!r}, and there is none of that name",
                 where=device.name,
-                expected=", ".join(sorted({*_modules, *_targets})),
-                try_="explorer.devices.target.register, before the device is used",
+                expected=", ".join(sorted({*_modules, *_registered})),
+                try_="explorer.devices.target.register, before the device is used; "
+                "--plugin ./FILE.py on the command line",
             )
-        target = _targets[name] = import_module(_modules[name]).TARGET
+        target = _included[name] = import_module(_modules[name]).TARGET
     return target
 
 
 def register(name: str, target: Target) -> None:
     """Make a target known under a name, which data sheets state as `target`.
 
+    A later one replaces it, as when a notebook's cell is run again, if it is of the same module or
+    extends a class of it; earlier compilations keep the target that they were compiled with. Its
+    answers are checked wherever it is asked: errors are BadTarget, and name the line.
+
     Raises:
-        BadOption: It is no instance of a `Target`.
+        BadOption: It is no instance of a `Target`; the name is invalid, that of an included
+            target, or that of an unrelated target of another module.
+        BadTarget: One of its flags is invalid.
     """
+    from explorer.devices.sheet import NAME, NAME_WORDS
+    from explorer.devices.user_target import check_flags, guard
+
     if not isinstance(target, Target):
         raise BadOption(
             f"the target {name!r} is {with_article(type(target).__name__)}, not a Target",
             where=name,
             expected="an instance of a class that implements explorer.devices.target.Target",
         )
-    _targets[name] = target
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise BadOption(
+            f"the name of a target is {NAME_WORDS}, as data sheets state it, found {shown(name)}",
+            where="register",
+            try_='register("dsp", Dsp())',
+        )
+    if name in _modules:
+        raise BadOption(
+            f"the target {name!r} comes with Ironworks: give yours another name",
+            where=name,
+            try_=f'register("my-{name}", ...), and target = "my-{name}" in the data sheet',
+        )
+    before = _registered.get(name, target)
+    if not _replaces(target, before):
+        raise BadOption(
+            f"the module {_home(before)} has registered a target {name!r} already",
+            where=name,
+            try_=f"another name, or explorer.devices.target.forget({name!r})",
+        )
+    check_flags(target)
+    guard(target)
+    _registered[name] = target
+
+
+def _replaces(target: Target, before: Target) -> bool:
+    """Return True if a target is another version of one: of its module, or of a class of it."""
+    bases = set(type(target).__mro__) & set(type(before).__mro__)
+    common = {c for c in bases if c.__module__.partition(".")[0] not in ("explorer", *IN_COMMON)}
+    return bool(common) or _home(target) == _home(before)
+
+
+def _home(target: Target) -> str:
+    """Return the module of a target's class; `type` in place of a class statement states `abc`."""
+    return next(c.__module__ for c in type(target).__mro__ if c.__module__ != "abc")
+
+
+def forget(name: str) -> None:
+    """Remove a registered target; raise BadOption if there is none of that name."""
+    if name not in _registered:
+        raise BadOption(
+            f"no target of your own is named {shown(name)}",
+            where=name,
+            expected=", ".join(_registered) or "none",
+        )
+    del _registered[name]
 
 
 def own_target(device: Device) -> Target | None:
@@ -289,5 +359,5 @@ def own_target(device: Device) -> Target | None:
 
     Its code belongs to the key of all that it decides.
     """
-    target = target_of(device)
-    return None if type(target).__module__ in _modules.values() else target
+    target_of(device)
+    return _registered.get(device.target or device.kind)

@@ -1,4 +1,4 @@
-"""Loader of passes, policies, operators and data sheets that other distributions or files offer.
+"""Loader of what other distributions or files offer: passes, policies, operators, targets, sheets.
 
 A plug-in registers itself when its module is imported, so this module only loads it, when its name
 is used: a broken plug-in affects only those who use it. Code in a notebook's cell needs no
@@ -31,6 +31,7 @@ __all__ = ["GROUP", "device", "enters", "is_known", "load", "names"]
 GROUP = "ironworks.plugins"
 FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<name>\w+))?", re.DOTALL)
 MOST_BYTES = 1 << 20  # of a file of Python
+_entering: set[str] = set()  # modules whose loading registered what takes part by itself
 
 
 def names() -> tuple[str, ...]:
@@ -99,8 +100,13 @@ def device(name: str) -> Device:
 
 
 def enters(loaded: object) -> bool:
-    """Return True if loading an object registered a pipeline pass, an operator or a policy."""
-    name = loaded.__name__ if isinstance(loaded, ModuleType) else getattr(loaded, "__module__", "")
+    """Return True if loading an object registered what takes part by itself.
+
+    This is a pass of the pipeline, an operator, a policy, a target or a picture.
+    """
+    name = _module_name(loaded)
+    if name in _entering:
+        return True
     runs = (getattr(r.run, "rule", r.run) for r in passes().values() if r.after)
     homes = {str(getattr(run, "__module__", "")) for run in runs}
     for own in user_operators.user_operators().values():
@@ -108,6 +114,11 @@ def enters(loaded: object) -> bool:
         homes |= {str(getattr(rule, "__module__", "")) for rule in rules}
     homes |= {str(getattr(policy, "__module__", "")) for policy in policy_call.all_policies()}
     return any(home == name or home.startswith(f"{name}.") for home in homes)
+
+
+def _module_name(loaded: object) -> str:
+    named = isinstance(loaded, ModuleType)
+    return str(getattr(loaded, "__name__" if named else "__module__", ""))
 
 
 def _entry(entry: EntryPoint) -> object:
@@ -123,8 +134,12 @@ def _loaded(name: str, value: str, load: Callable[[], object]) -> object:
         what = f"the plug-in {name!r}{where} failed to load: {words}"
         return BadOption(what, where=name, actual=value)
 
-    with rollback_on_error(), user_code(f"the plug-in {name!r}", failed, (BadOption, Cancelled)):
-        return load()
+    plugin = f"the plug-in {name!r}"
+    with rollback_on_error() as entered, user_code(plugin, failed, (BadOption, Cancelled)):
+        loaded = load()
+    if entered:
+        _entering.add(_module_name(loaded))
+    return loaded
 
 
 def _from_file(path: Path, name: str | None) -> object:
@@ -155,6 +170,7 @@ def _module(path: Path) -> ModuleType:
     assert spec is not None, "a loader was given"
     module, before = module_from_spec(spec), sys.modules.get(name)
     linecache.checkcache(str(path.absolute()))
+    _entering.discard(name)  # the file may register nothing now
     sys.modules[name] = module
     try:
         # not the loader's own way, which takes a file for unchanged that was edited within a second

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from math import prod
+from typing import Any
 
 from explorer.ir.affine import Affine
 from explorer.ir.dims import Dim
@@ -260,6 +261,22 @@ def with_loads(expr: TileExpr, change: Callable[[Fetch], TileExpr]) -> TileExpr:
             terms = tuple((with_loads(i, change), s, n) for i, s, n in dynamic)
             return change(Fetch(buffer, offset, terms) if terms else expr)
     return expr
+
+
+def with_levels(p: TileProgram, names: Mapping[str, str]) -> TileProgram:
+    """Rename the memory levels that buffers lie in."""
+
+    def renamed(part: Any) -> Any:
+        if isinstance(part, Buffer):
+            return replace(part, level=names.get(part.level, part.level))
+        if isinstance(part, tuple):
+            return tuple(map(renamed, part))
+        if is_dataclass(part) and not isinstance(part, type):
+            return replace(part, **{f.name: renamed(getattr(part, f.name)) for f in fields(part)})
+        return part
+
+    out: TileProgram = renamed(p)
+    return out
 
 
 def with_element(f: Fetch, change: Callable[[Fetch], Fetch]) -> Fetch:

@@ -81,13 +81,27 @@ def module_of(function: FunctionType) -> str:
     return str(function.__globals__.get("__name__"))
 
 
+def class_kind(cls: type) -> str:
+    """Return the origin of a class, as `kind_of`: "written" unless its module holds it by its name.
+
+    A class that `type` makes with a metaclass states the metaclass's module: `abc` for a target.
+    """
+    kind = kind_of(cls.__module__)
+    if kind == "written" or not is_python(cls):
+        return kind
+    value: object = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        value = getattr(value, "__dict__", {}).get(name)
+    return kind if value is cls else "written"
+
+
 def is_user_code(value: object) -> bool:
     """Return True if a value is a function or class of user code, or a module."""
     if isinstance(value, FunctionType):
         return kind_of(module_of(value)) == "written"
     if isinstance(value, ModuleType):
         return True
-    return isinstance(value, type) and kind_of(value.__module__) == "written"
+    return isinstance(value, type) and class_kind(value) == "written"
 
 
 def is_public(value: Any) -> bool:

@@ -47,6 +47,7 @@ from explorer.devices.model import Device, text_of_device
 from explorer.ir.dims import is_symbolic
 from explorer.ir.program import Constant
 from explorer.passes.code_origin import (
+    class_kind,
     field_names,
     is_impure,
     is_public,
@@ -385,7 +386,11 @@ class _Walk(Writer):
             self.write(tuple(item for item in members if item[0] not in NOT_CONTENT))
 
     def _class(self, cls: type) -> None:
-        kind = self._origin(cls.__module__, cls.__qualname__)
+        kind = class_kind(cls)
+        if kind == "written":
+            self.origins.add(kind)
+        else:
+            self._origin(cls.__module__, cls.__qualname__)
         self.tag("class", cls.__module__, cls.__qualname__)
         if kind != "written" and (is_public(cls) or not is_python(cls)):
             return

@@ -42,7 +42,7 @@ Passes = tuple[
     tuple[str, Callable[[Any], Any]], ...
 ]  # ((step that the pass comes after, pass), ...)
 LONGEST_NAME_CHARACTERS = 80  # chosen
-_passes = Registry[PassRecord]()
+_passes = Registry[PassRecord](enters=lambda record: bool(record.after))
 
 
 def compiler_pass(

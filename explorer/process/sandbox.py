@@ -9,6 +9,7 @@ line.
 from __future__ import annotations
 
 import faulthandler
+import inspect
 import json
 import linecache
 import os
@@ -241,6 +242,14 @@ def at_line(problem: BaseException) -> str:
         if _is_own(code_file):
             line_text = _at(code_file, line)
     return line_text
+
+
+def at_definition(function: object) -> str:
+    """Return the line at which a function of user code is defined, likewise, or ""."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if code is None or not _is_own(code.co_filename):
+        return ""
+    return _at(code.co_filename, code.co_firstlineno)
 
 
 def now_at(thread: int) -> str:

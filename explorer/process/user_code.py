@@ -71,29 +71,45 @@ def _short(text: str, most: int) -> str:
 
 
 class Registry(dict[str, Value], Generic[Value]):
-    """Registrations of users by name; `changed` is called after a rollback."""
+    """Registrations of users by name; `changed` is called after a rollback.
+
+    `enters` returns True for an entry that takes part without being named in an option.
+    """
 
     every: list[Registry[object]] = []  # noqa: RUF012  all that exist
 
-    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        changed: Callable[[], None] = lambda: None,
+        enters: Callable[[Value], bool] = lambda entry: True,
+    ) -> None:
         """Create an empty registry."""
         super().__init__()
-        self.changed = changed
+        self.changed, self.enters = changed, enters
         Registry.every.append(self)  # type: ignore[arg-type]
 
     def copy(self) -> Registry[Value]:
         """Return another registry with the same entries."""
-        other = Registry[Value](self.changed)
+        other = Registry[Value](self.changed, self.enters)
         other.update(self)
         return other
 
 
 @contextmanager
-def rollback_on_error() -> Iterator[None]:
-    """Undo all registrations made inside the context if it raises."""
+def rollback_on_error() -> Iterator[list[str]]:
+    """Undo all registrations made inside the context if it raises.
+
+    The list that it yields has afterwards the names that were registered and take part by
+    themselves.
+    """
     before = [(registry, dict(registry)) for registry in Registry.every]
+    entered: list[str] = []
     try:
-        yield
+        yield entered
+        for registry in Registry.every:
+            earlier = next((entries for r, entries in before if r is registry), {})
+            fresh = (n for n, entry in registry.items() if earlier.get(n) is not entry)
+            entered += [n for n in fresh if registry.enters(registry[n])]
     except BaseException:
         for registry, entries in before:
             if registry != entries:

@@ -32,7 +32,7 @@ from explorer.ops.interpreter.linear_algebra import BLAS_DTYPES
 from explorer.ops.interpreter.verify import same
 from explorer.passes.policy_call import PolicyCall
 from explorer.passes.registry import compiler_pass
-from explorer.process.user_code import a, shown
+from explorer.process.user_code import Registry, a, shown
 from explorer.relax.deduction.knowledge import is_known
 from explorer.relax.deduction.library import library_call
 from explorer.relax.graph_patterns import Match, Op, find, op
@@ -291,7 +291,7 @@ BLAS = (
     LibraryPattern("blas", "gemm", Op("Gemm"), _floats),
 )
 
-_registered: dict[str, LibraryPattern] = {}
+_registered = Registry[LibraryPattern]()
 
 
 def library(

@@ -16,6 +16,7 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Program
+from explorer.ir.tile_program import FARTHEST
 
 if TYPE_CHECKING:  # a method loads what it asks: a program from the cache is tiled already
     from explorer.roller.construct.cpu_rules import CpuRules
@@ -24,10 +25,16 @@ if TYPE_CHECKING:  # a method loads what it asks: a program from the cache is ti
     from explorer.roller.transform import Options
 
 LANE_BYTES = 4  # of one lane of a vector register
+VECTOR_LEVEL, TASK_LEVEL = "L1", "L2"  # where rewrites put scratch of a register tile, of a task
 
 
 class Cores(Target):
-    """Cores with vector registers and caches; a task runs on one core."""
+    """Cores with vector registers and caches; a task runs on one core.
+
+    Compiling ends with a plan, and a subclass prints its code: `Cpu` is one of them.
+    """
+
+    is_emitted = False
 
     def memories(self, device: Device) -> tuple[LevelMemory, ...]:
         """Return registers, every cache, and DRAM; a cache moves whole lines."""
@@ -106,11 +113,26 @@ class Cores(Target):
     def steps(
         self, kernel: Kernel, tiling: Tiling | None, env: ShapeEnv, sizes: Sizes, device: Device
     ) -> Steps:
-        """Return the tile program after each rewrite; it holds for all sizes."""
+        """Return the tile program after each rewrite; it holds for all sizes.
+
+        Buffers lie in levels of the device, whatever it calls them.
+        """
         from explorer.ir.kernels.normal import normalise
+        from explorer.ir.tile_traversal import with_levels
         from explorer.tile import rewrites
 
-        return rewrites.steps(normalise(kernel), tiling or Tiling(), env, device)
+        steps = rewrites.steps(normalise(kernel), tiling or Tiling(), env, device)
+        levels = {m.name for m in device.levels}
+        near, far = device.levels[0].name, device.levels[-1].name
+        names = {VECTOR_LEVEL: near, TASK_LEVEL: self.tile_memory(device).name, FARTHEST: far}
+        renamed = {level: name for level, name in names.items() if level not in levels}
+        return tuple((n, with_levels(p, renamed)) for n, p in steps) if renamed else steps
+
+
+class Cpu(Cores):
+    """The cores of an x86 or Arm processor: kernels are Numba, compiled by LLVM, and run here."""
+
+    is_emitted = True
 
     def print(
         self, kernel: Kernel, tiling: Tiling | None, env: ShapeEnv, sizes: Sizes, device: Device
@@ -138,4 +160,4 @@ def _named(kernel: Kernel) -> Kernel:
     return canonical(normalise(kernel))[0]
 
 
-TARGET = Cores()
+TARGET = Cpu()

@@ -153,6 +153,8 @@ class ThreadBlocks(Target):
 class Cuda(ThreadBlocks):
     """Thread blocks as Numba CUDA; devices without a compute capability have plans only."""
 
+    prints_cuda = True
+
     def print(
         self, kernel: Kernel, tiling: Tiling | None, env: ShapeEnv, sizes: Sizes, device: Device
     ) -> str:

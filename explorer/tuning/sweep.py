@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
+from explorer.cache import content_key
 from explorer.compiler.options import Options
 from explorer.errors import BadOption, Cancelled
 from explorer.extend import passes
@@ -21,7 +22,15 @@ from explorer.frontends.model import Model
 from explorer.plain_text import counted, duration, size, table
 from explorer.printed import Printed
 from explorer.tuning.sweep_rows import FAILED, MEASURED, Store, SweepRow, here, points
-from explorer.tuning.sweep_workers import Job, Processes, UserExecutor, Workers, runs_here, work
+from explorer.tuning.sweep_workers import (
+    Job,
+    Processes,
+    UserExecutor,
+    Workers,
+    load_plugins,
+    runs_here,
+    work,
+)
 
 LOOK_SECONDS = 0.2  # between two checks for cancellation; chosen
 TRIES = 1  # repeats of a job that lost its worker, run alone; then it is to blame; chosen
@@ -104,6 +113,7 @@ def sweep(
     executor: Executor | None = None,
     store: str | PathLike[str] | None = None,
     seconds: float = 0.2,
+    plugins: Sequence[str] = (),
     progress: Progress | None = None,
     arrived: Callable[[Sweep], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
@@ -124,6 +134,7 @@ def sweep(
         store: a SQLite file that keeps rows as they arrive. Its rows of these points are not
             repeated; without an executor only its rows of this machine count.
         seconds: the duration of each measurement.
+        plugins: files of Python or installed plug-ins that every worker loads first.
         progress: called as `progress(what, done, points)` for each row.
         arrived: called with the sweep so far for each row; `widgets.live_sweep()` draws it.
         cancelled: called regularly; Cancelled is raised if it returns True.
@@ -132,13 +143,15 @@ def sweep(
         BadOption: a name or a value is wrong; nothing ran then.
         Cancelled: cancelled, or all workers are gone; the rows so far are in the store.
     """
-    loaded = _model(model)
+    code = load_plugins(tuple(plugins))
+    loaded = _model(model, plugins)
     if not 0 < seconds <= MOST_SECONDS:
         raise BadOption(
             f"a sweep measures each point for more than 0 s, not {seconds}", where="seconds"
         )
     grid = points(loaded, vary, target, dict(sizes or {}))
-    jobs = [Job(p.key(loaded.digest), str(model), loaded.digest, p, seconds) for p in grid]
+    digest = content_key(loaded.digest, code) if code else loaded.digest
+    jobs = [Job(p.key(digest), str(model), loaded.digest, p, seconds, tuple(plugins)) for p in grid]
     axes = {
         name: tuple(dict.fromkeys(dict(p.varied)[name] for p in grid)) for name, _ in grid[0].varied
     }
@@ -158,13 +171,14 @@ def sweep(
         return until_now(run.rows)
 
 
-def _model(model: object) -> Model:
-    """Load the model; refuse registered passes, which workers do not know."""
-    if own := [run.name for _, run in passes.typed_passes(Options().entered.passes)]:
+def _model(model: object, plugins: Sequence[str]) -> Model:
+    """Load the model; refuse registered passes if there is no plug-in that workers know them by."""
+    own = [run.name for _, run in passes.typed_passes(Options().entered.passes)]
+    if own and not plugins:
         raise BadOption(
             f"the workers of a sweep do not know the pass {own[0]!r}",
             where="passes",
-            try_=f"explorer.forget_pass({own[0]!r})",
+            try_=f'plugins=("./mine.py",), or explorer.forget_pass({own[0]!r})',
         )
     if isinstance(model, str | PathLike):
         return load(str(model))

@@ -20,10 +20,10 @@ from explorer.cache import content_key
 from explorer.compiler.options import Options
 from explorer.compiler.pipeline import device_of
 from explorer.devices.catalogue import HERE
-from explorer.devices.model import text_of_device
 from explorer.errors import BadOption, BoundError
 from explorer.frontends.model import Model
 from explorer.measure.machine import machine
+from explorer.passes.fingerprint import device_key
 from explorer.stored.program_key import compiler_key
 from explorer.tuning.settings import apply
 
@@ -52,7 +52,7 @@ class SweepPoint:
 
     def key(self, model: str) -> str:
         """Return 256 bits of digest over the model, the compiler's code and all settings."""
-        sheet = "" if self.target in HERE else text_of_device(device_of(self.target))
+        sheet = "" if self.target in HERE else device_key(device_of(self.target))
         sizes = (f"{name}={size}" for name, size in sorted(self.sizes))
         parts = (self.target, sheet, *sorted(self.settings), "", *sizes)
         return content_key(KEY_FORMAT, model, compiler_key(), *parts)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock
 
-from explorer import cache
+from explorer import cache, extend
 from explorer.compiler.compilation import Compilation
 from explorer.compiler.options import Options
 from explorer.compiler.pipeline import compile
@@ -165,7 +165,7 @@ def _is_guard(statement: ast.stmt) -> bool:
 class Job:
     """A point of a model: its path or name, the expected digest of its content.
 
-    `seconds` is the duration of the measurement, 0: only compile.
+    `seconds` is the duration of the measurement, 0: only compile. The worker loads `plugins` first.
     """
 
     key: str
@@ -173,6 +173,7 @@ class Job:
     digest: str
     point: SweepPoint
     seconds: float
+    plugins: tuple[str, ...] = ()
 
 
 def work(job: Job) -> SweepRow:
@@ -180,10 +181,24 @@ def work(job: Job) -> SweepRow:
     named, card = here()
     row = SweepRow(job.key, job.model, job.point.varied, SIMULATED, named, card)
     try:
+        load_plugins(job.plugins)
         return _run_job(job, row)
     except Exception as problem:  # every error becomes a row, and none ends the worker
         sentence = fault(problem, f"the sweep's point {dict(job.point.varied)}").sentence
         return replace(row, kind=FAILED, reason=sentence)
+
+
+@lru_cache(maxsize=8)
+def load_plugins(plugins: tuple[str, ...]) -> str:
+    """Load plug-ins once in this process; return the code of those that are files, for keys.
+
+    Raises:
+        BadOption: there is none of a name, or its code fails.
+    """
+    for name in plugins:
+        extend.load(name)
+    files = (Path(name) for name in plugins if name.endswith(".py"))
+    return "".join(file.read_text("utf-8") for file in files)
 
 
 def runs_here(point: SweepPoint) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from explorer.cost.bind_kernel import bind_kernel
 from explorer.devices.target import target_of
-from explorer.errors import BadOption, CheckFailed
+from explorer.errors import BadOption, BadTarget, CheckFailed
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
@@ -15,8 +15,7 @@ from explorer.ir.text.program_text import binding_lines, print_program, print_ty
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_program import TileProgram
 from explorer.plain_text import table
-from explorer.roller.blocks.thread_block import PREDICTED, in_own_names, thread_block_steps
-from explorer.tile.rewrites import steps
+from explorer.roller.blocks.thread_block import PREDICTED, in_own_names
 from explorer.views.answer import Answer
 from explorer.views.labels import PROGRAM, is_about, labels, shorten_rows, unknown_name
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from explorer.codegen.cuda.block_kernel import BlockKernel
     from explorer.compiler.compilation import Compilation
     from explorer.devices.listing import Listings
+    from explorer.devices.model import Device
     from explorer.ir.program import Binding
 
 
@@ -61,8 +61,8 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
     calls = [b for b in c.program.kernel_calls if is_about(op, b.name, b.origin)]
     if not calls:
         raise unknown_name(c, op or "", {b.name: b.origin for b in c.program.kernel_calls})
-    call_labels, gpu = labels(c), not target_of(c.device).is_emitted
-    data, parts = [], [f"{PREDICTED.format(c.device.name)}\n"] if gpu else []
+    call_labels, elsewhere = labels(c), not c.target.is_emitted
+    data, parts = [], [f"{prediction(c.device)}\n"] if elsewhere else []
     for b in calls:
         parts.append(
             f"{call_labels[b.name]}: {b.name} {PROGRAM}, from {', '.join(sorted(b.origin))}"
@@ -70,8 +70,8 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
         entry: dict[str, object] = {"kernel": b.name}
         try:
             programs = [(n, print_tile_program(p)) for n, p in _steps(c, b.name, b.kernel_call)]
-        except (BadOption, CheckFailed) as problem:
-            if not gpu:
+        except (BadOption, BadTarget, CheckFailed) as problem:
+            if not elsewhere:
                 raise
             entry["refused"] = problem.sentence
             parts.append(f"  {problem}")
@@ -82,23 +82,30 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
             parts.append(f"  {name}: nothing to do" if lines == before else f"  {name}")
             parts += [] if lines == before else [f"    {line}" for line in lines]
             before = lines
-    kind = {"predicted_for": c.device.name} if gpu else {}
+    kind = {"predicted_for": c.device.name} if elsewhere else {}
     return Answer({"stage": c.stage, **kind, "kernels": data}, "\n".join(parts))
 
 
 def _steps(c: Compilation, name: str, call: KernelCall) -> tuple[tuple[str, TileProgram], ...]:
     env = c.program.env
-    if target_of(c.device).uses_thread_blocks:
+    if c.target.uses_thread_blocks:
         bound = normalise(bind_kernel(call.kernel, env.hints))
         block = c.chosen_blocks().get(name, (None,))[0]
-        return thread_block_steps(bound, c.device, env, {}, block and in_own_names(block, bound))
-    return steps(normalise(call.kernel), call.core_tiling or Tiling(), env, c.device)
+        return c.target.steps(bound, block and in_own_names(block, bound), env, {}, c.device)
+    return c.target.steps(call.kernel, call.core_tiling or Tiling(), env, {}, c.device)
+
+
+def prediction(device: Device) -> str:
+    """Return the sentence above code of a device that is not here."""
+    if target_of(device).uses_thread_blocks:
+        return PREDICTED.format(device.name)
+    return f"what would run on a core of {device.name}: a prediction, for it is a data sheet"
 
 
 def code(c: Compilation, op: str | None) -> Answer:
     """Return the kernels; for one operator the source of each."""
     if c.blocks:
-        return _blocks(c, op) if c.device.takes_cuda else _sources(c, op)
+        return _blocks(c, op) if c.takes_cuda else _sources(c, op)
     kernels = [k for k in c.kernels if is_about(op, k.name, k.origins)]
     if op is not None and not kernels:
         raise unknown_name(c, op, (k.name for k in c.kernels))
@@ -141,10 +148,8 @@ def _sources(c: Compilation, op: str | None) -> Answer:
     fields = ("name", "origins", "source", "refused")
     rows = [{name: getattr(k, name) for name in fields} for k in kernels]
     data = {"stage": "emitted", "predicted_for": c.device.name, "kernels": rows}
-    text = "\n".join(map(str, kernels))
-    if op is not None:
-        text = "\n\n".join(f"# {k.name}\n{k.source or k.refused}" for k in kernels)
-    return Answer(data, f"{PREDICTED.format(c.device.name)}\n\n{text}")
+    text = "\n\n".join(f"# {k}\n{k.source}".rstrip() for k in kernels)
+    return Answer(data, f"{prediction(c.device)}\n\n{text}")
 
 
 def _blocks(c: Compilation, op: str | None) -> Answer:
@@ -166,15 +171,15 @@ def _blocks(c: Compilation, op: str | None) -> Answer:
             for k in kernels
         ],
     }
-    prediction = f"{PREDICTED.format(c.device.name)}\n"
+    above = f"{prediction(c.device)}\n"
     if op is not None:
         texts = (f"# {k.name}\n# {k.figures}\n{k.source}" for k in kernels)
-        return Answer(data, "\n\n".join((prediction, *texts)))
+        return Answer(data, "\n\n".join((above, *texts)))
     head = ("kernel", ">blocks", ">threads", ">registers", ">shared", ">spilled", ">occupancy")
     refused = [f"  {k.name}: {k.refused}" for k in kernels if k.code is None]
     why = next((k.unassembled for k in kernels if k.code is not None and k.unassembled), "")
     shown = table(head, shorten_rows([_row(k) for k in kernels], op, len(head)))
-    return Answer(data, "\n".join((prediction, shown, *refused, *([f"  {why}"] if why else []))))
+    return Answer(data, "\n".join((above, shown, *refused, *([f"  {why}"] if why else []))))
 
 
 def _listing_fields(listings: Listings) -> dict[str, object]:

@@ -9,7 +9,6 @@ from math import isnan, nan
 from typing import TYPE_CHECKING
 
 from explorer.devices.catalogue import unit_word
-from explorer.devices.target import target_of
 from explorer.ir.calls import FunctionCall, Loop
 from explorer.ir.decisions.wall import Wall
 from explorer.measure.walls import compare_walls, off_by
@@ -85,7 +84,7 @@ def trip_count_note(c: Compilation, sizes: Mapping[str, int] | None = None) -> l
 
 def unprinted_note(c: Compilation, sizes: Mapping[str, int]) -> list[str]:
     """Return a note on kernel calls of a data sheet that have a price but no thread blocks."""
-    if not target_of(c.device).uses_thread_blocks:
+    if not c.target.uses_thread_blocks:
         return []
     chosen = c.chosen_blocks(sizes)
     names = [b.name for b in c.program.kernel_calls if b.name not in chosen]

@@ -76,5 +76,5 @@ def test_a_teacher_needs_ten_commands_at_most(tmp_path: Path) -> None:
     told = json.loads(run(*course, "grade", "ada.ipynb", "bob.ipynb", "--seed", "7", "--json"))
     points = EXERCISES["wall"].points
     assert told[0]["points"] == told[0]["of"] == points > told[1]["points"]
-    assert "a unit was idle while there was work" in str(told[1])
+    assert "a core was idle while there was work" in str(told[1])
     assert len(commands) <= 10

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 import explorer
 from explorer import course
 from explorer.course import checking
+from explorer.course.exercise import Check
 from explorer.course.exercises import EXERCISES, provenance
 from explorer.course.prediction import logged_events
 from explorer.errors import BadOption
@@ -31,7 +34,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("IRONWORKS_COURSE_LOG", str(tmp_path / "log.jsonl"))
     monkeypatch.setattr(registry, "_passes", registry._passes.copy())
     monkeypatch.setattr(gallery, "PICTURES", gallery.PICTURES)
-    monkeypatch.setattr(own_picture, "_own", dict(own_picture._own))
+    monkeypatch.setattr(own_picture, "_own", own_picture._own.copy())
     yield
     for name in list(user_operators.user_operators()):
         user_operators.forget(name)
@@ -155,3 +158,52 @@ def test_no_result_shows_before_a_prediction(capsys: pytest.CaptureFixture[str])
     assert logged_events("revealed")[-1]["found"] == 12
     with pytest.raises(BadOption, match="a prediction is a number"):
         course.predict("How many?", [])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [-1, 9, "x", None, True])
+def test_a_check_that_there_is_not_is_named(number: object) -> None:
+    with pytest.raises(BadOption, match="the exercise 'measuring' has the checks 0 to"):
+        course.expect("measuring", None, number)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answer", [5, None, "verdict"])
+def test_an_answer_that_is_no_function_is_told_so(answer: object) -> None:
+    verdict = course.check("measuring", answer)
+    assert verdict.results[0].message == f"verdict is {answer!r}, and must be a function"
+
+
+def test_a_check_that_returns_something_gives_no_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Check("returns", 1, lambda answer, seed: False)  # type: ignore[arg-type, return-value]
+    odd = replace(EXERCISES["measuring"], checks=(check,))
+    monkeypatch.setattr(checking, "EXERCISES", {"measuring": odd})
+    (result,) = course.check("measuring", lambda a, b: "").results
+    assert (result.outcome, result.points) == ("not run", 0)
+    assert (
+        "the check returned False" in result.message and "fault of the exercise" in result.message
+    )
+
+
+@pytest.mark.parametrize("points", [0, -3, float("nan"), 1.5, True])
+def test_points_are_a_whole_number_above_zero(points: object) -> None:
+    with pytest.raises(BadOption, match=r"the check 'c' has .* points"):
+        Check("c", points, lambda answer, seed: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("answer", "nope", "its stub defines no 'nope'"),
+        ("solution", "x = 1\n", "its solution defines no 'verdict'"),
+        ("checks", (), "it needs checks and hints"),
+        ("policy_of", "nosystem", "there is no system 'nosystem'"),
+    ],
+)
+def test_an_exercise_that_lacks_a_part_is_refused(part: str, value: object, said: str) -> None:
+    with pytest.raises(BadOption, match=said):
+        replace(EXERCISES["measuring"], **{part: value})  # type: ignore[arg-type]
+
+
+def test_a_list_that_is_cut_off_ends_quietly() -> None:
+    command = f"{sys.executable} -m explorer.course list | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""

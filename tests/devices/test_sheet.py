@@ -131,7 +131,7 @@ def test_a_shell_takes_the_path_of_a_sheet(
     [
         ('unit = "GHz"', 'unit = "MHz"', "clock_ghz: it is in GHz, and the sheet says 'MHz'"),
         ("value = 1.0, unit = \"GHz\"", 'unit = "GHz"', "from 1e-06 to 100, found nothing"),
-        ("value = 4,", "value = 0,", "units: it is a whole number from 1 to 65536, found 0"),
+        ("value = 4,", "value = 0,", "units: it is a whole number from 1 to 65,536, found 0"),
         ("value = 4,", "value = 4.5,", "units: it is a whole number"),
         ("value = 4,", "value = true,", "found True"),
         ("value = 4,", "value = 99999999999999999999999,", "found 99999999999999999999999"),
@@ -204,3 +204,29 @@ def test_every_number_of_every_shipped_sheet_is_within_its_range() -> None:
     known = {*explorer.device("v100").__dataclass_fields__, *OF_ALL_UNITS}
     assert {*NUMBERS, *LIMITS} <= known
     assert set(LEVELS) == {"capacity", "bandwidth", "line", "latency", "ways"}
+
+
+def test_the_page_lists_every_key_with_its_unit_and_range() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how_to" / "device.md").read_text("utf-8")
+    rows = [tuple(part.strip() for part in x.split("|")[1:-1]) for x in page.splitlines()]
+    listed = {row[0].strip("`"): row[2:] for row in rows if len(row) == 4 and row[0][:1] == "`"}
+    for name, number in (NUMBERS | LIMITS | LEVELS).items():
+        unit = f"{number.unit}, all units together" if number.all_units else number.unit
+        assert listed.pop(name) == (unit or "any words", str(number)), name
+    assert not listed
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"), [("task_ns", "ns"), ("clock_ghz", "GHz"), ("units", "...")]
+)
+def test_a_missing_number_is_named_with_its_unit(name: str, unit: str) -> None:
+    lines = [x for x in MINE.splitlines() if not x.startswith(name)]
+    with pytest.raises(BadSheet, match=f'{name}: it is .* unit = "{unit}".*, found nothing'):
+        read_sheet("\n".join(lines))
+
+
+def test_an_unknown_key_lists_those_there_are() -> None:
+    with pytest.raises(
+        BadSheet, match="nothing is known as 'colour'; the keys are bank_bytes, banks, barr"
+    ):
+        read_sheet(f'colour = "red"\n{MINE}')

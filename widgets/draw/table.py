@@ -81,7 +81,8 @@ class Table:
 
     def text(self, limit: int = 40) -> str:
         """Return the table as plain text; rows past the limit are counted, not shown."""
-        shown = [self.columns, *(tuple(map(cell_text, row)) for row in self.rows[:limit])]
+        head = [self.columns] if self.columns else []
+        shown = [*head, *(tuple(map(cell_text, row)) for row in self.rows[:limit])]
         widths = [max(len(row[i]) for row in shown) for i in range(len(self.columns))]
         numeric = [_is_numeric(self.rows, i) for i in range(len(self.columns))]
         lines = [

@@ -12,22 +12,17 @@ from textwrap import wrap
 
 from explorer.cost.bind_kernel import bind_kernel
 from explorer.devices.target import target_of
-from explorer.errors import BadOption, CheckFailed
-from explorer.ir.kernels.normal import normalise
+from explorer.errors import BadOption, BadTarget, CheckFailed
 from explorer.ir.stage import Stage
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_program import TileProgram
 from explorer.plain_text import counted
 from explorer.roller.blocks.candidates import why_no_blocks
-from explorer.roller.blocks.thread_block import (
-    PREDICTED,
-    bound_normal,
-    constructed_block,
-    thread_block_steps,
-)
+from explorer.roller.blocks.thread_block import bound_normal, constructed_block
 from explorer.tile.gpu.rewrites import REWRITES as BLOCKS
-from explorer.tile.rewrites import REWRITES, steps
+from explorer.tile.rewrites import REWRITES
 from explorer.views.matches import Rule, rule_of
+from explorer.views.program import prediction
 from widgets.draw.slide import BOLD, LINE, NARROW, PX, cut_to, list_row, scrub_mark, step_only
 from widgets.draw.svg import Svg, label, rect, step_group, text_width, wrap_text
 from widgets.draw.table import Mark, Sentence, Table, lit_by
@@ -63,10 +58,10 @@ class RewriteRows:
 def data(rolled: TiledKernel) -> RewriteRows:
     """Return the steps of the current tile."""
     device = rolled.device
-    predicted = PREDICTED.format(device.name) if not target_of(device).is_emitted else ""
+    predicted = "" if target_of(device).is_emitted else prediction(device)
     try:
         programs = steps_of(rolled)
-    except (BadOption, CheckFailed) as problem:
+    except (BadOption, BadTarget, CheckFailed) as problem:
         return RewriteRows(rolled.title, (), rolled.ops, problem.sentence, predicted)
     before: tuple[str, ...] = ()
     rows = []
@@ -89,14 +84,14 @@ def steps_of(rolled: TiledKernel) -> tuple[tuple[str, TileProgram], ...]:
             raise BadOption(f"{kernel.name} has no thread blocks on {d.name}: {why}")
         if chosen.block is not None:
             bound = bound_normal(kernel, rolled.sizes)
-            return thread_block_steps(bound, d, rolled.env, {}, chosen.block)
+            return target_of(d).steps(bound, chosen.block, rolled.env, {}, d)
         # a constructed tile has the axes of the kernel before normalisation
         bound, number = bind_kernel(kernel, rolled.sizes), rolled.rank - rolled.blocks
         block = constructed_block(bound, d, rolled.construction, number)
-        return thread_block_steps(bound, d, rolled.env, {}, block)
+        return target_of(d).steps(bound, block, rolled.env, {}, d)
     if chosen is None or chosen.tiling is None:
         raise BadOption(f"no code is generated for {d.name}: it is not the device compiled for")
-    return steps(normalise(kernel), chosen.tiling, rolled.env, d)
+    return target_of(d).steps(kernel, chosen.tiling, rolled.env, {}, d)
 
 
 def _difference(old: tuple[str, ...], new: tuple[str, ...]) -> list[tuple[str, str]]:

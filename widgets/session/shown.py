@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from explorer.cached_property import cached_property
+from explorer.devices.target import target_of
 from explorer.errors import BadOption
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.decisions.wall import Wall
@@ -237,7 +238,8 @@ def _find_shipped(
     c: Compiled, sizes: Mapping[str, int] | None
 ) -> tuple[Compiled, RecordedRun | None]:
     """Find a shipped recording that fits; those that do not fit are skipped silently."""
-    if not c.device.takes_cuda or c.program.stage < Stage.PLANNED:
+    takes_cuda = target_of(c.device).prints_cuda and c.device.takes_cuda
+    if not takes_cuda or c.program.stage < Stage.PLANNED:
         return c, None
     wanted_sizes = first_setting(c, sizes).sizes
     for name in c.recordings:

@@ -141,7 +141,7 @@ def answer(flags: Namespace) -> Answer:
     with counters.delta() as did:
         c = compile_model(model, flags, chosen, flags.until, flags.check)
     result = _summarise(c, bound, read, did.counts, begin, loading)
-    if c.blocks and c.device.takes_cuda:
+    if c.blocks and c.takes_cuda:
         result = replace(result, blocks=_blocks(c, flags.check))
     outcomes = [step.checked for step in result.steps]
     outcomes += [result.blocks.simulated] if result.blocks is not None else []

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from explorer.cli.arguments import Parser, parse_flags
+from explorer.cli.arguments import Parser, parse_flags, plugin_flag
 from explorer.cli.terminal import print_answer, progress_line
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.costs import NAMES, Fit
@@ -26,8 +26,9 @@ from explorer.views.answer import Answer
 DEFAULT = (
     "this-cpu was not measured: its bandwidths and costs are defaults (ironworks devices --measure)"
 )
-LEVELS = ("L1", "L2", "L3", "DRAM", "exchange")
+LEVELS = ("L1", "L2", "L3", "DRAM", "exchange")  # the columns of what is included
 WEIGHT_BYTES = 4
+LEAST_GB_PER_S = 0.001  # what sheets' bandwidths of one unit are rounded to
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,6 +36,7 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser("devices", "What hardware is known: data sheets, and this machine.")
     parser.add_argument("name", nargs="?", metavar="NAME", help="one device, with every source")
     parser.add_argument("--measure", action="store_true", help="measure this machine, some seconds")
+    plugin_flag(parser)
     flags = parse_flags(parser, argv)
     return print_answer(answer(flags), flags.json)
 
@@ -91,8 +93,9 @@ def _fields(each: Device) -> dict[str, object]:
 
 
 def _text(devices: Sequence[Device]) -> str:
-    rows = [(*_shape(d), *(_level(d, name) for name in LEVELS)) for d in devices]
-    head = ("device", ">units", ">lanes", ">GHz", ">GFLOP/s", *(f">{name}" for name in LEVELS))
+    levels = LEVELS if len(devices) > 1 else tuple(m.name for m in devices[0].levels)
+    rows = [(*_shape(d), *(_level(d, name) for name in levels)) for d in devices]
+    head = ("device", ">units", ">lanes", ">GHz", ">GFLOP/s", *(f">{name}" for name in levels))
     note = "Of each memory: capacity, and GB/s for one unit. GFLOP/s: float32, all units."
     text = f"{table(head, rows)}\n\n  {note}"
     if any(d.figures == "default" for d in devices):
@@ -160,10 +163,16 @@ def _value(d: Device, name: str) -> str:
             "latency": memory.latency_ns,
             "line": memory.line_bytes,
         }
-        value = fields.get(part, d.all_gb_per_s(memory))
+        value = fields.get(part, _stated(d.all_gb_per_s(memory), d.units))
     if not isinstance(value, (int, float)):
         return ""
-    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if value else ""
+    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
+
+
+def _stated(gb_per_s: float, units: int) -> float:
+    """Return the bandwidth that a sheet stated: the shortest number that is rounded to this one."""
+    shorter = (float(f"{gb_per_s:.{digits}g}") for digits in range(1, 7))
+    return next((x for x in shorter if abs(x - gb_per_s) <= LEAST_GB_PER_S / 2 * units), gb_per_s)
 
 
 def zoo_main(argv: Sequence[str]) -> int:

@@ -10,7 +10,6 @@ from explorer.cli.arguments import Parser, model_flags, parse_flags, run_flags
 from explorer.cli.compile_model import compile_model, input_arrays, load_model, options, sizes
 from explorer.cli.terminal import print_answer
 from explorer.devices.catalogue import HERE
-from explorer.devices.target import target_of
 from explorer.errors import BadOption
 from explorer.ir.stage import SYSTEMS, Stage
 from explorer.views import grinder, memory, program, rammer, roller, welder
@@ -79,7 +78,7 @@ def answer(flags: Namespace) -> Answer:
     op = resolve_name(c, flags.op)
     if flags.rewrites:
         return program.rewrites(c, op)
-    if stage == Stage.ROLLED and target_of(c.device).uses_thread_blocks:
+    if stage == Stage.ROLLED and c.target.uses_thread_blocks:
         c = c.with_options(until=Stage.PLANNED)  # its walls select the thread blocks
     if stage == Stage.RAMMED:
         return rammer.wall(c, op, bound, inputs if flags.target in HERE else None)

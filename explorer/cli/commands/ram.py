@@ -16,7 +16,6 @@ from explorer.cli.compile_model import (
     sizes,
 )
 from explorer.cli.terminal import print_answer, progress_line
-from explorer.devices.target import target_of
 from explorer.errors import BadOption
 from explorer.plain_text import binding, correlation, duration, percent, signed_percent, table
 from explorer.views import rammer
@@ -123,9 +122,7 @@ def _head(c: Compilation, first: PolicyWall, bound: dict[str, int]) -> str:
     a = first.statistics
     what = f"{c.device.name}, predicted"
     cores = (
-        "cores"
-        if target_of(c.device).has_resident_workers
-        else dict(c.device.sources)["units"].split(":")[0]
+        "cores" if c.target.has_resident_workers else dict(c.device.sources)["units"].split(":")[0]
     )
     return f"{c.model.name} on {what}: {a.cores:,} {cores}{binding(bound)}"
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from explorer.cli import arguments
-from explorer.cli.arguments import Parser, parse_flags, seconds
+from explorer.cli.arguments import Parser, parse_flags, plugin_flag, seconds
 from explorer.cli.terminal import print_answer, progress_line, step_progress
 from explorer.errors import BadOption
 from explorer.views.answer import Answer
@@ -44,6 +44,7 @@ def main(argv: Sequence[str]) -> int:
         metavar="tcp://HOST:PORT",
         help="the scheduler of Dask's, in place of processes here",
     )
+    plugin_flag(parser)
     flags = parse_flags(parser, argv)
     return print_answer(answer(flags), flags.json)
 
@@ -63,6 +64,7 @@ def answer(flags: Namespace) -> Answer:
             executor=executor,
             store=flags.store,
             seconds=flags.seconds,
+            plugins=flags.plugins or (),
             progress=step_progress(say),
         )
     rows = [row.to_json() for row in result.rows]

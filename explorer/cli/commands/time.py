@@ -212,7 +212,7 @@ def gpu_answer(flags: Namespace) -> Answer:
         raise BadOption("--recorded shows a run that was: it takes no --record and no --launches")
     model = load_model(flags)
     c = compile_model(model, flags, chosen, "PLANNED")
-    if not c.device.takes_cuda:
+    if not c.takes_cuda:
         raise BadOption(
             f"{c.device.name} has no thread blocks that a GPU could run",
             where="--target",
