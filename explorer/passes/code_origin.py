@@ -87,8 +87,8 @@ def class_kind(cls: type) -> str:
     A class that `type` makes with a metaclass states the metaclass's module: `abc` for a target.
     """
     kind = kind_of(cls.__module__)
-    if kind == "written" or not is_python(cls):
-        return kind
+    if kind in ("written", "impure") or not is_python(cls):
+        return kind  # `_thread` holds the class `lock` under another name
     value: object = sys.modules.get(cls.__module__)
     for name in cls.__qualname__.split("."):
         value = getattr(value, "__dict__", {}).get(name)
