@@ -82,13 +82,14 @@ def module_of(function: FunctionType) -> str:
 
 
 def class_kind(cls: type) -> str:
-    """Return the origin of a class, as `kind_of`: "written" unless its module holds it by its name.
+    """Return the origin of a class, as `kind_of`: "written" if its module does not hold it.
 
     A class that `type` makes with a metaclass states the metaclass's module: `abc` for a target.
+    What is of an impure module has no key either way.
     """
     kind = kind_of(cls.__module__)
     if kind in ("written", "impure") or not is_python(cls):
-        return kind  # `_thread` holds the class `lock` under another name
+        return kind
     value: object = sys.modules.get(cls.__module__)
     for name in cls.__qualname__.split("."):
         value = getattr(value, "__dict__", {}).get(name)

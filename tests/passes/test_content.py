@@ -9,6 +9,7 @@ import random
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -58,6 +59,11 @@ class Callable_:
 
     def __call__(self) -> int:
         return self.limit
+
+
+class Abstract(ABC):
+    @abstractmethod
+    def answer(self) -> int: ...
 
 
 class Colour(Enum):
@@ -316,3 +322,13 @@ def test_an_iterator_of_helpers_is_not_told() -> None:
     assert content_key(each) and content_key((each, 1)) != content_key((each, 2))
     with pytest.raises(Unhashable):
         content_key(each())
+
+
+def test_a_class_that_type_makes_is_known_by_its_code() -> None:
+    """Such a class of an abstract one states the module `abc`, which does not hold it."""
+
+    def of(limit: int) -> object:
+        return type("Made", (Abstract,), {"answer": lambda self: limit})()
+
+    assert type(of(1)).__module__ == "abc"
+    assert content_key(of(1)) == content_key(of(1)) != content_key(of(2))

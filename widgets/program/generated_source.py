@@ -191,6 +191,6 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="codegen",
     title="Generated source",
-    words="The Numba source that was generated for a kernel, or for the thread block of a GPU.",
+    words="The source that was generated for a kernel: Numba, or what its target prints.",
     draw=_draw,
 )

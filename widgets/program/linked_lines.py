@@ -111,7 +111,7 @@ def link_summary(rows: Lines) -> str:
 def table(rows: Lines) -> Table:
     """Return one row per line of the source, with or without code."""
     return Table(
-        ("line", "Numba source", *rows.names),
+        ("line", "source", *rows.names),
         tuple((r.number, r.text, r.llvm, r.assembly) for r in rows.rows),
         (rows.ops,) * len(rows.rows),
         f"{rows.kernel}: {link_summary(rows)}",

@@ -275,7 +275,7 @@ def _totals(result: Compiled) -> Iterator[str]:
             f"{kernels.compiled_now:,} compiled now, {kernels.from_cache:,} from the cache"
         )
     elif result.blocks is None:
-        yield f"  {counted(kernels.calls, 'kernel call')}, no code"
+        yield f"  {counted(kernels.calls, 'kernel call')}, no machine code"
     if result.blocks is not None:
         yield from _block_lines(result.blocks, result.target)
     if result.memory is not None:
