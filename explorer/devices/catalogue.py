@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,15 +20,35 @@ SIMULATED_SHEET = "a100"  # whose blocks they are: chosen
 
 
 @cache
-def device_names() -> tuple[str, ...]:
-    """Return the name of every data sheet; the machine that this runs on, "this-cpu", has none."""
-    return tuple(
-        sorted(p.name.removesuffix(".toml") for p in SHEETS.iterdir() if p.name.endswith(".toml"))
+def device_names(kind: str = "") -> tuple[str, ...]:
+    """Return the name of every data sheet, or of those of a kind, "cpu" or "gpu".
+
+    The machine that this runs on, "this-cpu", has no sheet.
+    """
+    files = (p.name for p in SHEETS.iterdir() if p.name.endswith(".toml"))
+    names = sorted(name.removesuffix(".toml") for name in files)
+    return tuple(name for name in names if not kind or _shipped(name).kind == kind)
+
+
+@cache
+def aliases() -> Mapping[str, str]:
+    """Return other names of devices, such as that of their processor: sheets by alias."""
+    import tomllib
+
+    text = (
+        (name, (SHEETS / f"{name}.toml").read_text(encoding="utf-8")) for name in device_names()
     )
+    named = ((name, tomllib.loads(t)) for name, t in text if "\naliases = " in t)
+    return {alias: name for name, sheet in named for alias in sheet["aliases"]}
+
+
+def is_known(name: str) -> bool:
+    """Return True if a data sheet that ships with Ironworks has the name, or the alias."""
+    return name in device_names() or name in aliases()
 
 
 def device(name: str) -> Device:
-    """Return the device of a data sheet by its name, or by its file: "my_gpu.toml".
+    """Return the device of a data sheet by its name or alias, or by its file: "my_gpu.toml".
 
     Raises:
         NoSuchDevice: There is no such sheet; the error lists those there are.
@@ -37,9 +58,10 @@ def device(name: str) -> Device:
         return check_user_device(read_file(Path(name)), Path(name).name)
     if name == SIMULATED:
         return replace(_shipped(SIMULATED_SHEET), name=SIMULATED)
+    name = aliases().get(name, name)
     if name not in device_names():
         there = ", ".join(("this-cpu", *CPUS, SIMULATED, *device_names()))
-        near = did_you_mean(name, there.split(", ")) or f"; there are {there}"
+        near = did_you_mean(name, (*there.split(", "), *aliases())) or f"; there are {there}"
         raise NoSuchDevice(
             f"there is no data sheet for {name!r}{near}",
             where=name,
@@ -63,12 +85,14 @@ def unit_word(device: str) -> str:
     name = device.partition(",")[0]  # of a changed one: "this-cpu, changed"
     if name in _user_unit_words:
         return _user_unit_words[name]
+    if name in device_names():
+        return _shipped(name).unit_word
     return "core" if not name or name in HERE or name.startswith("cpu") else "SM"
 
 
 def check_user_device(device: Device, where: str) -> Device:
     """Return a user's device unchanged; raise BadSheet if its name is taken."""
-    if device.name in (*HERE, *CPUS, SIMULATED, *device_names()):
+    if device.name in (*HERE, *CPUS, SIMULATED, *device_names(), *aliases()):
         raise BadSheet(
             f"{where}: {device.name!r} is the name of another device",
             where=where,

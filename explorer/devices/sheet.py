@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
 
+from explorer.devices.isa import ARCHITECTURES, InstructionSet
 from explorer.devices.model import Device, MemoryLevel
 from explorer.errors import BadSheet, did_you_mean
 
@@ -25,6 +26,11 @@ LONGEST = 300  # characters of a text in it
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 NAME_WORDS = "a short word of a-z, 0-9, - and _ (up to 32 of them)"
 LEVEL = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,15}", re.ASCII)
+TRIPLE = re.compile(rf"({'|'.join(ARCHITECTURES)})(-[a-z0-9_.]+){{1,3}}", re.ASCII)
+PROCESSOR = re.compile(r"[a-z0-9][a-z0-9_.-]{0,31}", re.ASCII)
+FEATURE = re.compile(r"[+-][a-z0-9][a-z0-9_.-]{0,31}", re.ASCII)
+MOST_FEATURES = 64
+MOST_ALIASES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,7 @@ def read_sheet(text: str, where: str = "the data sheet") -> Device:
         name=sheet["name"],
         kind=sheet["kind"],
         target=sheet.get("target", ""),
+        isa=_instruction_set(sheet),
         levels=tuple(_level(level, units) for level in sheet["levels"]),
         sources=tuple(_sources(sheet)),
         **{
@@ -148,6 +155,13 @@ def read_sheet(text: str, where: str = "the data sheet") -> Device:
             for name in _number_names(sheet)
         },
     )
+
+
+def _instruction_set(sheet: Mapping[str, Any]) -> InstructionSet:
+    """Return what code of a sheet's device is made for."""
+    if (entry := sheet.get("instruction_set")) is None:
+        return InstructionSet()
+    return InstructionSet(entry["processor"], tuple(entry["features"]), entry["triple"])
 
 
 def _field(name: str) -> str:
@@ -214,6 +228,10 @@ def _sources(sheet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if part in level:
                 entry = level[part]
                 yield f"{level['name']} {part}", f"{entry['unit']}: {entry['source']}"
+    if entry := sheet.get("instruction_set"):
+        yield "instruction set", entry["source"]
+        yield "arithmetic", entry["arithmetic"]
+        yield "costs", "cycles of kernels, fitted to a Zen 5 core: those of this one are unknown"
 
 
 # What is checked
@@ -226,13 +244,16 @@ def _wrong(where: str, words: str) -> NoReturn:
 
 def _check(sheet: Mapping[str, Any], where: str) -> None:
     """Check every entry of a sheet."""
-    _refuse_unknown(sheet, {"name", "title", "kind", "target", "levels", *NUMBERS, *LIMITS}, where)
+    keys = {"name", "aliases", "title", "kind", "target", "instruction_set", "levels"}
+    _refuse_unknown(sheet, {*keys, *NUMBERS, *LIMITS}, where)
     _text(sheet, "name", where, NAME, NAME_WORDS)
     _text(sheet, "title", where)
     if sheet.get("kind") not in ("cpu", "gpu"):
         _wrong(where, f"kind is 'cpu' or 'gpu', found {short(sheet.get('kind'))}")
     if "target" in sheet:
         _text(sheet, "target", where, NAME, NAME_WORDS)
+    _check_names(sheet.get("aliases", []), where)
+    _check_instruction_set(sheet, where)
     for name, number in (NUMBERS | LIMITS).items():
         if name in sheet or name in NUMBERS:
             _number(sheet.get(name), number, f"{where}: {name}")
@@ -242,6 +263,39 @@ def _check(sheet: Mapping[str, Any], where: str) -> None:
         if part in sheet and limit in sheet and sheet[part]["value"] > sheet[limit]["value"]:
             _wrong(where, f"{part} is more than {limit}")
     _check_levels(sheet.get("levels"), sheet["units"]["value"], where)
+
+
+def _check_names(aliases: Any, where: str) -> None:
+    """Check the other names of a sheet's device."""
+    fits = isinstance(aliases, list) and len(aliases) <= MOST_ALIASES
+    if not fits or not all(isinstance(a, str) and NAME.fullmatch(a) for a in aliases):
+        _wrong(where, f"aliases are at most {MOST_ALIASES} short words, found {short(aliases)}")
+
+
+def _check_instruction_set(sheet: Mapping[str, Any], where: str) -> None:
+    """Check what code is made for; the target that cross-compiles needs it, others may not."""
+    entry, at = sheet.get("instruction_set"), f"{where}: instruction_set"
+    if entry is None:
+        if sheet.get("target") == "llvm":
+            _wrong(where, "the target 'llvm' needs an [instruction_set] with a triple")
+        return
+    if sheet["kind"] != "cpu":
+        _wrong(at, "a GPU has none")
+    if not isinstance(entry, dict):
+        _wrong(at, f"it is a table, found {short(entry)}")
+    names = {"triple", "processor", "features", "source", "arithmetic"}
+    _refuse_unknown(entry, names, at)
+    _text(entry, "triple", at, TRIPLE, "LLVM's name of a platform, such as wasm32-unknown-unknown")
+    _text(entry, "processor", at, PROCESSOR, "LLVM's name of a processor, such as cortex-a76")
+    _text(entry, "source", at)
+    _text(entry, "arithmetic", at)
+    features = entry.get("features")
+    if (
+        not isinstance(features, list)
+        or len(features) > MOST_FEATURES
+        or not all(isinstance(f, str) and FEATURE.fullmatch(f) for f in features)
+    ):
+        _wrong(at, f"features are such as '+neon' or '-sve', found {short(features)}")
 
 
 def _check_levels(levels: Any, units: int, where: str) -> None:

@@ -259,7 +259,12 @@ class Target(ABC):
         return None
 
 
-_modules: dict[str, str] = {"cpu": "explorer.targets.cpu", "gpu": "explorer.targets.cuda"}
+_modules: dict[str, str] = {
+    "cpu": "explorer.targets.cpu",
+    "gpu": "explorer.targets.cuda",
+    "llvm": "explorer.targets.llvm",
+    "webgpu": "explorer.targets.wgsl",
+}
 IN_COMMON = ("abc", "builtins", "typing")  # modules of bases that say nothing about a target
 _included: dict[str, Target] = {}  # those of `_modules` that were loaded
 _registered = Registry[Target]()

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import ModuleType
 
 from explorer.devices import catalogue
-from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled
 from explorer.ops import user_operators
@@ -85,7 +84,7 @@ def device(name: str) -> Device:
     Raises:
         NoSuchDevice, BadSheet, BadOption: There is no such device, or it is wrong.
     """
-    if name in device_names() or not is_known(name):
+    if catalogue.is_known(name) or not is_known(name):
         return catalogue.device(name)
     loaded = load(name)
     if isinstance(loaded, str | Path) and str(loaded).endswith(".toml"):

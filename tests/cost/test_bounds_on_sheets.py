@@ -64,7 +64,7 @@ def bound_us(kernel: Kernel, sheet: Device) -> float:
     return max(computing, near, far)
 
 
-@pytest.mark.parametrize("name", [n for n in device_names() if n != "ipu"])
+@pytest.mark.parametrize("name", [n for n in device_names("gpu") if n != "ipu"])
 @pytest.mark.parametrize("priced", PRICES)
 def test_a_large_copy_takes_what_memory_lets_it(priced: Priced, name: str) -> None:
     sheet = device(name)
@@ -86,7 +86,7 @@ def twice_as_fast(sheet: Device) -> Device:
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("name", device_names("gpu"))
 @pytest.mark.parametrize("kernel", [matmul(50, 128, 1000), relu(1000, 3)], ids=lambda k: k.name)
 def test_twice_as_fast_takes_half_as_long(kernel: Kernel, name: str) -> None:
     sheet, bare = device(name), normalise(kernel)

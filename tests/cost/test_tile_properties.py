@@ -143,7 +143,8 @@ def test_symbols_take_the_values_of_the_binding(rows: int) -> None:
     assert found.tile_bytes == 2 * min(2, rows) * 10 * 4
 
 
-@pytest.mark.parametrize("name", device_names())
+# Workgroups of WebGPU have 14 KiB.
+@pytest.mark.parametrize("name", [n for n in device_names("gpu") if n != "webgpu"])
 def test_the_papers_tile_fits_into_the_nearest_memory_of_every_gpu(name: str) -> None:
     """Welder's 16x128 tile of a product 64 deep and its rows takes 44 KiB."""
     found = footprint(groups.matmul(16, 64, 128), {})

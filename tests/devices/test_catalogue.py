@@ -32,11 +32,13 @@ def test_the_devices_of_the_papers_are_there() -> None:
 @pytest.mark.parametrize("name", device_names())
 def test_every_number_has_a_unit_and_a_source(name: str) -> None:
     sheet = tomllib.loads((SHEETS / f"{name}.toml").read_text())
+    code = sheet.pop("instruction_set", {"source": "of a GPU"})
+    assert code["source"]
     entries = [v for v in sheet.values() if isinstance(v, dict)]
     entries += [v for level in sheet["levels"] for v in level.values() if isinstance(v, dict)]
     assert len(entries) > 12
     for entry in entries:
-        assert entry["unit"] and entry["source"] and entry["value"] > 0
+        assert entry["unit"] and entry["source"] and entry["value"] >= 0
     loose = [k for k, v in sheet.items() if isinstance(v, int | float)]
     assert not loose, "a number without a source"
 
@@ -50,15 +52,16 @@ def test_the_peak_is_the_makers_peak(name: str) -> None:
 @pytest.mark.parametrize("name", device_names())
 def test_nearer_memories_are_faster_and_smaller(name: str) -> None:
     levels = device(name).levels
-    assert [m.name for m in levels] in (["L1", "L2", "DRAM"], ["L1", "exchange"])
+    names = (["L1", "L2", "DRAM"], ["L1", "L2", "L3", "DRAM"], ["L1", "exchange"])
+    assert [m.name for m in levels] in names
     speeds = [m.alone_gb_per_s for m in levels]
     assert speeds == sorted(speeds, reverse=True)
     assert levels[-1].capacity_bytes is None and levels[-1].shared and not levels[0].shared
-    waits = [m.latency_ns for m in levels[1:]]
-    assert waits == sorted(waits) and waits[0] > 0
+    waits = [m.latency_ns for m in levels[1:] if m.latency_ns]
+    assert waits == sorted(waits) and (waits or device(name).kind == "cpu")
 
 
-@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("name", device_names("gpu"))
 def test_a_block_takes_no_more_than_a_unit_has(name: str) -> None:
     found = device(name)
     assert 0 < found.block_threads <= found.unit_threads
@@ -120,9 +123,10 @@ def test_a_sheet_is_read_as_it_is_written() -> None:
 
 
 HAS_NOT = {("mi50", "capability"), ("mi50", "matrix_gflops"), ("ipu", "capability")}
+HAS_NOT |= {("webgpu", "capability"), ("webgpu", "matrix_gflops")}
 
 
-@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("name", device_names("gpu"))
 def test_a_sheet_has_every_figure_that_its_hardware_has(name: str) -> None:
     sheet = tomllib.loads((SHEETS / f"{name}.toml").read_text())
     missing = {(name, figure) for figure in (*NUMBERS, *LIMITS) if figure not in sheet}

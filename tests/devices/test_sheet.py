@@ -227,6 +227,6 @@ def test_a_missing_number_is_named_with_its_unit(name: str, unit: str) -> None:
 
 def test_an_unknown_key_lists_those_there_are() -> None:
     with pytest.raises(
-        BadSheet, match="nothing is known as 'colour'; the keys are bank_bytes, banks, barr"
+        BadSheet, match="nothing is known as 'colour'; the keys are aliases, bank_bytes, ba"
     ):
         read_sheet(f'colour = "red"\n{MINE}')

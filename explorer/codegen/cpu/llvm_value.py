@@ -213,7 +213,11 @@ class LlvmValue:
     def to_integer(self) -> LlvmValue:
         """Convert a float without a fraction to an integer of the same width."""
         integer = ir.IntType(32 if element(self.v.type) == FLOAT else 64)
-        return LlvmValue(self.b, self.b.fptosi(self.v, like(self.v.type, integer)))
+        kind = like(self.v.type, integer)
+        if target().has("v"):  # nothing is rounded; QEMU 7.2 stops at vfcvt.rtz of a conversion
+            name = f"llvm.lrint.{suffix(kind)}.{suffix(self.v.type)}"
+            return LlvmValue(self.b, call_intrinsic(self.b, name, kind, self.v))
+        return LlvmValue(self.b, self.b.fptosi(self.v, kind))
 
     def real(self) -> LlvmValue:
         """Convert an integer to a float of the same width."""

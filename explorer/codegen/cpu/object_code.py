@@ -67,7 +67,7 @@ _METADATA = re.compile(r"^(![\w.]+) = ")
 _NUMBER = re.compile(r"!\d+\b")
 _LOC = re.compile(r"\t\.loc\t\d+ (\d+)")
 _SECTION = re.compile(r"\t\.section\t\"?([\w.,]+)")
-_OF_MARKS = re.compile(r"\t\.(?:loc|cfi_\w+|file\t\d)\b|\.(?:Ltmp|Lfunc_begin)\d+:")
+_OF_MARKS = re.compile(r"\t\.(?:loc|cfi_\w+|file\t\d)\b|\.?L(?:tmp|func_begin)\d+:")
 _DEBUG = (".debug_", "__DWARF")
 _INSTRUCTION = re.compile(r"\t[a-z]")
 
@@ -276,11 +276,11 @@ def disassemble(
     try:
         with compiling_for(target):
             text = translate(source, function, code.symbol, marked=True)
-            listings = Listings(*_listings(text, target), EXACT)
+            listings = Listings(*line_listings(text, target), EXACT)
             marked_object = object_of(optimised(text, target), target)
             if machine_parts(marked_object) == machine_parts(code.object_bytes):
                 return listings
-            llvm, assembly = _listings(translate(source, function, code.symbol), target)
+            llvm, assembly = line_listings(translate(source, function, code.symbol), target)
     except NotTranslated:
         library, _ = _compile_with_numba(code.key, source, function)
         llvm, assembly = Listing(library.get_llvm_str()), Listing(library.get_asm_str())
@@ -288,7 +288,7 @@ def disassemble(
     return Listings(Listing(llvm.text), Listing(assembly.text), OTHER_CODE)
 
 
-def _listings(text: str, target: InstructionSet) -> tuple[Listing, Listing]:
+def line_listings(text: str, target: InstructionSet) -> tuple[Listing, Listing]:
     """Return LLVM IR after optimisation, before assembly printing changes it, and the assembly."""
     module = optimised(text, target)
     llvm = llvm_listing(str(module))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -36,11 +37,18 @@ REPLACES = ir.IntType(32)(2)  # LLVM's merge behaviour of a module flag
 DEBUG_INFO_VERSION, DWARF_VERSION = 3, 4
 
 
-def translate(source: str, function: str, symbol: str, *, marked: bool = False) -> str:
+def translate(
+    source: str,
+    function: str,
+    symbol: str,
+    *,
+    marked: bool = False,
+    functions: Mapping[str, Any] | None = None,
+) -> str:
     """Return the LLVM IR of `void symbol(int64, int64, uint64)` for `function` of the source.
 
-    `marked`: each instruction has the source line that it comes from. Raises NotTranslated if Numba
-    is needed.
+    `marked`: each instruction has the source line that it comes from. `functions`: intrinsics
+    instead of those that the source imports. Raises NotTranslated if Numba is needed.
     """
     tree = parse(source)
     definition = next(s for s in tree.body if isinstance(s, ast.FunctionDef) and s.name == function)
@@ -48,6 +56,7 @@ def translate(source: str, function: str, symbol: str, *, marked: bool = False) 
     flags = _flags_of(definition)
     space: dict[str, Any] = {}
     exec(compile(tree, "<head of a kernel>", "exec"), space)
+    space |= functions or {}
     module = ir.Module(symbol)
     module.triple = llvm.get_process_triple()
     kind = ir.FunctionType(ir.VoidType(), [I64] * len(ARGUMENTS))

@@ -215,10 +215,11 @@ def _prefetch_kind(s: Panels, rows: tuple[Span, ...], runs: bool, device: Device
 
     Rows of the left operand are prefetched if all panels stay in the nearest cache. One row reads
     each panel once: panels that stay in a cache of the unit's own are not prefetched. Prefetching 1
-    MiB of them into L1 took a Xeon (Sapphire Rapids) 13 us instead of 9.
+    MiB of them into L1 took a Xeon (Sapphire Rapids) 13 us instead of 9. WebAssembly has no
+    prefetch, and steps that are unrolled for one prefetch need more registers.
     """
     c = s.contract
-    if c.b.buffer.kind != "packed":
+    if c.b.buffer.kind != "packed" or device.isa.is_wasm:
         return ""
     panel_bytes = product((s.columns.extent, c.depth, ITEM_BYTES[c.b.buffer.dtype]))
     own = max((m.capacity_bytes or 0 for m in device.levels if not m.shared), default=0)

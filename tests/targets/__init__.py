@@ -1,0 +1,1 @@
+"""Code for other targets, run where it can be."""
