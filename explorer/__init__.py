@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from explorer.ir.stage import Stage
     from explorer.ir.text.parser import parse_program as parse
     from explorer.passes.registry import compiler_pass, forget_pass
+    from explorer.portable.write import export
     from explorer.relax.dispatch import library
     from explorer.training.training_loop import fit
     from explorer.transforms.rewrite import rewrite
@@ -60,6 +61,7 @@ _HOME = {
     "device_names": ("explorer.devices.catalogue", "device_names"),
     "difference": ("explorer.views.differences", "difference"),
     "evaluate": ("explorer.gradients", "evaluate"),
+    "export": ("explorer.portable.write", "export"),
     "fit": ("explorer.training.training_loop", "fit"),
     "forget_pass": ("explorer.passes.registry", "forget_pass"),
     "forget_policy": ("explorer.extend.policies", "forget_policy"),
@@ -105,6 +107,7 @@ __all__ = [
     "device_names",
     "difference",
     "evaluate",
+    "export",
     "fit",
     "forget_pass",
     "forget_policy",

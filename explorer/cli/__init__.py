@@ -67,6 +67,7 @@ COMMANDS = {
         "a run on the GPU that is here, or a recording of one, beside the plan", "time:gpu_main"
     ),
     "race": Command("the same model in other runtimes, answers compared first", "race:main"),
+    "export": Command("a C program, for this machine or another", "export:main"),
     "sweep": Command(
         "every combination of some settings, as rows with a machine's card", "sweep:main"
     ),

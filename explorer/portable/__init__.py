@@ -1,0 +1,1 @@
+"""Compiled programs that leave this process: as data, as a C program, and as WebAssembly."""
