@@ -1,0 +1,1 @@
+"""Tile programs of thread blocks as compute shaders in WGSL, the language of WebGPU."""
