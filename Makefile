@@ -143,8 +143,13 @@ RECORDED := $(patsubst notebooks/%,build/course/%,$(wildcard notebooks/*.ipynb))
 $(RECORDED): build/course/%: notebooks/% docs/record.py | $(RUNTIME)
 	$(BIN)/python docs/record.py $< $@ < /dev/null
 
+# The programs that a chapter's page runs in a browser.
+LIVE := $(patsubst notebooks/%.ipynb,build/live/%.js,$(wildcard notebooks/*.ipynb))
+$(LIVE): build/live/%.js: docs/live.py $(wildcard widgets/live/*.py) | $(RUNTIME)
+	$(BIN)/python docs/live.py $* $@ < /dev/null
+
 # Its tools are in an environment of their own: nothing else needs them.
-docs: $(RECORDED)
+docs: $(RECORDED) $(LIVE)
 	$(PYTHON) -m venv build/docs
 	build/docs/bin/pip install --quiet '.[docs]'
 	build/docs/bin/mkdocs build --quiet

@@ -9,6 +9,7 @@ beside its notebook, nor one of the glossary.
 from __future__ import annotations
 
 import json
+import runpy
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 RECORDED = ROOT / "build/course"  # the same notebooks with outputs: docs/record.py
+LIVE = ROOT / "build/live"  # the programs of each chapter: docs/live.py
 GLOSSARY = ROOT / "widgets/model/glossary.md"
 CHART = "application/vnd.plotly.v1+json"
 CONTROL = "application/vnd.jupyter.widget-view+json"  # which a page without a kernel leaves out
 STILL = "ironworks-still"  # the class of what a notebook keeps of a live page
 MOST_ROWS = 40  # of a chart's table
 SCRIPT = "plotly.min.js"
+LIVE_SCRIPT, LIVE_STYLE = "live.js", "live.css"  # of all chapters
 STYLE = """<style>
 .said, .picture pre { overflow-x: auto; font-size: .72em; line-height: 1.35; white-space: pre; }
 figure.picture.picture { display: block; margin: 1em 0; width: 100%; max-width: none; }
@@ -53,6 +56,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, text in pages().items():
         files.append(File.generated(config, f"course/{name}.md", content=text))
     files.append(File.generated(config, f"course/{SCRIPT}", content=get_plotlyjs()))
+    for name, text in live_files().items():
+        files.append(File.generated(config, f"course/{name}", content=text))
     words = GLOSSARY.read_text("utf-8")
     files.append(File.generated(config, GLOSSARY.name, content=words))
     return files
@@ -63,8 +68,39 @@ def pages() -> dict[str, str]:
     recorded as it is now.
     """
     chapters = {path.stem: chapter(_latest(path), path.name) for path in _notebooks()}
+    chapters = {name: f"{text}{live_section(name)}" for name, text in chapters.items()}
     guide = (NOTEBOOKS / "TEACHING.md").read_text("utf-8").replace("](../docs/", "](../")
     return {"teaching": guide, **chapters}
+
+
+def live_files() -> dict[str, str]:
+    """The script and the style that all live chapters share, and the programs of each, by name."""
+    from widgets.live.scripts import page_script, panel_styles
+    from widgets.page.front_end import styles
+
+    programs = {f"{path.stem}.live.js": path.read_text("utf-8") for path in LIVE.glob("*.js")}
+    if not programs:
+        return {}
+    return {LIVE_SCRIPT: page_script(), LIVE_STYLE: styles() + panel_styles(), **programs}
+
+
+def live_section(name: str) -> str:
+    """The experiment of a chapter, "" where `make docs` did not write its programs."""
+    if not (LIVE / f"{name}.js").exists():
+        return ""
+    experiments = runpy.run_path(str(ROOT / "docs/live.py"))
+    root, words = experiments["ROOT"], experiments["EXPERIMENTS"][name].words
+    return f"""
+## In this browser
+
+{words}
+
+<link rel="stylesheet" href="{LIVE_STYLE}">
+<div class="ironworks"><section class="room live-page" id="{root}" aria-label="In this browser">
+<noscript>Running in this browser needs a script.</noscript></section></div>
+<script src="{LIVE_SCRIPT}"></script>
+<script src="{name}.live.js"></script>
+"""
 
 
 def _notebooks() -> list[Path]:

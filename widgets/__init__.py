@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +29,7 @@ __all__ = [
     "picture",
     "race",
     "replicas",
+    "report",
     "show",
     "styled",
     "sweep",
@@ -234,6 +235,39 @@ def replicas(runs: Run | Mapping[str, Run], steps: tuple[int, int] | None = None
     from widgets.page import shell
 
     return shell.replicas(runs, steps)
+
+
+def report(
+    c: Compiled,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+    code: bool = True,
+    live: bool | Sequence[str] = False,
+) -> str:
+    """Return one offline page about a compilation: the explorer, every picture, the timings.
+
+    With `live` the page also runs the model in its reader's browser, offline, and compares it there
+    with variants: True for all, or names such as `("fusion", "tiles")`. What cannot run there is a
+    sentence in the page. `inputs` and right answers are then part of the page. `code` includes
+    sources, LLVM IR and assembly.
+
+    Raises BadOption if there is no such variant.
+    """
+    from widgets.page.report import page
+    from widgets.session.session import Session
+
+    session = Session(c, sizes=sizes, inputs=inputs)
+    if session.runs:
+        session.measure()
+    programs = None
+    if live is not False:
+        from widgets.live.data import live_page
+        from widgets.live.variants import DEFAULT
+
+        names = DEFAULT if live is True else live
+        programs = live_page(cast("Any", c), sizes, inputs, names)
+    return page(session, code=code, live=programs)
 
 
 def styled(figure: Any, title: str = "", *, theme: str = "either", height: int = 420) -> Any:

@@ -48,6 +48,7 @@ def test_a_visitor_has_the_house_and_no_code(browser: Browser, served: str) -> N
     tab.page.wait_for_selector(".settings tr.other")
     changed = tab.page.locator(".settings tr.other").all_inner_texts()
     assert any(row.startswith("top_k") for row in changed)
+    assert tab.page.evaluate("crossOriginIsolated && typeof SharedArrayBuffer === 'function'")
     assert tab.outside == [] and tab.faults == []
     tab.close()
 

@@ -36,18 +36,26 @@ def report(arguments: Sequence[str]) -> int:
     add("--no-code", action="store_true", help="leave out the sources, LLVM IR and assembly")
     add("--check", action="store_true", help="validate every step on random inputs")
     add("--recorded", metavar="FILE", help="a recorded run beside the plan: a file, or h200")
+    add("--live", action="store_true", help="the file also runs the model in the reader's browser")
+    add(
+        "--variants",
+        metavar="NAMES",
+        help="with --live: what it is compared with there, such as fusion,tiles (default: all)",
+    )
     flags = parse_flags(parser, arguments)
     return print_answer(_report(flags), flags.json)
 
 
 def _report(flags: Namespace) -> Answer:
     _require_packages("plotly", "anywidget")
+    from widgets.live.data import live_page
     from widgets.page.report import page
     from widgets.session.session import Session
     from widgets.session.shown import open_recording
 
     path = Path(flags.output)
     _require_writable(path)
+    names = _variants(flags)
     chosen = options(flags)
     model = load_model(flags)
     bound = sizes(model, flags)
@@ -57,12 +65,42 @@ def _report(flags: Namespace) -> Answer:
     if session.runs:
         with progress_line("measuring"):
             session.measure()
+    live = None
+    if names is not None:
+        with progress_line() as say:
+            inputs = session.given_inputs if flags.inputs else None
+            live = live_page(c, bound, inputs, names, lambda what: say(f"compiling {what}"))
     with progress_line("drawing"):
-        text = page(session, code=not flags.no_code)
+        text = page(session, code=not flags.no_code, live=live)
     _write(path, text)
     size = path.stat().st_size
     words = f"{path}: {size / 1e6:.1f} MB, {session.verdict()['big']}"
-    return Answer({"report": str(path), "bytes": size, **session.verdict()}, words)
+    data = {"report": str(path), "bytes": size, **session.verdict()}
+    if live is None:
+        return Answer(data, words)
+    left_out = [live.refusal] if live.refusal else live.left_out
+    runs = f"; in a browser: {', '.join(live.variants)}" if live.variants else ""
+    notes = "".join(f"\n  {sentence}" for sentence in left_out)
+    return Answer(
+        {**data, "live": list(live.variants), "not live": list(left_out)}, f"{words}{runs}{notes}"
+    )
+
+
+def _variants(flags: Namespace) -> Sequence[str] | None:
+    """Return the variants of `--live`, None without it; raises BadOption for unknown ones."""
+    from widgets.live.variants import DEFAULT, check_knobs
+
+    if not flags.live and flags.variants is not None:
+        raise BadOption(
+            "--variants says what a live page compares, and this one is not live",
+            where="--variants",
+            try_="--live",
+        )
+    if not flags.live:
+        return None
+    if flags.variants is None:
+        return DEFAULT
+    return check_knobs([name for name in flags.variants.split(",") if name])
 
 
 def _require_packages(*packages: str) -> None:

@@ -14,6 +14,9 @@ from explorer.errors import BadOption, InternalFault, IronworksError
 from explorer.ir.stage import Stage
 from widgets.draw import plots
 from widgets.draw.table import sentence_text, time_text
+from widgets.live import scripts
+from widgets.live.data import LivePage
+from widgets.live.dense_text import dense_text
 from widgets.model.picture import Picture
 from widgets.page import front_end
 from widgets.roller.view import heaviest_calls
@@ -142,29 +145,39 @@ def _about(session: Session, picture: Picture, op: str) -> dict[str, Any]:
     return gallery.for_page(picture, (rows, unlit, table))
 
 
-def page(session: Session, *, code: bool = True) -> str:
+def page(session: Session, *, code: bool = True, live: LivePage | None = None) -> str:
     """Return the text of the file.
 
     The explorer is on top, then every picture as a drawing with its table, after a table of
-    contents. Pictures without content are listed with when they appear.
+    contents. Pictures without content are listed with when they appear. With `live`, the programs
+    that the page runs in a browser stand above the explorer.
     """
     name = escape(session.now.compiled.model.name)
     missing = absent(session)
-    drawn = {p: _picture(session, p) for p in gallery.PICTURES if p.name not in missing}
-    rooms = "".join(drawn.values())
-    listed = _contents(list(drawn), missing)
+    runs = live is not None and not live.refusal
+    shown = [p for p in gallery.PICTURES if p.name not in missing]
+    rooms = "".join(_picture(session, p, runs and p.live == "wall") for p in shown)
+    listed = _contents(shown, missing)
     script = front_end.script().replace("export default", "const page =")
+    policy = _LIVE_POLICY if runs else _POLICY
+    content = _packed(document(session, code=code))
+    encoded = dense_text if runs else _base64
+    styles = f"{front_end.styles()}{front_end.text('report.css')}"
+    if runs:
+        script += scripts.page_script(front_end.MODULES)
+        styles += scripts.panel_styles()
     return "\n".join(
         (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             f"<title>{name}, Ironworks report</title>",
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            f"<style>{front_end.styles()}{front_end.text('report.css')}</style></head>",
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            f"<style>{styles}</style></head>",
             f'<body class="ironworks"><h1>{name}</h1><p class="s">{escape(_timing(session))}</p>',
+            _live(live),
             '<div id="house"></div>',
             "<noscript>The explorer needs a script; the drawings below do not.</noscript>",
             f'{listed}<section class="rooms">{rooms}</section>',
-            f'<script id="content" type="text/plain">{_packed(document(session, code=code))}',
+            f'<script id="content" type="text/plain">{encoded(content)}',
             f'</script><script type="module">{script}{front_end.text("report.js")}</script>',
             "</body></html>",
         )
@@ -174,10 +187,31 @@ def page(session: Session, *, code: bool = True) -> str:
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 )
+_LIVE_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; worker-src blob:; "
+    "style-src 'unsafe-inline'; img-src data: blob:"
+)
 
 
-def _packed(content: dict[str, Any]) -> str:
-    """Return the content as compressed JSON in base64, with equal answers stored once.
+def _live(live: LivePage | None) -> str:
+    """Return the part of the page that runs in a browser, or the sentence why nothing does."""
+    if live is None:
+        return ""
+    if live.refusal:
+        return f'<p class="s live-refused">{escape(live.refusal)}</p>'
+    return (
+        '<section class="room live-page" id="live" aria-label="In this browser">'
+        "<noscript>Running in this browser needs a script.</noscript></section>"
+        f'<script id="live-content" type="text/plain">{live.dense}</script>'
+    )
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _packed(content: dict[str, Any]) -> bytes:
+    """Return the content as compressed JSON, with equal answers stored once.
 
     `answers` maps questions to positions in `values`.
     """
@@ -195,7 +229,7 @@ def _packed(content: dict[str, Any]) -> str:
             values.append(text)
     head = json.dumps({**content, "answers": places}, separators=(",", ":"))
     packed = f'{head[:-1]},"values":[{",".join(values)}]}}'
-    return base64.b64encode(gzip.compress(packed.encode(), 9, mtime=0)).decode()
+    return gzip.compress(packed.encode(), 9, mtime=0)
 
 
 def _contents(pictures: Sequence[Picture], missing: Mapping[str, str]) -> str:
@@ -218,12 +252,15 @@ def _contents(pictures: Sequence[Picture], missing: Mapping[str, str]) -> str:
     return f'<nav class="contents"><h2>Contents</h2><dl>{rows}</dl>{more if left else ""}</nav>'
 
 
-def _picture(session: Session, picture: Picture) -> str:
-    """Return a picture with its table as a part of the page."""
+def _picture(session: Session, picture: Picture, runs: bool) -> str:
+    """Return a picture with its table as a part of the page.
+
+    `runs`: a button beside it runs the page's programs.
+    """
     title, words = escape(picture.title), escape(picture.words)
     head = (
         f'<article id="{picture.name}" class="{CARD}"><header><b>{title}</b>'
-        f'<span class="s">{words}</span></header>'
+        f'<span class="s">{words}</span>{"<span data-runs></span>" if runs else ""}</header>'
     )
     try:
         drawn = picture.draw(session, "")

@@ -28,6 +28,10 @@ CELL = "from widgets.page.serving import house\nhouse()"  # all that a page runs
 IDLE_MINUTES, MOST_IDLE_MINUTES = 20, 1440
 LOOK_SECONDS = 30  # between two checks for idle kernels
 PORT = 8866
+ISOLATED = {  # of a page that may share memory among threads (HTML, cross-origin isolation)
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+}
 FRAME = "ironworks"  # Voila's template; ours loads nothing from other servers
 ICONS = "https://cdn.jsdelivr.net/npm/@fortawesome/fontawesome-free@^5/css/"
 DARK = f"""@media (prefers-color-scheme:dark) {{ body:not([data-jp-theme-light]),
@@ -134,6 +138,7 @@ def command(page: Path, flags: Namespace, more: Sequence[str] = ()) -> list[str]
         "--port": flags.port,
         "--strip_sources": True,
         "--template": FRAME,
+        "--Voila.tornado_settings": {"headers": ISOLATED},
         f"{kernels}.cull_idle_timeout": flags.idle * 60,
         f"{kernels}.cull_interval": LOOK_SECONDS,
         f"{kernels}.cull_connected": True,

@@ -1,0 +1,53 @@
+// The Worker behind the page: it opens programs, checks their answers, and measures. It ends when the page terminates it, which is how a job is cancelled.
+import { openProgram } from "./program.js";
+import { checkAnswer } from "./answers.js";
+import { comparison, measurement, takeTurns } from "./measure.js";
+import { callTimes, meanRun, packWall } from "./stamped_wall.js";
+
+/**
+ * @typedef {{id: number, kind: "open" | "answer" | "measure" | "compare" | "wall", variant: number, other?: number, seconds?: number, known?: string[][],
+ *   program?: import("./program.js").Program, code?: Uint8Array, weights?: Uint8Array, stack?: number, reserved?: number, inputs?: Uint8Array[], recorded?: import("./answers.js").Recorded[]}} Job
+ */
+
+const PATIENCE = 1; // seconds
+
+/** Answer jobs one after the other: {id, share} while one goes on, then {id, result} or {id, error: a sentence}. */
+export function serve(scope, now = () => performance.now()) {
+  const opened = new Map();
+  let queue = Promise.resolve();
+  const work = variant => { const { runner } = opened.get(variant); return calls => { for (let n = 0; n < calls; n++) runner.run(); }; };
+  const jobs = {
+    async open({ variant, program, code, weights, stack, reserved, inputs, recorded }) {
+      const runner = await openProgram(program, code, weights, { stack, reserved, now });
+      inputs.forEach((bytes, index) => runner.write(index, bytes));
+      opened.set(variant, { runner, recorded });
+      return { bytes: runner.layout.bytes };
+    },
+    answer({ variant }) {
+      const { runner, recorded } = opened.get(variant);
+      runner.run();
+      return runner.program.outputs.map((tensor, index) => checkAnswer(tensor, runner.read(index), recorded[index]));
+    },
+    async measure({ variant, seconds = PATIENCE }, tell) {
+      return measurement((await takeTurns([work(variant)], seconds, { now, tell }))[0]);
+    },
+    async compare({ variant, other, seconds = PATIENCE }, tell) {
+      return comparison(...await takeTurns([work(variant), work(other)], seconds, { now, tell }));
+    },
+    wall({ variant, seconds = PATIENCE, known }, tell) {
+      const { runner } = opened.get(variant), mean = meanRun(runner, seconds, { now, tell });
+      return { calls: callTimes(runner.program, mean), wall: packWall(runner.program, mean, known), total_us: mean.total_us, runs: mean.runs, dropped: mean.dropped, left_out: mean.left_out };
+    },
+  };
+  scope.onmessage = ({ data: job }) => {
+    queue = queue.then(async () => {
+      const tell = share => scope.postMessage({ id: job.id, share });
+      tell(0);
+      try {
+        scope.postMessage({ id: job.id, result: await jobs[job.kind](job, tell) });
+      } catch (problem) {
+        scope.postMessage({ id: job.id, error: problem.sentence ?? `This is a fault of Ironworks: ${problem.message}` });
+      }
+    });
+  };
+}
