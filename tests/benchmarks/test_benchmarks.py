@@ -29,4 +29,4 @@ def test_an_unknown_name_is_refused_with_those_that_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["nothing"]) == 2
-    assert "'nothing'; there are compile_time, " in capsys.readouterr().err
+    assert "'nothing'; there are browser, compile_time, " in capsys.readouterr().err

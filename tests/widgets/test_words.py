@@ -22,7 +22,7 @@ OLD = {  # what is written in its place
     r"(?i)\bhouses?\b": "explorer",
     r"(?i)\brooms?\b": "view, or capacity",
     r"(?i)\bbricks?\b(?! walls?)": "task, or chunk of tasks",
-    r"\bworkers?\b|(?<!<)\b[wu]\d+(?!\w)|\b\d+ units?\b": "core of a CPU, SM of a GPU",
+    r"\bworkers?\b(?!-src)|(?<!<)\b[wu]\d+(?!\w)|\b\d+ units?\b": "core of a CPU, SM of a GPU",
     r"(?i)\bmodelled\b|\bsimulated\b|\bplanned (?=\d|µs|start|$)|\d\D{0,4} planned\b": "predicted",
     r"\b[Pp]in(s|ned)?\b(?!,)|\bthan A\b|\bof A\b|\bA's\b": "set baseline; than the baseline",
     r"^ a run\b|[µmn]s a run\b|\ba run, (planned|measured)|\btime of a run\b": "per run",
@@ -41,8 +41,9 @@ OLD = {  # what is written in its place
 CODE = ("options", "cache", "codegen", "lines", "tile_program")  # names of options, or sources
 EXEMPT = (  # workers of a sweep are processes of a cluster; code is no text
     "explorer/tuning/sweep", "explorer/cli/commands/sweep.py",
-    "explorer/codegen/cuda/persistent.py",
+    "explorer/codegen/cuda/persistent.py", "explorer/codegen/wgsl/", "explorer/portable/c_",
     "widgets/page/front_end.py", "widgets/draw/svg.py", "widgets/page/serving.py",
+    "widgets/live/scripts.py",
 )  # fmt: skip
 NOT_WORDS = re.compile(r"[\w./:|-]*")  # a name in code or in a link, not a phrase
 

@@ -29,7 +29,6 @@ from explorer.runtime.binding.launch_code import (
 )
 from explorer.runtime.binding.unit_rows import Addresses, UnitRows
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.workers.launch import rows_of
 
 
 def assemble(inputs: LaunchInputs) -> tuple[Step, ...]:
@@ -130,7 +129,7 @@ class _LaunchEmitter:
         places = {unit: place for place, unit in enumerate(units)}
         return LaunchCode(
             units,
-            tuple(rows_of(rows.rows_for(unit, places)) for unit in units),
+            tuple(self.inputs.table(rows.rows_for(unit, places)) for unit in units),
             tuple(self.kernels.tasks),
             tuple(name for name, _ in self.addresses.slots),
             tuple(self.addresses.pointers),
@@ -231,5 +230,5 @@ class _KernelRows:
         for at, argument in enumerate(self.inputs.codes[operator.binding].arguments):
             name = operands.get(argument.name, "") if argument.kind == "tensor" else ""
             if name in moving:
-                begin = argument.begin_bytes(self.inputs.sizes)
+                begin = self.inputs.number(argument.offset) * argument.item_bytes
                 self.addresses.follow(name, len(values[name].moves), call, at, begin)

@@ -18,10 +18,10 @@ from explorer.codegen.build import Argument
 from explorer.grinder import BranchTask, LibraryTask, LoopTask, OperatorTask, UProgram, UTask
 from explorer.grinder.independent import first_member_name
 from explorer.ir.decisions.wall import ControlFlowCounts, Trip
-from explorer.ir.dims import Sizes, evaluate_dim
+from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.memory.planner import StackFrames
 from explorer.rammer import Schedule
-from explorer.runtime.workers.launch import Pointer, Stamps
+from explorer.runtime.workers.launch import Pointer, Row, Stamps, rows_of
 
 MOST_TRIPS = 20_000  # with times; all are counted: a bound on memory, chosen
 
@@ -54,9 +54,17 @@ class LaunchInputs:
         """Return the recursion in whose frames a value lies, or ""."""
         return self.program.root(name).frame
 
+    def number(self, dim: Dim) -> int:
+        """Return the value of a dim."""
+        return evaluate_dim(dim, self.sizes)
+
+    def table(self, rows: Sequence[Row]) -> np.ndarray:
+        """Return a unit's rows as a launch reads them."""
+        return rows_of(rows)
+
     def bytes_of(self, name: str) -> int:
         """Return the bytes of a value's elements."""
-        return evaluate_dim(self.program.values[name].type.bytes, self.sizes)
+        return self.number(self.program.values[name].type.bytes)
 
     def assigned_units(self, group: Sequence[UTask]) -> Sequence[int]:
         """Return the units of concurrent loops and branches; none for other groups."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from explorer.ir.dims import evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.runtime.binding.launch_code import LaunchInputs, Mark
 from explorer.runtime.device_program import instructions as isa
@@ -166,7 +165,7 @@ class Addresses:
         if moves > 0:
             mover, step = value.moves[moves - 1]
             source = self.moved(name, moves - 1)
-            size = ITEM_BYTES[value.type.element] * evaluate_dim(step, self.inputs.sizes)
+            size = ITEM_BYTES[value.type.element] * self.inputs.number(step)
         else:
             mover, source, size = (
                 frame,
