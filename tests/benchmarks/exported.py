@@ -49,14 +49,15 @@ class Case:
     """One program on one machine; `problem` is empty if it ran.
 
     `difference` is the largest one to `against`, over the largest finite element; where it is more
-    than `LARGE`, `difference_here` is that of `c.run` on this machine: a model may lose digits.
+    than `LARGE`, `from_here` is the largest one to `c.run` on this machine, which may differ from
+    the other runtime in the same way.
     """
 
     name: str
     machine: str
     problem: str = ""
     difference: float = 0.0
-    difference_here: float | None = None
+    from_here: float | None = None
     against: str = ""
     kernels: int = 0
     object_bytes: int = 0
@@ -175,7 +176,7 @@ def _compared(
     results = run(built(written, machine=machine), written, inputs, machine)
     largest, here = largest_difference(results, answers), None
     if largest > LARGE:
-        here = largest_difference(explorer.compile(model).run(inputs), answers)
+        here = largest_difference(results, explorer.compile(model).run(inputs))
     return Case(
         name,
         machine,
@@ -238,7 +239,7 @@ def sweep(every: Iterator[Case], as_json: bool) -> None:
         if as_json:
             print(json.dumps(asdict(case)), flush=True)
         else:
-            here = "" if case.difference_here is None else f" (here {case.difference_here:.2g})"
+            here = "" if case.from_here is None else f" ({case.from_here:.2g} from here)"
             said = case.problem or f"{case.difference:.2g}{here} against {case.against}"
             print(f"{case.name:32} {case.kernels:4} kernels {case.object_bytes:9,} B "
                   f"{case.compile_seconds:6.2f} s  {said}", flush=True)  # fmt: skip
