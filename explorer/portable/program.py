@@ -46,6 +46,7 @@ from explorer.runtime.binding.tables import (
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.plan import Plan
 from explorer.runtime.workers.aligned_memory import ALIGNMENT
+from explorer.targets.cpu import Cpu
 
 if TYPE_CHECKING:
     from explorer.compiler.compilation import Compilation
@@ -96,7 +97,7 @@ def executable_for(c: Compilation, threads: int) -> Executable:
     Raises:
         BadOption: Its kernels are no code of a CPU, or the program needs Python while it runs.
     """
-    if c.device.kind != "cpu":
+    if not isinstance(c.target, Cpu):
         raise BadOption(
             f"{c.model.name} was compiled for {c.device.name}, whose kernels are no CPU code",
             where=c.device.name,

@@ -112,8 +112,15 @@ def test_it_is_json_and_weights() -> None:
     assert str(program).startswith("tiny_while for this-cpu: 6 calls of 5 kernels, ")
 
 
-def test_a_gpu_has_no_such_program() -> None:
-    c = explorer.compile(explorer.load("zoo:tiny_skip"), "v100")
+@pytest.mark.parametrize("name", ["v100", "a target of another distribution"])
+def test_other_targets_have_no_such_program(name: str) -> None:
+    """A user's own target prints its own code, though its device is a CPU."""
+    device = name
+    if name != "v100":
+        from tests.plugin.ironworks_dsp import DEVICE
+
+        device = DEVICE
+    c = explorer.compile(explorer.load("zoo:tiny_skip"), device)
     with pytest.raises(BadOption, match="whose kernels are no CPU code"):
         portable(c)
 
