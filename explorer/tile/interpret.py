@@ -48,6 +48,7 @@ from explorer.ir.tile_program import (
 from explorer.ir.tile_traversal import threads_of, with_loads, writes
 from explorer.ops.interpreter.scalar import call, identity, number
 from explorer.tile.lowering.packing import pack_constant
+from explorer.tile.rewriting.register_tiles import operands_in_table
 from explorer.tile.thread_order import Env, ThreadBlock
 
 TASKS_IN_A_ROW = 3  # of one worker; chosen
@@ -305,9 +306,15 @@ class Interpreter:
                 yield {k: v[n, first : first + rows, None] for k, v in runs.items()}
 
     def steps(self, s: Panels, env: Env, is_full: bool) -> None:
-        """Check that rows a tile addresses by its first row and a step are that step apart."""
+        """Check that rows a tile addresses by its first row and a step are that step apart.
+
+        Without a run of rows, those of the left operand are in the table, and those of operands
+        without a constant distance.
+        """
         stepped = (s.contract.a,) if s.run is not None else ()
-        for f in (*stepped, *(s.operands if is_full else ())):
+        in_table = operands_in_table(s.operands, s.rows) if s.run is None else ()
+        operands = (f for f in s.operands if is_full and f not in in_table)
+        for f in (*stepped, *operands):
             at = np.asarray(self.affine(f.offset, env))
             step = self.dim(f.offset.factor(s.rows[-1].axis))
             if at.ndim and np.any(at != at[:1] + step * np.arange(len(at))[:, None]):

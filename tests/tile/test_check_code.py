@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
+import onnx
 import pytest
 
 import explorer
 from explorer import np as xp
 from explorer.codegen.build import KernelCode
 from explorer.compiler.check_code import check_code
+from tests.strategies.onnx.graphs import case
 
 
 @explorer.trace
@@ -22,6 +25,13 @@ def scores(x: explorer.tensor("float32", "n", 24), w: explorer.tensor("float32",
 def test_the_code_of_a_model_is_checked(model: object) -> None:
     last = explorer.compile(model, check=True).snapshots[-1]
     assert last.stage is explorer.Stage.EMITTED and last.checked is True
+
+
+def test_rows_whose_places_are_in_a_table_have_no_constant_distance(tmp_path: Path) -> None:
+    """A register tile spans rows of two axes, and what it stores lies in scratch by its table."""
+    onnx.save(case(796082396).model, tmp_path / "case.onnx")
+    c = explorer.compile(tmp_path / "case.onnx", check=True)
+    assert [s.checked for s in c.snapshots if isinstance(s.checked, str)] == []
 
 
 def without_the_last_tasks(k: KernelCode) -> KernelCode:
