@@ -7,8 +7,9 @@ from itertools import product
 from math import prod
 from types import MappingProxyType
 
+from explorer.codegen.block_loops import inside, steps_at_once
 from explorer.codegen.cpu.emitter import affine_text
-from explorer.codegen.cuda.emitter import Emitter, inside, unrounded
+from explorer.codegen.cuda.emitter import Emitter, unrounded
 from explorer.codegen.cuda.expressions import Scalars, applied, register
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
@@ -177,20 +178,6 @@ def unrolled_reduce(e: Emitter, s: Reduce) -> None:
         for n in range(times):
             each(e, s.spans, step, {last.axis: var(last.axis) + n})
     e.depth = before
-
-
-def steps_at_once(s: Reduce, most: int) -> int:
-    """Return how many steps of the innermost reduced axis one trip unrolls.
-
-    A trip has at most `most` statements.
-    """
-    if not s.over:
-        return 1
-    last, points = s.over[-1], max(1, prod(int(x.size) for x in s.spans))
-    if last.clip_low or last.clip_high or not isinstance(last.size, int):
-        return 1
-    fitting = range(1, max(1, min(last.size, most // points)) + 1)
-    return max(n for n in fitting if last.size % n == 0)
 
 
 def each(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from explorer.codegen.block_loops import ends, inside
 from explorer.codegen.cpu.emitter import affine_text
 from explorer.codegen.wgsl.expressions import Scalars, register
 from explorer.codegen.wgsl.types import ROUNDED
@@ -195,16 +196,3 @@ def _place(counts: Sequence[int], n: int) -> str:
     inner = prod(counts[n + 1 :])
     text = "thread" if inner == 1 else f"thread / {inner}"
     return text if n == 0 else f"{text} % {counts[n]}"
-
-
-def ends(s: Span) -> tuple[str, str]:
-    """Return the first value and the end of a loop; an end before the first means no trips."""
-    low, high = affine_text(s.base), affine_text(s.base + s.size)
-    first = f"max({low}, 0)" if s.clip_low else low
-    return first, f"min({high}, {s.extent})" if s.clip_high else high
-
-
-def inside(s: Span, value: str) -> list[str]:
-    """Return the conditions under which a value of a clipped axis exists."""
-    low = [f"{value} >= 0"] if s.clip_low else []
-    return [*low, *([f"{value} < {s.extent}"] if s.clip_high else [])]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
 
+from explorer.codegen.block_loops import inside, steps_at_once
 from explorer.codegen.cpu.emitter import affine_text
 from explorer.codegen.wgsl.emitter import (
     MOST_STATEMENTS,
     Emitter,
-    inside,
     is_copy,
     unrounded,
 )
@@ -157,20 +157,6 @@ def unrolled_reduce(e: Emitter, s: Reduce) -> None:
         for n in range(times):
             each(e, s.spans, step, {last.axis: var(last.axis) + n})
     e.close(before)
-
-
-def steps_at_once(s: Reduce, most: int) -> int:
-    """Return how many steps of the innermost reduced axis one trip unrolls.
-
-    A trip has at most `most` statements.
-    """
-    if not s.over:
-        return 1
-    last, points = s.over[-1], max(1, prod(int(x.size) for x in s.spans))
-    if last.clip_low or last.clip_high or not isinstance(last.size, int):
-        return 1
-    fitting = range(1, max(1, min(last.size, most // points)) + 1)
-    return max(n for n in fitting if last.size % n == 0)
 
 
 def each(
