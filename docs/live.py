@@ -97,9 +97,10 @@ EXPERIMENTS = {
     ),
     "07_code_generation": Experiment(
         zoo("tiny_vit"),
-        ("relaxed",),
+        ("relaxed", "gpu"),
         "The kernels of this page are WebAssembly with vectors of 128 bits. Relaxed SIMD has a "
-        "fused multiply-add, where the browser and the processor have it.",
+        "fused multiply-add, where the browser and the processor have it. The same kernels are "
+        "compute shaders, too: where the browser offers a GPU, they run on it.",
     ),
     "08_measuring": Experiment(
         zoo("tiny_resnet18"),

@@ -112,6 +112,7 @@ class Target(ABC):
     `refines_tiles`: Roller refines inside of the tile that Welder chose for a group.
     `is_emitted`: compiling generates machine code; else it ends with a plan.
     `has_resident_workers`: workers stay between launches, so each keeps its own caches and tasks.
+    `launches_each_call`: a kernel call begins after the one before, whatever Rammer's policy is.
     `packs_weights`, `copies_symbolic_steps`, `stacks_rows_in_place`, `weighs_splits` select steps
     of the pipeline: constant operands are packed into panels; steps of symbolic extent are copied
     out of kernels; rows of a loop are stacked over those that it reads; splits of reductions are
@@ -124,6 +125,7 @@ class Target(ABC):
     refines_tiles: ClassVar[bool] = True
     is_emitted: ClassVar[bool] = True
     has_resident_workers: ClassVar[bool] = True
+    launches_each_call: ClassVar[bool] = False
     packs_weights: ClassVar[bool] = True
     copies_symbolic_steps: ClassVar[bool] = True
     stacks_rows_in_place: ClassVar[bool] = True

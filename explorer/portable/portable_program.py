@@ -34,16 +34,33 @@ class PortableKernel:
 
 @dataclass(frozen=True, slots=True)
 class PortableTensor:
-    """An input or output in C order."""
+    """An input or output in C order; `at` is its first word in an arena that holds it, else 0."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+    at: int = 0
+
+    @property
+    def elements(self) -> int:
+        """The number of its elements."""
+        return prod(self.shape)
 
     @property
     def bytes(self) -> int:
         """Its bytes."""
-        return int(prod(self.shape) * numpy_dtype(self.dtype).itemsize)
+        return int(self.elements * numpy_dtype(self.dtype).itemsize)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as values of JSON."""
+        shape = list(self.shape)
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": shape,
+            "bytes": self.bytes,
+            "at": self.at,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +187,8 @@ class PortableProgram(Printed):
             "name": self.name,
             "device": self.device,
             "sizes": dict(self.sizes),
-            "inputs": [_tensor(t) for t in self.inputs],
-            "outputs": [_tensor(t) for t in self.outputs],
+            "inputs": [t.to_dict() for t in self.inputs],
+            "outputs": [t.to_dict() for t in self.outputs],
             "arena": self.arena_bytes,
             "scratch": self.scratch_bytes,
             "weights": len(self.weights),
@@ -195,10 +212,6 @@ def _with_formulas(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _with_formulas(item) for name, item in value.items()}
     return str(value.dim) if isinstance(value, Formula) else value
-
-
-def _tensor(t: PortableTensor) -> dict[str, Any]:
-    return {"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "bytes": t.bytes}
 
 
 def _place(place: Place) -> list[str | int]:

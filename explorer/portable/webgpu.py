@@ -48,9 +48,9 @@ from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.dtypes import DType, is_float, numpy_dtype
 from explorer.ir.program import Program
 from explorer.plain_text import counted, size
+from explorer.portable.portable_program import PortableTensor
 from explorer.printed import Printed
 from explorer.runtime.planning.plan import Plan
-from explorer.runtime.planning.sheet_times import ALONE
 
 if TYPE_CHECKING:
     from explorer.compiler.compilation import Compilation
@@ -62,21 +62,6 @@ BINDING_BYTES, BUFFER_BYTES = 1 << 27, 1 << 28  # defaults of the limits: W3C, W
 LANES = (32, 4)  # of the subgroups that variants are printed for: of most GPUs, and SwiftShader
 EXTENSIONS = {SHADER_F16: "enable f16;", SUBGROUPS: "enable subgroups;"}
 NEVER = 1 << 60  # a position after the last dispatch
-
-
-@dataclass(frozen=True, slots=True)
-class ArenaTensor:
-    """An input or output: `at` is its first word in the arena."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    at: int
-
-    @property
-    def words(self) -> int:
-        """Its words in the arena, one an element."""
-        return prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +116,19 @@ class FixedValue:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WebGpuProgram(Printed):
-    """A program for WebGPU with all sizes bound."""
+    """A program for WebGPU with all sizes bound; `arrays`: where arrays of its weights begin."""
 
     name: str
     device: str
     sizes: tuple[tuple[str, int], ...]
-    inputs: tuple[ArenaTensor, ...]
-    outputs: tuple[ArenaTensor, ...]
+    inputs: tuple[PortableTensor, ...]
+    outputs: tuple[PortableTensor, ...]
     shaders: tuple[ProgramShader, ...]
     dispatches: tuple[Dispatch, ...]
     fixed: tuple[FixedValue, ...]
     arena_bytes: int
     weights: bytes
+    arrays: tuple[int, ...]
 
     def __str__(self) -> str:
         """Return the name, and what it consists of."""
@@ -165,8 +151,8 @@ class WebGpuProgram(Printed):
             "name": self.name,
             "device": self.device,
             "sizes": dict(self.sizes),
-            "inputs": [_tensor(t) for t in self.inputs],
-            "outputs": [_tensor(t) for t in self.outputs],
+            "inputs": [t.to_dict() for t in self.inputs],
+            "outputs": [t.to_dict() for t in self.outputs],
             "arena": self.arena_bytes,
             "weights": len(self.weights),
             "limits": self.limits,
@@ -195,9 +181,6 @@ def webgpu_program(c: Compilation, sizes: Sizes | None = None) -> WebGpuProgram:
             where=c.device.name,
             try_='explorer.compile(model, "webgpu")',
         )
-    rammer = replace(c.options.rammer, policy=ALONE)
-    if c.options.rammer != rammer:
-        c = c.with_options(rammer=rammer)
     executable = c.executable
     if executable.frames is not None:
         _refuse(c, "values decide shapes, or calls that only Python can make")
@@ -237,6 +220,7 @@ class _Builder:
         self.numbers: dict[str, int] = {}
         self.shaders: list[ProgramShader] = []
         self.weights = bytearray()
+        self.arrays: list[int] = []
         self.weights_of: dict[str, int] = {}
         self.fixed: list[FixedValue] = []
         self.places: dict[str, int] = {}
@@ -268,6 +252,7 @@ class _Builder:
             tuple(self.fixed),
             arena_bytes,
             bytes(self.weights) or bytes(ALIGNED_BYTES),
+            tuple(self.arrays),
         )
 
     def straight_operators(self, parts: Iterable[UTask]) -> Iterator[OperatorTask]:
@@ -350,6 +335,7 @@ class _Builder:
     def append(self, data: bytes) -> int:
         """Add bytes to the weights; return their offset."""
         at = len(self.weights)
+        self.arrays.append(at)
         self.weights += data + bytes(-len(data) % ALIGNED_BYTES)
         return at
 
@@ -409,10 +395,10 @@ class _Builder:
             self.shaders.append(ProgramShader(shader, tuple(_variants(shader))))
         return self.numbers[shader.source]
 
-    def tensor(self, name: str, value: str) -> ArenaTensor:
+    def tensor(self, name: str, value: str) -> PortableTensor:
         """Return an input or output."""
         dtype = self.values[value].type.element
-        return ArenaTensor(name, dtype, self.plan.shape(value), self.in_arena(value))
+        return PortableTensor(name, dtype, self.plan.shape(value), self.in_arena(value))
 
 
 def _variants(shader: Shader) -> Iterator[ShaderVariant]:
@@ -460,17 +446,13 @@ def as_words(array: np.ndarray, dtype: DType) -> np.ndarray:
     return flat.astype(np.int64).astype(np.uint32)
 
 
-def from_words(words: np.ndarray, t: ArenaTensor) -> np.ndarray:
+def from_words(words: np.ndarray, t: PortableTensor) -> np.ndarray:
     """Return a tensor of the arena as an array of its dtype."""
     dtype = numpy_dtype(t.dtype)
     if is_float(t.dtype):
         return words.view(np.float32).astype(dtype).reshape(t.shape)
     unsigned = t.dtype.startswith("uint") or t.dtype == "bool"
     return (words if unsigned else words.view(np.int32)).astype(dtype).reshape(t.shape)
-
-
-def _tensor(t: ArenaTensor) -> dict[str, Any]:
-    return {"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "at": t.at}
 
 
 def _shader(s: ProgramShader) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -48,6 +49,7 @@ from explorer.runtime.frames import (
     check_relations,
 )
 from explorer.runtime.planning.plan import Plan, Planner
+from explorer.runtime.planning.sheet_times import ALONE
 from explorer.runtime.planning.task_times import TaskTimes
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.workers import teams
@@ -89,6 +91,8 @@ class Executable:
         self.memory_options = memory if isinstance(memory, MemoryOptions) else MemoryOptions()
         self.units = self.rammer.threads or device.units
         target = target_of(device)
+        if target.launches_each_call:
+            self.rammer = replace(self.rammer, policy=ALONE)
         if target.has_resident_workers and self.units > MAX_UNITS:
             raise BadOption(
                 f"rammer.threads is at most {MAX_UNITS} on a CPU, found {self.units}",

@@ -31,7 +31,9 @@ from explorer.targets.cuda import ThreadBlocks
 
 
 class WebGpu(ThreadBlocks):
-    """Thread blocks as WGSL."""
+    """Thread blocks as WGSL; each call is a dispatch, and no workgroup waits for another one."""
+
+    launches_each_call = True
 
     def candidates(
         self, kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int

@@ -61,7 +61,7 @@ def test_dense_text_is_read_by_the_page(in_node: Script) -> None:
 def test_weights_of_all_variants_are_put_together_bit_by_bit(in_node: Script, model: str) -> None:
     """Arrays in another order, shared ones, and filters that the page computes."""
     c = explorer.compile(f"zoo:{model}", "wasm-simd128")
-    names = ("fusion", "tiles", "convolution", "winograd", "layout")
+    names = ("fusion", "tiles", "convolution", "winograd", "layout", "gpu")
     first = compile_for_browser(c, c.hint)
     others = [v for v in variants(first, c.hint, names, lambda _: None) if isinstance(v, Variant)]
     live = live_page(c, names=names)

@@ -22,11 +22,13 @@ from explorer.errors import BadOption, IronworksError
 from explorer.ir.dims import Sizes
 from explorer.plain_text import size
 from explorer.portable.program import PortableProgram
+from explorer.portable.webgpu import WebGpuProgram
 from widgets.live.dense_text import dense_text
 from widgets.live.recorded import Answers, record_answers
 from widgets.live.variants import (
     DEFAULT,
     KNOBS,
+    OWN,
     Variant,
     check_knobs,
     compile_for_browser,
@@ -90,16 +92,15 @@ def live_page(
     try:
         say(f"{c.model.name} for a browser")
         first = compile_for_browser(c, bound)
-        module = _module(first.program)
         _check_size(first.program)
         arrays = c.named(dict(inputs) if inputs is not None else _short(c.random_inputs(bound)))
         answers = record_answers(c, first, arrays, bound)
     except IronworksError as problem:
         return LivePage(refusal=f"Nothing of this page runs in a browser: {problem.sentence}.")
-    return _Packer(c, bound, first, arrays, answers).packed(module, names, say)
+    return _Packer(c, bound, first, arrays, answers).packed(names, say)
 
 
-def _check_size(program: PortableProgram) -> None:
+def _check_size(program: PortableProgram | WebGpuProgram) -> None:
     """Raise BadOption if a program is too large for a page."""
     tensors = sum(t.bytes for t in (*program.inputs, *program.outputs))
     if len(program.weights) + tensors > MOST_BYTES:
@@ -149,9 +150,7 @@ class _Packer:
         self.blobs: list[Any] = []
         self.rows: list[dict[str, Any]] = []
 
-    def packed(
-        self, module: WasmModule, names: Sequence[str], say: Callable[[str], None]
-    ) -> LivePage:
+    def packed(self, names: Sequence[str], say: Callable[[str], None]) -> LivePage:
         left_out: list[str] = []
         program = self.first.program
         direct = self._without_winograd()
@@ -164,7 +163,7 @@ class _Packer:
             }
             for t in program.outputs
         ]
-        self.variant(self.first, module, recorded)
+        self.variant(self.first, recorded)
         weights = max(MOST_NEW_BYTES, int(MOST_NEW_SHARE * len(self.store.data)))
         for variant in variants(self.first, self.sizes, names, say):
             if isinstance(variant, str):
@@ -176,9 +175,10 @@ class _Packer:
                 left_out.append(f"{variant.name}: its weights would add {size(new)} to this page.")
                 continue
             try:
-                self.variant(variant, _module(variant.program), recorded)
+                self.variant(variant, recorded)
             except IronworksError as problem:
                 left_out.append(f"{variant.name}: {problem.sentence}.")
+        parts = fixed_parts()
         head = {
             "store": self.blob(bytes(self.store.data)),
             "filters": self.store.filters,
@@ -188,7 +188,7 @@ class _Packer:
             "variants": self.rows,
             "left_out": left_out,
             "words": self.words(),
-            **self.wall(),
+            "parts": {name: parts[name] for name in WALL_PARTS},
         }
         text = json.dumps(head, separators=(",", ":")).encode()
         head_bytes = struct.pack("<I", len(text)) + text
@@ -213,52 +213,57 @@ class _Packer:
         self.data.extend(array)
         return len(self.blobs) - 1
 
-    def variant(
-        self, variant: Variant, module: WasmModule, recorded: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Append a program."""
-        pieces = self.store.add(variant.program)
-        self.blobs.append({"bytes": len(variant.program.weights), "pieces": pieces})
-        weights = len(self.blobs) - 1
+    def variant(self, variant: Variant, recorded: Sequence[Mapping[str, Any]]) -> None:
+        """Append a program; the first one, and that of a GPU, with its planned wall."""
+        program = variant.program
+        code = {} if isinstance(program, WebGpuProgram) else self.code(program)
+        wall = self.wall(variant.compilation) if not code or variant.name == OWN else {}
+        pieces = self.store.add(program)
+        self.blobs.append({"bytes": len(program.weights), "pieces": pieces})
         self.rows.append(
             {
                 "name": variant.name,
                 "sentence": variant.sentence,
-                "program": variant.program.to_dict(),
-                "code": self.blob(module.code),
-                "weights": weights,
-                "stack": module.data_at,
-                "reserved": module.data_end,
+                "program": program.to_dict(),
+                "weights": len(self.blobs) - 1,
                 "recorded": recorded,
+                **code,
+                **wall,
             }
         )
+
+    def code(self, program: PortableProgram) -> dict[str, int]:
+        """Append the module of a program."""
+        module = _module(program)
+        return {
+            "code": self.blob(module.code),
+            "stack": module.data_at,
+            "reserved": module.data_end,
+        }
 
     def words(self) -> list[str]:
         """Return the sentences about what runs."""
         first, program = self.first, self.first.program
         bound = ", ".join(f"{name} = {value:,}" for name, value in program.sizes)
-        modules = f"{len(program.kernels)} kernels, {size(len(program.weights))} of weights"
+        weights = f"{size(len(program.weights))} of weights"
         same = first.compilation.device.name == self.c.device.name
         origin = "" if same else f"; the rest of this page is about {self.c.device.name}"
         return [
             f"{self.c.model.name} was compiled for {first.compilation.device.name}, one thread"
-            f"{f', {bound}' if bound else ''}: {modules}{origin}.",
+            f"{f', {bound}' if bound else ''}: {weights}{origin}.",
             f"Inputs and right answers were recorded, the answers by {self.answers.source}. "
             f"{self.answers.rule}",
         ]
 
-    def wall(self) -> dict[str, Any]:
-        """Return the planned wall, its calls and the parts that its canvas draws with."""
-        compiled = self.first.compilation
+    def wall(self, compiled: Compilation) -> dict[str, Any]:
+        """Return a planned wall and its calls."""
         house: House = read(compiled)
         rows = wall_rows(compiled.planned_wall(dict(self.sizes)), house.calls)
         head, packed = pack_wall(Source(rows), WALL_BYTES)
-        parts = fixed_parts()
         return {
             "calls": [
                 [call.name, call.family, call.label, house.other_names(call.name)]
                 for call in rows.calls
             ],
             "wall": {"head": head, "bytes": self.blob(packed)},
-            "parts": {name: parts[name] for name in WALL_PARTS},
         }

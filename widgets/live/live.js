@@ -3,11 +3,11 @@ import { duration, h, put, scrolls } from "../canvas/dom.js";
 
 /**
  * @typedef {number} BlobIndex a position in `blobs`, whose entries are bytes, their base64, or a function that makes them
- * @typedef {{name: string, program: import("./program.js").Program, code: BlobIndex, weights: BlobIndex, stack?: number, reserved?: number, recorded: {bytes: BlobIndex, tolerance: number}[]}} Variant
- * @typedef {{worker: string, blobs: (Uint8Array | string | (() => Uint8Array))[], inputs: BlobIndex[], variants: Variant[], calls?: string[][]}} LiveData `worker`: the Worker's script; the first variant is the page's own; `calls`: rows [name, family, label, nodes]
+ * @typedef {{name: string, program: import("./program.js").Program | import("./webgpu.js").WebGpuProgram, code?: BlobIndex, weights: BlobIndex, stack?: number, reserved?: number, recorded: {bytes: BlobIndex, tolerance: number}[], calls?: string[][]}} Variant `calls`: rows [name, family, label, nodes]; a program with shaders is for a GPU
+ * @typedef {{worker: string, blobs: (Uint8Array | string | (() => Uint8Array))[], inputs: BlobIndex[], variants: Variant[]}} LiveData `worker`: the Worker's script; the first variant is the page's own
  */
 
-const NO_WORKER = "This browser started no Worker for this page, so nothing runs here; the pictures are as they were.", CANCELLED = "Cancelled.";
+const NO_WORKER = "This browser started no Worker for this page, so nothing runs here; the pictures are as they were.", CANCELLED = "Cancelled.", NO_GPU_CLOCK = " This browser offers no clock of its GPU, so calls have no times of their own.";
 
 /** The bytes of a blob; a function makes them when they are first wanted. */
 function decode(blob) {
@@ -65,50 +65,51 @@ function callTable({ calls, total_us, runs, left_out }) {
   return h("table", { class: "tbl" }, h("caption", { class: "s" }, caption), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
 }
 
-/** Fill `root` with the controls. `onWall({head, bytes})` takes the measured wall, as `pack_wall` makes it. @returns {{run: () => Promise<void>, compare: () => Promise<void>, cancel: () => void}} */
+/** Fill `root` with the controls. `onWall({head, bytes}, variant)` takes the measured wall, as `pack_wall` makes it. @returns {{run: (variant?: number) => Promise<void>, compare: () => Promise<void>, cancel: () => void}} */
 export function startLive(/** @type {HTMLElement} */ root, /** @type {LiveData} */ data, { onWall = () => {} } = {}) {
-  const client = workerClient(data.worker), opened = new Set(), bytes = new Map(), { variants } = data, labels = new Map((data.calls ?? []).map(([name, , label]) => [name, label]));
+  const client = workerClient(data.worker), opened = new Map(), bytes = new Map(), { variants } = data, gpu = variants.findIndex(({ program }) => "shaders" in program);
   const blob = index => { if (!bytes.has(index)) bytes.set(index, decode(data.blobs[index])); return bytes.get(index); };
   const result = h("p", { class: "live-result", role: "status" }), problem = h("p", { class: "live-problem", role: "alert" }), bar = h("progress", { max: 1, hidden: true, "aria-label": "Progress" }), table = scrolls(h("div", { class: "live-calls" }), () => "Times of calls, scrolls");
   const choice = h("select", { class: "btn", "aria-label": "Compare with" }, variants.slice(1).map(({ name }, k) => h("option", { value: k + 1 }, name)));
   const button = (text, act, kind = "btn") => h("button", { type: "button", class: kind, onclick: act }, text);
-  const go = button("Run in this browser", () => run(), "btn pri"), race = button("Compare", () => compare()), halt = button("Cancel", () => cancel());
+  const go = button("Run in this browser", () => run(), "btn pri"), onGpu = button("Run on this GPU", () => run(gpu)), race = button("Compare", () => compare()), halt = button("Cancel", () => cancel());
   const tell = share => { bar.value = share; };
   halt.disabled = true;
-  put(root, h("div", { class: "live-acts" }, go, variants.length > 1 && [race, choice], halt, bar), result, problem, table);
+  put(root, h("div", { class: "live-acts" }, go, gpu > 0 && onGpu, variants.length > 1 && [race, choice], halt, bar), result, problem, table);
   root.classList.add("live-panel");
 
   /** Open a variant if it is not yet; refuse it if its answers are wrong. Return the sentence on its answers. */
   const answer = async variant => {
     const { name, program, code, weights, stack, reserved, recorded } = variants[variant];
     if (!opened.has(variant)) {
-      await client.ask({ kind: "open", variant, program, code: blob(code), weights: blob(weights), stack, reserved, inputs: data.inputs.map(blob), recorded: recorded.map(output => ({ ...output, bytes: blob(output.bytes) })) });
-      opened.add(variant);
+      const { on } = await client.ask({ kind: "open", variant, program, code: code === undefined ? undefined : blob(code), weights: blob(weights), stack, reserved, inputs: data.inputs.map(blob), recorded: recorded.map(output => ({ ...output, bytes: blob(output.bytes) })) });
+      opened.set(variant, on && ` It ran on ${on}.`);
     }
     const answers = await client.ask({ kind: "answer", variant }), wrong = answers.filter(({ off }) => off);
     if (wrong.length) throw { sentence: `${name}: ${wrong.map(({ sentence }) => sentence).join(" ")}` };
-    return answers.map(({ sentence }) => sentence).join(" ");
+    return answers.map(({ sentence }) => sentence).join(" ") + opened.get(variant);
   };
-  const during = act => async () => {
-    const back = document.activeElement, buttons = [go, race, choice];
+  const during = act => async (...given) => {
+    const back = document.activeElement, buttons = [go, onGpu, race, choice];
     buttons.forEach(node => { node.disabled = true; });
     halt.disabled = bar.hidden = false; bar.removeAttribute("value"); problem.textContent = "";
     if (buttons.includes(back)) halt.focus();
-    try { await act(); } catch (fault) { problem.textContent = fault.sentence ?? `This is a fault of Ironworks: ${fault.message}`; } finally {
+    try { await act(...given); } catch (fault) { problem.textContent = fault.sentence ?? `This is a fault of Ironworks: ${fault.message}`; } finally {
       const focused = document.activeElement === halt;
       buttons.forEach(node => { node.disabled = false; });
       halt.disabled = bar.hidden = true;
       if (focused) (buttons.includes(back) ? back : go).focus();
     }
   };
-  const run = during(async () => {
-    const right = await answer(0);
+  const run = during(async (variant = 0) => {
+    const right = await answer(variant), known = variants[variant].calls ?? [], labels = new Map(known.map(([name, , label]) => [name, label]));
     result.textContent = `${right} Timing …`;
-    const time = await client.ask({ kind: "measure", variant: 0 }, tell);
+    const time = await client.ask({ kind: "measure", variant }, tell);
     result.textContent = `${interval(time)}. ${right}`;
-    const calls = await client.ask({ kind: "wall", variant: 0, known: data.calls }, tell);
+    const calls = await client.ask({ kind: "wall", variant, known }, tell);
+    if (!calls) { result.textContent += NO_GPU_CLOCK; put(table); return; }
     put(table, callTable({ ...calls, calls: calls.calls.map(call => ({ ...call, name: labels.get(call.name) ?? call.name })) }));
-    onWall(calls.wall);
+    onWall(calls.wall, variant);
   });
   const compare = during(async () => {
     const other = Number(choice.value);

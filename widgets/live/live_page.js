@@ -7,25 +7,33 @@ import { openPacked } from "./packed.js";
 
 const NOT_HERE = { sentence: "This page holds all of its wall." };
 
-/** A canvas of the planned wall; `measured` takes the wall of a run, as `packWall` makes it. */
-function liveWall(/** @type {HTMLElement} */ root, { wall, calls, parts }) {
+/** A canvas of a program's planned wall; `measured` takes the wall of a run of a variant, as `packWall` makes it, and shows it over the variant's plan. */
+function liveWall(/** @type {HTMLElement} */ root, { variants, parts }) {
   const rows = known => known.map(([, family, label, nodes]) => [label, family, [], nodes]);
-  const colours = palette(root, parts.hatches), heads = { wall_planned: wall.head }, bytes = { wall_planned: wall.bytes }, all = { walls: heads, calls: rows(calls), causes: parts.causes, bar: { unit: "thread" } };
-  let lit = new Set();
+  const colours = palette(root, parts.hatches), all = { causes: parts.causes }, bytes = {};
+  let lit = new Set(), predicted = "";
+  const plan = ({ program, wall, calls }) => {
+    const unit = "shaders" in program ? "GPU" : "thread";
+    Object.assign(all, { walls: { wall_planned: wall.head }, calls: rows(calls), bar: { unit } });
+    Object.assign(bytes, { wall_planned: wall.bytes });
+    predicted = `Wall of one ${unit}, predicted ${duration(wall.head.total_us)}`;
+    lit = new Set();
+  };
+  plan(variants[0]);
   const host = { get: name => all[name], bytes: name => bytes[name] ?? null, alive: false, ask: () => Promise.reject(NOT_HERE) };
   const view = wallView({
     host, colours, state: { wall: "" }, litCalls: () => lit, selected: () => [...lit].map(call => all.calls[call]?.[0]).join(", "), say() {}, move: () => Promise.reject(NOT_HERE),
     pickCall(call) { lit = new Set(lit.has(call) ? [] : [call]); view.draw(); },
   });
   const load = said => { view.load(); view.canvas.setAttribute("aria-label", said); };
-  const predicted = `Wall of one thread, predicted ${duration(wall.head.total_us)}`;
   root.append(view.box);
   load(`${predicted}.`);
   watchTheme(() => { colours.fresh(); view.draw(); });
   return {
-    measured({ head, bytes: ran }) {
-      const share = Math.abs(wall.head.total_us / head.total_us - 1);
-      heads.wall_measured = { ...head, calls: head.calls && rows(head.calls), compared: `predicted ${(100 * share).toFixed(0)}% too ${wall.head.total_us < head.total_us ? "short" : "long"}` };
+    measured({ head, bytes: ran }, variant) {
+      const own = variants[variant], planned = own.wall.head.total_us, share = Math.abs(planned / head.total_us - 1);
+      plan(own);
+      all.walls.wall_measured = { ...head, calls: head.calls && rows(head.calls), compared: `predicted ${(100 * share).toFixed(0)}% too ${planned < head.total_us ? "short" : "long"}` };
       bytes.wall_measured = ran;
       root.classList.add("ran");
       load(`${predicted}, measured ${duration(head.total_us)} in this browser; the table has the time of each call.`);

@@ -73,7 +73,7 @@ function gather(size, /** @type {Piece[]} */ pieces, sources, stored) {
   return out;
 }
 
-/** Open the text. @returns {Promise<import("./live.js").LiveData>} with `wall`, `parts`, `words` and `left_out` of the page; weights are put together when they are first wanted */
+/** Open the text. @returns {Promise<import("./live.js").LiveData>} with `parts`, `words` and `left_out` of the page; weights are put together when they are first wanted */
 export const openPacked = async (/** @type {string} */ text) => {
   const all = await inflate(decodeText(text)), length = new DataView(all.buffer).getUint32(0, true), begin = Math.ceil((4 + length) / 8) * 8;
   const head = JSON.parse(new TextDecoder().decode(all.subarray(4, 4 + length))), data = interleave(all.subarray(begin));
@@ -88,5 +88,6 @@ export const openPacked = async (/** @type {string} */ text) => {
     return sources = [stored, computed];
   }
   const blob = what => Array.isArray(what) ? slice(what) : () => gather(what.bytes, what.pieces, all_sources(), all_sources()[0]);
-  return { ...head, blobs: head.blobs.map((what, index) => index === head.store ? null : blob(what)), wall: { ...head.wall, bytes: slice(head.blobs[head.wall.bytes]) } };
+  const variants = head.variants.map(variant => variant.wall ? { ...variant, wall: { ...variant.wall, bytes: slice(head.blobs[variant.wall.bytes]) } } : variant);
+  return { ...head, variants, blobs: head.blobs.map((what, index) => index === head.store ? null : blob(what)) };
 };

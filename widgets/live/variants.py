@@ -20,11 +20,13 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
 from explorer.portable.program import PortableProgram, portable
+from explorer.portable.webgpu import WebGpuProgram, webgpu_program
 from explorer.roller.cpu_candidates import cpu_candidates
 from explorer.roller.policy import SHOWN_CANDIDATES
 from explorer.runtime.device_program.instructions import BARRIER, END, RUN, WAIT
 
 BROWSERS = ("wasm-simd128", "wasm-relaxed")  # data sheets of WebAssembly; the first is the default
+WEBGPU = "webgpu"  # the data sheet of a GPU behind a browser
 OWN = "as compiled"
 REWRITES = (
     "eliminate common subexpressions",
@@ -138,6 +140,11 @@ KNOBS: Mapping[str, Knob] = {
         "A product and a sum are one instruction, f32x4.relaxed_madd, where the processor has it.",
         device="wasm-relaxed",
     ),
+    "gpu": Knob(
+        "on this GPU",
+        "Every kernel is a compute shader for WebGPU; its plan is for the data sheet of that name.",
+        device=WEBGPU,
+    ),
     "again": Knob(
         "the same program again",
         "Nothing differs: an honest clock finds no difference, too.",
@@ -154,7 +161,7 @@ class Variant:
     name: str
     sentence: str
     compilation: Compilation
-    program: PortableProgram
+    program: PortableProgram | WebGpuProgram
 
 
 def check_knobs(names: Sequence[str]) -> tuple[str, ...]:
@@ -211,7 +218,7 @@ def variants(
         say(knob.title)
         try:
             compiled = _changed(first.compilation, knob, sizes)
-            program = portable(compiled, {} if knob.binds_sizes else sizes)
+            program = _program(compiled, {} if knob.binds_sizes else sizes)
         except IronworksError as problem:
             yield f"{knob.title}: {problem.sentence}."
             continue
@@ -236,11 +243,17 @@ def _changed(c: Compilation, knob: Knob, sizes: Sizes) -> Compilation:
     return compile_model(model, knob.device or c.device, options=c.options)
 
 
-def fingerprint(program: PortableProgram) -> tuple[Any, ...]:
+def _program(c: Compilation, sizes: Sizes) -> PortableProgram | WebGpuProgram:
+    return webgpu_program(c, sizes) if c.device.target == WEBGPU else portable(c, sizes)
+
+
+def fingerprint(program: PortableProgram | WebGpuProgram) -> tuple[Any, ...]:
     """Return a value that is equal for programs that do the same: kernels, places and order.
 
     In a program without control flow the borders of launches do not count.
     """
+    if isinstance(program, WebGpuProgram):
+        return (program.dispatches, program.fixed, hash(program.weights))
     launches = program.launches
     ops = {row[0] for launch in launches for row in launch.rows}
     runs = [

@@ -4,7 +4,7 @@ import { refusal } from "./program.js";
 import { elements } from "./answers.js";
 
 /**
- * @typedef {{name: string, dtype: string, shape: number[], at: number}} ArenaTensor `at`: its first word in the arena
+ * @typedef {import("./program.js").Tensor & {at: number}} ArenaTensor `at`: its first word in the arena
  * @typedef {{needs: string[], lanes: number, source: string}} Variant of a shader, for adapters with the features `needs` and subgroups of `lanes` threads
  * @typedef {{source: string, variants: Variant[], threads: number}} Shader
  * @typedef {[shader: number, places: number[], groups: [number, number], name: string, origin: string[]]} Dispatch

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from explorer.compiler.compilation import Compilation
 from explorer.portable.program import PortableProgram
+from explorer.portable.webgpu import WebGpuProgram
 from explorer.transforms.minimal_filters import F2, F4, TAPS, MinimalFilter
 
 WORD = 4  # bytes of an element whose order may be recorded: float32, int32
@@ -80,11 +81,11 @@ class WeightStore:
         self._enter(COMPUTED, self.computed_bytes, filters.tobytes())
         self.computed_bytes += filters.nbytes
 
-    def add(self, program: PortableProgram) -> list[Piece]:
+    def add(self, program: PortableProgram | WebGpuProgram) -> list[Piece]:
         """Store the weights of a program; return its pieces."""
         return [self._piece(at, array) for at, array in arrays_of(program)]
 
-    def new_bytes(self, program: PortableProgram) -> int:
+    def new_bytes(self, program: PortableProgram | WebGpuProgram) -> int:
         """Return the bytes of a program's arrays that are not in the store in any order."""
         arrays = {_digest(array): array for _, array in arrays_of(program)}
         return sum(
@@ -121,19 +122,24 @@ class WeightStore:
         return place
 
 
-def arrays_of(program: PortableProgram) -> Iterator[tuple[int, bytes]]:
-    """Yield the arrays of the weights with their places, without the zeros behind each.
-
-    They begin where an argument, a slot or a copy says.
-    """
-    slots = (place for launch in program.launches for place in launch.slots)
-    copied = (place for _, place, _ in program.copies)
-    places = (*program.arguments, *slots, *copied)
-    begins = sorted({0, *(offset for space, _, offset in places if space == "w")})
+def arrays_of(program: PortableProgram | WebGpuProgram) -> Iterator[tuple[int, bytes]]:
+    """Yield the arrays of the weights with their places, without the zeros behind each."""
+    begins = sorted({0, *_begins(program)})
     for begin, end in zip(begins, (*begins[1:], len(program.weights)), strict=True):
         array = program.weights[begin:end].rstrip(b"\0")
         if array:
             yield begin, array + bytes(-len(array) % WORD)
+
+
+def _begins(program: PortableProgram | WebGpuProgram) -> Iterator[int]:
+    """Yield where arrays of the weights begin: where an argument, a slot or a copy says."""
+    if isinstance(program, WebGpuProgram):
+        yield from program.arrays
+        return
+    slots = (place for launch in program.launches for place in launch.slots)
+    copied = (place for _, place, _ in program.copies)
+    places = (*program.arguments, *slots, *copied)
+    yield from (offset for space, _, offset in places if space == "w")
 
 
 def _digest(array: bytes) -> bytes:

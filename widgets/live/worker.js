@@ -3,10 +3,11 @@ import { openProgram } from "./program.js";
 import { checkAnswer } from "./answers.js";
 import { comparison, measurement, takeTurns } from "./measure.js";
 import { callTimes, meanRun, packWall } from "./stamped_wall.js";
+import { meanGpuRun, openGpuProgram } from "./webgpu.js";
 
 /**
  * @typedef {{id: number, kind: "open" | "answer" | "measure" | "compare" | "wall", variant: number, other?: number, seconds?: number, known?: string[][],
- *   program?: import("./program.js").Program, code?: Uint8Array, weights?: Uint8Array, stack?: number, reserved?: number, inputs?: Uint8Array[], recorded?: import("./answers.js").Recorded[]}} Job
+ *   program?: import("./program.js").Program | import("./webgpu.js").WebGpuProgram, code?: Uint8Array, weights?: Uint8Array, stack?: number, reserved?: number, inputs?: Uint8Array[], recorded?: import("./answers.js").Recorded[]}} Job
  */
 
 const PATIENCE = 1; // seconds
@@ -15,18 +16,20 @@ const PATIENCE = 1; // seconds
 export function serve(scope, now = () => performance.now()) {
   const opened = new Map();
   let queue = Promise.resolve();
-  const work = variant => { const { runner } = opened.get(variant); return calls => { for (let n = 0; n < calls; n++) runner.run(); }; };
+  const isGpu = program => "shaders" in program;
+  const work = variant => { const { runner } = opened.get(variant); return isGpu(runner.program) ? calls => runner.run(calls) : calls => { for (let n = 0; n < calls; n++) runner.run(); }; };
   const jobs = {
     async open({ variant, program, code, weights, stack, reserved, inputs, recorded }) {
-      const runner = await openProgram(program, code, weights, { stack, reserved, now });
+      const runner = isGpu(program) ? await openGpuProgram(program, weights) : await openProgram(program, code, weights, { stack, reserved, now });
       inputs.forEach((bytes, index) => runner.write(index, bytes));
       opened.set(variant, { runner, recorded });
-      return { bytes: runner.layout.bytes };
+      return { on: runner.adapter ?? "" };
     },
-    answer({ variant }) {
-      const { runner, recorded } = opened.get(variant);
-      runner.run();
-      return runner.program.outputs.map((tensor, index) => checkAnswer(tensor, runner.read(index), recorded[index]));
+    async answer({ variant }) {
+      const { runner, recorded } = opened.get(variant), { outputs } = runner.program, answers = [];
+      await runner.run();
+      for (let n = 0; n < outputs.length; n++) answers.push(checkAnswer(outputs[n], await runner.read(n), recorded[n]));
+      return answers;
     },
     async measure({ variant, seconds = PATIENCE }, tell) {
       return measurement((await takeTurns([work(variant)], seconds, { now, tell }))[0]);
@@ -34,9 +37,11 @@ export function serve(scope, now = () => performance.now()) {
     async compare({ variant, other, seconds = PATIENCE }, tell) {
       return comparison(...await takeTurns([work(variant), work(other)], seconds, { now, tell }));
     },
-    wall({ variant, seconds = PATIENCE, known }, tell) {
-      const { runner } = opened.get(variant), mean = meanRun(runner, seconds, { now, tell });
-      return { calls: callTimes(runner.program, mean), wall: packWall(runner.program, mean, known), total_us: mean.total_us, runs: mean.runs, dropped: mean.dropped, left_out: mean.left_out };
+    async wall({ variant, seconds = PATIENCE, known }, tell) {
+      const { runner } = opened.get(variant), found = isGpu(runner.program) ? await meanGpuRun(runner, seconds, { now, tell }) : { program: runner.program, mean: meanRun(runner, seconds, { now, tell }) };
+      if (!found) return null;
+      const { program, mean } = found;
+      return { calls: callTimes(program, mean), wall: packWall(program, mean, known), total_us: mean.total_us, runs: mean.runs, dropped: mean.dropped, left_out: mean.left_out };
     },
   };
   scope.onmessage = ({ data: job }) => {

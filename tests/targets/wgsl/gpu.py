@@ -16,7 +16,8 @@ from explorer.codegen.wgsl.print import ShaderOptions, dispatch_of
 from explorer.codegen.wgsl.types import SHADER_F16, SUBGROUPS
 from explorer.ir.dims import Sizes, evaluate_shape
 from explorer.ir.kernel import Kernel
-from explorer.portable.webgpu import ArenaTensor, WebGpuProgram, as_words, from_words
+from explorer.portable.portable_program import PortableTensor
+from explorer.portable.webgpu import WebGpuProgram, as_words, from_words
 
 LAVAPIPE = Path("/usr/share/vulkan/icd.d/lvp_icd.x86_64.json")
 STEP = 256  # bytes between the places of two dispatches
@@ -177,7 +178,7 @@ def launch(
             words.append(np.full(count, POISON, np.uint32))
         else:
             places[name] = places[updated]
-        outputs[name] = ArenaTensor(name, kernel.dtype(name), shape, places[name])
+        outputs[name] = PortableTensor(name, kernel.dtype(name), shape, places[name])
     arena = np.concatenate([*words, np.full(64, POISON, np.uint32)])
     if shader.grid:
         options = ShaderOptions(features, lanes, seed is not None)
@@ -189,7 +190,7 @@ def launch(
         gpu = Gpu(arena.size, bytes(weights))
         arena, fault = gpu.run(arena, [(source, own, dispatch_of(shader.grid))], order)
         assert not fault, f"{shader.tensors[fault - 1]} is accessed out of bounds"
-    return tuple(from_words(arena[t.at : t.at + t.words].copy(), t) for t in outputs.values())
+    return tuple(from_words(arena[t.at : t.at + t.elements].copy(), t) for t in outputs.values())
 
 
 def run_program(
@@ -201,7 +202,7 @@ def run_program(
     for f in p.fixed:
         arena[f.at : f.at + f.words] = weights[f.weights_at : f.weights_at + f.words]
     for t in p.inputs:
-        arena[t.at : t.at + t.words] = as_words(inputs[t.name], t.dtype)
+        arena[t.at : t.at + t.elements] = as_words(inputs[t.name], t.dtype)
     dispatches, end = [], 0
     orders: list[np.ndarray] = []
     for d in p.dispatches:
@@ -216,4 +217,4 @@ def run_program(
     order = None if seed is None else np.concatenate(orders or [np.zeros(1, np.uint32)])
     arena, fault = Gpu(arena.size, p.weights).run(arena, dispatches, order)
     assert not fault, "a tensor is accessed out of bounds"
-    return {t.name: from_words(arena[t.at : t.at + t.words].copy(), t) for t in p.outputs}
+    return {t.name: from_words(arena[t.at : t.at + t.elements].copy(), t) for t in p.outputs}

@@ -18,7 +18,8 @@ from explorer.ir.dtypes import as_computed, computed, is_float, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 from explorer.ops.interpreter import scalar
-from explorer.portable.webgpu import ArenaTensor, Dispatch, ProgramShader, WebGpuProgram
+from explorer.portable.portable_program import PortableTensor
+from explorer.portable.webgpu import Dispatch, ProgramShader, WebGpuProgram
 from tests.targets.wgsl import gpu
 from tests.targets.wgsl.in_browser import chromium, gpu_page, run_in
 
@@ -86,17 +87,17 @@ def program_of(cases: dict[str, tuple[str, list[np.ndarray], str]]) -> WebGpuPro
         places, count = {}, len(args[0])
         for n, a in enumerate(args):
             places[f"x{n}"] = end
-            inputs.append(ArenaTensor(f"{name}.{n}", str(a.dtype), (count,), end))
+            inputs.append(PortableTensor(f"{name}.{n}", str(a.dtype), (count,), end))
             end += -(-count // 64) * 64
         places["y"] = end
-        outputs.append(ArenaTensor(name, dtype, (count,), end))
+        outputs.append(PortableTensor(name, dtype, (count,), end))
         end += -(-count // 64) * 64
         own = tuple(places[t.name] for t in shader.tensors)
         dispatches.append(Dispatch(len(shaders), own, name, ()))
         shaders.append(ProgramShader(shader, ()))
     return WebGpuProgram(
         "functions", "webgpu", (), tuple(inputs), tuple(outputs), tuple(shaders),
-        tuple(dispatches), (), 4 * end, bytes(256),
+        tuple(dispatches), (), 4 * end, bytes(256), (),
     )  # fmt: skip
 
 

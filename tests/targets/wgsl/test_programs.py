@@ -191,6 +191,21 @@ def test_a_kernel_without_a_tile_that_fits_runs_in_parts(tmp_path: Path) -> None
     assert not differences(gpu.run_program(program, inputs, 1), want)
 
 
+def test_a_call_is_a_dispatch_and_begins_after_the_one_before_it() -> None:
+    c = explorer.compile("zoo:tiny_bert", "webgpu")
+    persistent = c.with_options(rammer=replace(c.options.rammer, policy="critical-path"))
+    calls = [b.name for b in c.program.kernel_calls]
+    launch = c.device.launch_us
+    for wall in (c.planned_wall(), persistent.planned_wall()):
+        spans = {call: (1e9, 0.0) for call in calls}
+        for b in wall.bricks:
+            begin, end = spans[b.call]
+            spans[b.call] = min(begin, b.start_us), max(end, b.end_us)
+        ends = [0.0, *(end for _, end in spans.values())]
+        for (begin, _), end in zip(spans.values(), ends):
+            assert begin >= end + launch - 1e-6
+
+
 def test_a_program_is_values_of_json_and_a_sentence() -> None:
     program = webgpu_program(explorer.compile("zoo:tiny_skip", "webgpu"))
     assert str(program).startswith("tiny_skip for WebGPU: ") and "dispatches of" in str(program)
