@@ -30,14 +30,17 @@ STACK = "__stack_pointer"
 STACK_GLOBAL = b"\x7f\1"  # a mutable i32
 DATA_AT = 1 << 16  # a page of stack; kernels use some hundred bytes of it
 PAGE_BYTES = 1 << 16
+MOST_PAGES = 1 << 16  # of a memory of 32-bit addresses
+LIMITED, SHARED = 1, 3  # flags of a memory with a maximum, and of one that threads share
 
 
 @dataclass(frozen=True, slots=True)
 class WasmModule:
     """A module's bytes, and what its host must provide.
 
-    It imports `env.memory`, `env.__stack_pointer` if `uses_stack` (a mutable i32, at first
-    `data_at`), and the functions `imports` of `env`. Its host may use memory from `data_end` on.
+    It imports `env.memory`, which has a maximum, `env.__stack_pointer` if `uses_stack` (a mutable
+    i32, at first `data_at`), and the functions `imports` of `env`. Its host may use memory from
+    `data_end` on, and let threads share it if the byte at `limits_at` is `SHARED`.
     """
 
     code: bytes
@@ -46,6 +49,7 @@ class WasmModule:
     uses_stack: bool
     data_at: int
     data_end: int
+    limits_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +114,17 @@ def code_and_data(code: bytes) -> dict[str, bytes]:
     return {"code": part.code, "data": part.data}
 
 
-def link_wasm(
-    objects: Sequence[bytes], data_at: int = DATA_AT, shared_pages: int = 0
-) -> WasmModule:
+def link_wasm(objects: Sequence[bytes], data_at: int = DATA_AT) -> WasmModule:
     """Link object files to a module that exports every function that is not local.
 
     Args:
         objects: Object files of LLVM for wasm32, each without start code.
         data_at: Where tables of constants begin in memory, a multiple of 64; the stack lies below.
-        shared_pages: Most pages of a memory that several threads share; 0: it is not shared.
 
     Raises:
         KernelCompileError: An object needs what this linker has not, or two define one function.
     """
-    return _Linker([_parsed(code) for code in objects], data_at).module(shared_pages)
+    return _Linker([_parsed(code) for code in objects], data_at).module()
 
 
 class _Linker:
@@ -207,7 +208,7 @@ class _Linker:
                 out[at : at + PADDED] = _padded(value)
         return bytes(out)
 
-    def module(self, shared_pages: int) -> WasmModule:
+    def module(self) -> WasmModule:
         """Return the module."""
         code, data = b"", b""
         segments = 0
@@ -230,9 +231,10 @@ class _Linker:
             _name(name) + bytes([FUNCTION_KIND]) + _number(first + index)
             for name, index in self.defined.items()
         ]
+        types, imports = _vector(list(self.types)), _vector(self.import_entries(uses_stack))
         sections = [
-            (TYPE, _vector(list(self.types))),
-            (IMPORT, _vector(self.import_entries(shared_pages, uses_stack))),
+            (TYPE, types),
+            (IMPORT, imports),
             (FUNCTION, _vector([_number(t) for t in self.functions])),
             (EXPORT, _vector(exports)),
             (CODE, _number(len(self.functions)) + code),
@@ -240,6 +242,8 @@ class _Linker:
         if segments:
             sections.append((DATA, _number(segments) + data))
         body = b"".join(bytes([kind]) + _number(len(text)) + text for kind, text in sections)
+        limits_at = len(MAGIC + body) - len(body.partition(imports)[2]) - len(imports)
+        limits_at += imports.index(MEMORY) + len(MEMORY)
         return WasmModule(
             MAGIC + body,
             tuple(self.defined),
@@ -247,17 +251,17 @@ class _Linker:
             uses_stack,
             self.data_at,
             self.end,
+            limits_at,
         )
 
-    def import_entries(self, shared_pages: int, uses_stack: bool) -> list[bytes]:
+    def import_entries(self, uses_stack: bool) -> list[bytes]:
         """Return the imports of the module: functions first, for their numbers begin with them."""
         entries = [
             _name("env") + _name(name) + bytes([FUNCTION_KIND]) + _number(kind)
             for name, kind in self.imports.items()
         ]
-        pages = _number(-(-self.end // PAGE_BYTES))
-        limits = b"\3" + pages + _number(shared_pages) if shared_pages else b"\0" + pages
-        entries.append(_name("env") + _name("memory") + bytes([MEMORY_KIND]) + limits)
+        pages = _number(-(-self.end // PAGE_BYTES)) + _number(MOST_PAGES)
+        entries.insert(0, MEMORY + bytes([LIMITED]) + pages)
         if uses_stack:
             entries.append(_name("env") + _name(STACK) + bytes([GLOBAL_KIND]) + STACK_GLOBAL)
         return entries
@@ -485,6 +489,9 @@ def _name(text: str) -> bytes:
 def _vector(entries: Sequence[bytes]) -> bytes:
     """Return entries with their number."""
     return _number(len(entries)) + b"".join(entries)
+
+
+MEMORY = _name("env") + _name("memory") + bytes([MEMORY_KIND])
 
 
 def _refuse(why: str) -> NoReturn:

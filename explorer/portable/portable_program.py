@@ -191,6 +191,7 @@ class PortableProgram(Printed):
             "outputs": [t.to_dict() for t in self.outputs],
             "arena": self.arena_bytes,
             "scratch": self.scratch_bytes,
+            "units": self.units,
             "weights": len(self.weights),
             "kernels": [k.name for k in self.kernels],
             "args": [_place(place) for place in self.arguments],
@@ -221,12 +222,17 @@ def _place(place: Place) -> list[str | int]:
 
 
 def _launch(launch: PortableLaunch) -> dict[str, Any]:
+    of_units: dict[str, Any] = {}
+    if launch.other_rows:
+        others = [[list(row) for row in rows] for rows in launch.other_rows]
+        of_units = {"units": list(launch.units), "others": others}
     return {
         "rows": [list(row) for row in launch.rows],
         "calls": [[c.kernel, c.arguments, c.name, list(c.origin)] for c in launch.calls],
         "slots": [_place(place) for place in launch.slots],
-        "pointers": [[p.call, p.at, p.source, p.step, p.begin] for p in launch.pointers],
+        "pointers": [[p.call, p.at, p.source, p.step, p.begin, p.apart] for p in launch.pointers],
         "registers": launch.registers,
         "stack": launch.stack,
         "faults": list(launch.faults),
+        **of_units,
     }

@@ -40,13 +40,13 @@ class Blobs:
 
 
 def live_data(
-    compilations: Mapping[str, Compilation], inputs: Arrays, outputs: Arrays
+    compilations: Mapping[str, Compilation], inputs: Arrays, outputs: Arrays, threads: int = 1
 ) -> dict[str, Any]:
     """The data of a page with these variants, the first its own; `outputs` are recorded."""
     blobs = Blobs()
     variants, order = [], []
     for name, c in compilations.items():
-        program = portable(c)
+        program = portable(c, threads=threads)
         module = link_wasm([cross_compile(k.source, program.isa).code for k in program.kernels])
         order = [t.name for t in program.inputs]
         recorded = [
@@ -64,6 +64,7 @@ def live_data(
                 "weights": blobs.add(program.weights),
                 "stack": module.data_at,
                 "reserved": module.data_end,
+                "limits": module.limits_at,
                 "recorded": recorded,
             }
         )

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from explorer.codegen.cpu.jit import linkable
-from explorer.codegen.wasm import DATA_AT, link_wasm, undefined_functions
+from explorer.codegen.wasm import DATA_AT, LIMITED, SHARED, link_wasm, undefined_functions
 from explorer.devices.catalogue import device
 from explorer.errors import KernelCompileError
 from tests.targets.foreign import needs_node
@@ -59,8 +59,7 @@ define i64 @twice(i64 %n) {
 SCRIPT = """
 import fs from "node:fs";
 const [, , path, shared] = process.argv;
-const about = shared ? { initial: 2, maximum: 16, shared: true } : { initial: 2 };
-const memory = new WebAssembly.Memory(about);
+const memory = new WebAssembly.Memory({ initial: 2, maximum: 16, shared: !!shared });
 const __stack_pointer = new WebAssembly.Global({ value: "i32", mutable: true }, 65536);
 const env = { memory, __stack_pointer, outside: (x) => x + 1 };
 const module = new WebAssembly.Module(fs.readFileSync(path));
@@ -78,17 +77,20 @@ def built(text: str) -> bytes:
 
 
 @needs_node
-@pytest.mark.parametrize("shared_pages", [0, 16])
-def test_objects_with_tables_that_call_each_other_run(shared_pages: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_objects_with_tables_that_call_each_other_run(shared: bool, tmp_path: Path) -> None:
     for objects in ([TABLES, CALLER], [CALLER, TABLES]):
-        module = link_wasm([built(t) for t in objects], shared_pages=shared_pages)
+        module = link_wasm([built(t) for t in objects])
+        assert module.code[module.limits_at] == LIMITED
+        code = bytearray(module.code)
+        code[module.limits_at] = SHARED if shared else LIMITED
         assert set(module.exports) == {"table", "twice"} and module.imports == ("outside",)
         assert module.uses_stack and DATA_AT < module.data_end <= DATA_AT + 80
-        (tmp_path / "m.wasm").write_bytes(module.code)
+        (tmp_path / "m.wasm").write_bytes(code)
         (tmp_path / "run.mjs").write_text(SCRIPT)
         node = shutil.which("node")
         assert node is not None
-        words = [node, "run.mjs", "m.wasm", *(["shared"] if shared_pages else [])]
+        words = [node, "run.mjs", "m.wasm", *(["shared"] if shared else [])]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert done.stdout.split() == ["40n", "25n", "141n", "226n", "65536"]
 

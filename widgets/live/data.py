@@ -239,6 +239,7 @@ class _Packer:
             "code": self.blob(module.code),
             "stack": module.data_at,
             "reserved": module.data_end,
+            "limits": module.limits_at,
         }
 
     def words(self) -> list[str]:

@@ -3,7 +3,7 @@ import { duration, h, put, scrolls } from "../canvas/dom.js";
 
 /**
  * @typedef {number} BlobIndex a position in `blobs`, whose entries are bytes, their base64, or a function that makes them
- * @typedef {{name: string, program: import("./program.js").Program | import("./webgpu.js").WebGpuProgram, code?: BlobIndex, weights: BlobIndex, stack?: number, reserved?: number, recorded: {bytes: BlobIndex, tolerance: number}[], calls?: string[][]}} Variant `calls`: rows [name, family, label, nodes]; a program with shaders is for a GPU
+ * @typedef {{name: string, program: import("./program.js").Program | import("./webgpu.js").WebGpuProgram, code?: BlobIndex, weights: BlobIndex, stack?: number, reserved?: number, limits?: number, recorded: {bytes: BlobIndex, tolerance: number}[], calls?: string[][]}} Variant `calls`: rows [name, family, label, nodes]; a program with shaders is for a GPU
  * @typedef {{worker: string, blobs: (Uint8Array | string | (() => Uint8Array))[], inputs: BlobIndex[], variants: Variant[]}} LiveData `worker`: the Worker's script; the first variant is the page's own
  */
 
@@ -70,7 +70,7 @@ export function startLive(/** @type {HTMLElement} */ root, /** @type {LiveData} 
   const client = workerClient(data.worker), opened = new Map(), bytes = new Map(), { variants } = data, gpu = variants.findIndex(({ program }) => "shaders" in program);
   const blob = index => { if (!bytes.has(index)) bytes.set(index, decode(data.blobs[index])); return bytes.get(index); };
   const result = h("p", { class: "live-result", role: "status" }), problem = h("p", { class: "live-problem", role: "alert" }), bar = h("progress", { max: 1, hidden: true, "aria-label": "Progress" }), table = scrolls(h("div", { class: "live-calls" }), () => "Times of calls, scrolls");
-  const choice = h("select", { class: "btn", "aria-label": "Compare with" }, variants.slice(1).map(({ name }, k) => h("option", { value: k + 1 }, name)));
+  const choice = h("select", { class: "btn", "aria-label": "Compare with" }, variants.slice(1).map(({ name, program }, k) => h("option", { value: k + 1, disabled: program.units > 1 && !globalThis.crossOriginIsolated }, name)));
   const button = (text, act, kind = "btn") => h("button", { type: "button", class: kind, onclick: act }, text);
   const go = button("Run in this browser", () => run(), "btn pri"), onGpu = button("Run on this GPU", () => run(gpu)), race = button("Compare", () => compare()), halt = button("Cancel", () => cancel());
   const tell = share => { bar.value = share; };
@@ -80,9 +80,9 @@ export function startLive(/** @type {HTMLElement} */ root, /** @type {LiveData} 
 
   /** Open a variant if it is not yet; refuse it if its answers are wrong. Return the sentence on its answers. */
   const answer = async variant => {
-    const { name, program, code, weights, stack, reserved, recorded } = variants[variant];
+    const { name, program, code, weights, stack, reserved, limits, recorded } = variants[variant];
     if (!opened.has(variant)) {
-      const { on } = await client.ask({ kind: "open", variant, program, code: code === undefined ? undefined : blob(code), weights: blob(weights), stack, reserved, inputs: data.inputs.map(blob), recorded: recorded.map(output => ({ ...output, bytes: blob(output.bytes) })) });
+      const { on } = await client.ask({ kind: "open", variant, program, code: code === undefined ? undefined : blob(code), weights: blob(weights), stack, reserved, limits, source: data.worker, inputs: data.inputs.map(blob), recorded: recorded.map(output => ({ ...output, bytes: blob(output.bytes) })) });
       opened.set(variant, on && ` It ran on ${on}.`);
     }
     const answers = await client.ask({ kind: "answer", variant }), wrong = answers.filter(({ off }) => off);

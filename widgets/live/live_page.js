@@ -5,6 +5,7 @@ import { wallView } from "../canvas/wall.js";
 import { startLive } from "./live.js";
 import { openPacked } from "./packed.js";
 
+const NOT_ISOLATED = "One thread runs: browsers let threads share memory only where a server isolates the page, as ironworks serve does with this file.";
 const NOT_HERE = { sentence: "This page holds all of its wall." };
 
 /** A canvas of a program's planned wall; `measured` takes the wall of a run of a variant, as `packWall` makes it, and shows it over the variant's plan. */
@@ -54,7 +55,7 @@ export const showLive = async (/** @type {HTMLElement} */ root, /** @type {strin
     return null;
   }
   const picture = h("div", { class: "live-wall" }), others = data.variants.slice(1);
-  put(root, panel, picture, data.words.map(sentence => h("p", { class: "s" }, sentence)),
+  put(root, panel, picture, [...data.words, ...others.some(({ program }) => program.units > 1) && !globalThis.crossOriginIsolated ? [NOT_ISOLATED] : []].map(sentence => h("p", { class: "s" }, sentence)),
     others.length > 0 && folded("What it can be compared with", h("dl", { class: "live-variants" }, others.map(({ name, sentence }) => [h("dt", {}, name), h("dd", {}, sentence)]).flat())),
     data.left_out.length > 0 && folded("Not in this page", h("ul", {}, data.left_out.map(sentence => h("li", {}, sentence)))));
   const wall = liveWall(picture, data), live = startLive(panel, { ...data, worker }, { onWall: wall.measured });

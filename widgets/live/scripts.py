@@ -13,7 +13,7 @@ from pathlib import Path
 
 LIVE = Path(__file__).parent
 CANVAS = LIVE.parent / "canvas"
-WORKER_MODULES = ("program", "answers", "measure", "stamped_wall", "webgpu", "worker")
+WORKER_MODULES = ("program", "answers", "measure", "stamped_wall", "team", "webgpu", "worker")
 PANEL_MODULES = (
     "dom",
     "paint",

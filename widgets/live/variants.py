@@ -35,6 +35,7 @@ REWRITES = (
     "concatenate in place",
 )
 STRAIGHT = {RUN, WAIT, BARRIER, END}  # rows of a program without control flow
+THREADS = "{} threads share the memory, which browsers allow where a server isolates the page."
 Change = Callable[[Options], Mapping[str, Any]]
 
 
@@ -53,7 +54,7 @@ class Knob:
     """A decision that a variant changes: its title in the page, and what differs, in a sentence.
 
     `device`: the variant is compiled for another data sheet. `binds_sizes`: its model has numbers
-    in place of symbols. `is_twin`: it is the same program on purpose.
+    in place of symbols. `is_twin`: it is the same program on purpose. `threads`: of its plan.
     """
 
     title: str
@@ -62,6 +63,7 @@ class Knob:
     device: str = ""
     binds_sizes: bool = False
     is_twin: bool = False
+    threads: int = 1
 
 
 KNOBS: Mapping[str, Knob] = {
@@ -140,6 +142,8 @@ KNOBS: Mapping[str, Knob] = {
         "A product and a sum are one instruction, f32x4.relaxed_madd, where the processor has it.",
         device="wasm-relaxed",
     ),
+    "threads": Knob("2 threads", THREADS.format("Two"), threads=2),
+    "threads-4": Knob("4 threads", THREADS.format("Four"), threads=4),
     "gpu": Knob(
         "on this GPU",
         "Every kernel is a compute shader for WebGPU; its plan is for the data sheet of that name.",
@@ -218,7 +222,7 @@ def variants(
         say(knob.title)
         try:
             compiled = _changed(first.compilation, knob, sizes)
-            program = _program(compiled, {} if knob.binds_sizes else sizes)
+            program = _program(compiled, {} if knob.binds_sizes else sizes, knob.threads)
         except IronworksError as problem:
             yield f"{knob.title}: {problem.sentence}."
             continue
@@ -235,6 +239,8 @@ def _changed(c: Compilation, knob: Knob, sizes: Sizes) -> Compilation:
     from explorer.compiler.pipeline import compile as compile_model
     from explorer.transforms.simplify.substitution import bind_symbols
 
+    if knob.threads > 1:
+        return c.with_options(rammer=replace(c.options.rammer, threads=knob.threads))
     if not knob.device and not knob.binds_sizes:
         return c.with_options(**knob.change(c.options))
     model = c.model
@@ -243,8 +249,11 @@ def _changed(c: Compilation, knob: Knob, sizes: Sizes) -> Compilation:
     return compile_model(model, knob.device or c.device, options=c.options)
 
 
-def _program(c: Compilation, sizes: Sizes) -> PortableProgram | WebGpuProgram:
-    return webgpu_program(c, sizes) if c.device.target == WEBGPU else portable(c, sizes)
+def _program(c: Compilation, sizes: Sizes, threads: int) -> PortableProgram | WebGpuProgram:
+    """Return a compilation's program; raises IronworksError if it runs in no browser."""
+    if c.device.target == WEBGPU:
+        return webgpu_program(c, sizes)
+    return portable(c, sizes, threads)
 
 
 def fingerprint(program: PortableProgram | WebGpuProgram) -> tuple[Any, ...]:
@@ -255,6 +264,7 @@ def fingerprint(program: PortableProgram | WebGpuProgram) -> tuple[Any, ...]:
     if isinstance(program, WebGpuProgram):
         return (program.dispatches, program.fixed, hash(program.weights))
     launches = program.launches
+    others = tuple(launch.other_rows for launch in launches)
     ops = {row[0] for launch in launches for row in launch.rows}
     runs = [
         (program.kernels[call.kernel].name, row[2], row[3], _block(program, call.arguments))
@@ -264,7 +274,7 @@ def fingerprint(program: PortableProgram | WebGpuProgram) -> tuple[Any, ...]:
         for call in (launch.calls[row[1]],)
     ]
     rows = () if ops <= STRAIGHT else tuple((lc.rows, lc.slots, lc.pointers) for lc in launches)
-    return (tuple(runs), rows, program.copies, hash(program.weights))
+    return (tuple(runs), rows, others, program.copies, hash(program.weights))
 
 
 def _block(program: PortableProgram, first: int) -> tuple[Any, ...]:

@@ -3,11 +3,12 @@ import { openProgram } from "./program.js";
 import { checkAnswer } from "./answers.js";
 import { comparison, measurement, takeTurns } from "./measure.js";
 import { callTimes, meanRun, packWall } from "./stamped_wall.js";
+import { runUnit, startTeam } from "./team.js";
 import { meanGpuRun, openGpuProgram } from "./webgpu.js";
 
 /**
- * @typedef {{id: number, kind: "open" | "answer" | "measure" | "compare" | "wall", variant: number, other?: number, seconds?: number, known?: string[][],
- *   program?: import("./program.js").Program | import("./webgpu.js").WebGpuProgram, code?: Uint8Array, weights?: Uint8Array, stack?: number, reserved?: number, inputs?: Uint8Array[], recorded?: import("./answers.js").Recorded[]}} Job
+ * @typedef {{id: number, kind: "open" | "unit" | "answer" | "measure" | "compare" | "wall", variant: number, other?: number, seconds?: number, known?: string[][],
+ *   program?: import("./program.js").Program | import("./webgpu.js").WebGpuProgram, code?: Uint8Array, weights?: Uint8Array, stack?: number, reserved?: number, limits?: number, source?: string, inputs?: Uint8Array[], recorded?: import("./answers.js").Recorded[]}} Job `source`: this script, for other threads
  */
 
 const PATIENCE = 1; // seconds
@@ -19,8 +20,9 @@ export function serve(scope, now = () => performance.now()) {
   const isGpu = program => "shaders" in program;
   const work = variant => { const { runner } = opened.get(variant); return isGpu(runner.program) ? calls => runner.run(calls) : calls => { for (let n = 0; n < calls; n++) runner.run(); }; };
   const jobs = {
-    async open({ variant, program, code, weights, stack, reserved, inputs, recorded }) {
-      const runner = isGpu(program) ? await openGpuProgram(program, weights) : await openProgram(program, code, weights, { stack, reserved, now });
+    unit: runUnit,
+    async open({ variant, program, code, weights, stack, reserved, limits, source, inputs, recorded }) {
+      const runner = isGpu(program) ? await openGpuProgram(program, weights) : await openProgram(program, code, weights, { stack, reserved, limits, now, join: placed => startTeam(source, placed) });
       inputs.forEach((bytes, index) => runner.write(index, bytes));
       opened.set(variant, { runner, recorded });
       return { on: runner.adapter ?? "" };

@@ -1,6 +1,8 @@
 """`ironworks serve MODEL`: the explorer of a model as a web page, by Voila.
 
-A page has no code cells. Each visitor has a kernel, which ends when it is idle.
+A page has no code cells. Each visitor has a kernel, which ends when it is idle. A saved page,
+`ironworks serve report.html`, needs neither: it is served as it is, isolated, so that its programs
+may use threads.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ import json
 import os
 import signal
 import subprocess
+import webbrowser
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,6 +78,9 @@ def serve(arguments: Sequence[str]) -> int:
     at = list(arguments).index("--") if "--" in arguments else len(arguments)
     own, more = list(arguments)[:at], list(arguments)[at + 1 :]
     flags = parse_flags(parser(), own)
+    _checked_port(flags.port)
+    if flags.model.endswith(".html"):
+        return _serve_page(Path(flags.model), flags)
     _checked(flags)
     with TemporaryDirectory(prefix="ironworks-serve-") as folder:
         page = Path(folder) / "house.ipynb"
@@ -108,6 +115,59 @@ def _until_stopped(command: Sequence[str], variables: Mapping[str, str]) -> int:
         server.wait()
 
 
+def _serve_page(path: Path, flags: Namespace) -> int:
+    """Serve a saved page, and nothing else, on this machine alone, until it is stopped."""
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise BadOption(
+            f"{path} cannot be read: {problem.strerror}",
+            where=str(path),
+            expected="a page that ironworks report wrote",
+        ) from problem
+
+    class OnePage(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_page = self.path == "/"
+            self.send_response(200 if is_page else 404)
+            for name, value in ISOLATED.items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(content if is_page else b"There is one page here: /")
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Print nothing for a request."""
+
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", flags.port), OnePage)
+    except OSError as problem:
+        raise BadOption(
+            f"port {flags.port} is not free: {problem.strerror}",
+            where="--port",
+            try_="another --port",
+        ) from problem
+    address = f"http://127.0.0.1:{flags.port}/"
+    print(f"{path.name} at {address}, until Ctrl-C", flush=True)
+    if not flags.no_browser:
+        webbrowser.open(address)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        server.server_close()
+    return 0
+
+
+def _checked_port(port: int) -> None:
+    """Raise BadOption unless a port can be listened at."""
+    if not 0 < port < 1 << 16:
+        raise BadOption(f"--port takes 1 to 65535, not {port}", where="--port")
+
+
 def _checked(flags: Namespace) -> None:
     """Raise errors of the flags and the model before the server starts.
 
@@ -123,8 +183,6 @@ def _checked(flags: Namespace) -> None:
         raise BadOption(
             f"--idle takes 1 to {MOST_IDLE_MINUTES} minutes, not {flags.idle}", where="--idle"
         )
-    if not 0 < flags.port < 1 << 16:
-        raise BadOption(f"--port takes 1 to 65535, not {flags.port}", where="--port")
     chosen = options(flags)
     model = load_model(flags)
     compile_model(model, flags, chosen, until="TYPED")  # hardware figures need a device
