@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import explorer
+from explorer.devices import target
 from explorer.errors import BadOption, BoundError
 from explorer.ops.interpreter.frame import bind_sizes
 from explorer.portable.program import portable
@@ -113,13 +116,15 @@ def test_it_is_json_and_weights() -> None:
 
 
 @pytest.mark.parametrize("name", ["v100", "a target of another distribution"])
-def test_other_targets_have_no_such_program(name: str) -> None:
+def test_other_targets_have_no_such_program(
+    name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """A user's own target prints its own code, though its device is a CPU."""
     device = name
     if name != "v100":
-        from tests.plugin.ironworks_dsp import DEVICE
-
-        device = DEVICE
+        monkeypatch.setattr(target, "_registered", target._registered.copy())
+        device = import_module("tests.plugin.ironworks_dsp").DEVICE
+        request.addfinalizer(lambda: sys.modules.pop("tests.plugin.ironworks_dsp"))
     c = explorer.compile(explorer.load("zoo:tiny_skip"), device)
     with pytest.raises(BadOption, match="whose kernels are no CPU code"):
         portable(c)
