@@ -14,9 +14,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from explorer.ir.dtypes import NARROW_FLOATS, SMALL_INTEGERS, is_stored_otherwise
+from explorer.codegen.cpu.half_floats import narrowed, widened
+from explorer.ir.dtypes import (
+    HALF_FLOATS,
+    NARROW_FLOATS,
+    SMALL_INTEGERS,
+    is_stored_otherwise,
+)
 
-HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+F32, F64 = ir.FloatType(), ir.DoubleType()
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
@@ -55,14 +61,14 @@ FORMATS = {
 
 def cell_type(dtype: str) -> Any:
     """Return the LLVM type of an element in memory."""
-    return HALF if dtype == "float16" else I16 if dtype == "bfloat16" else I8
+    return I16 if dtype in HALF_FLOATS else I8
 
 
 def decode(b: Any, x: Any, dtype: str) -> Any:
     """Return the value of a loaded element."""
     match dtype:
         case "float16":
-            return b.fpext(x, F32)
+            return widened(b, x)
         case "bfloat16":
             return b.bitcast(b.shl(b.zext(x, I32), I32(16)), F32)
         case "float8_e8m0fnu":
@@ -76,7 +82,7 @@ def encode(b: Any, x: Any, dtype: str) -> Any:
     """Return the stored form of a value."""
     match dtype:
         case "float16":
-            return b.fptrunc(x, HALF)
+            return narrowed(b, x)
         case "bfloat16":
             return b.trunc(_encode_bfloat(b, b.bitcast(x, I32), x), I16)
         case "float8_e8m0fnu":

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from explorer.codegen.cpu.half_floats import widened
 from explorer.ir.kernels.forms import Form
 
-HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+F32, F64 = ir.FloatType(), ir.DoubleType()
 I8, I16, I32 = ir.IntType(8), ir.IntType(16), ir.IntType(32)
 CELLS = {
-    "float32": F32, "float64": F64, "float16": HALF, "bfloat16": I16,
+    "float32": F32, "float64": F64, "float16": I16, "bfloat16": I16,
     "int32": I32, "int16": I16, "int8": I8, "uint8": I8,
 }  # fmt: skip
 PLAIN = Form("float32", "float32", "float32")
@@ -82,7 +83,7 @@ class Elements:
         loaded = self.bits(at, ir.VectorType(self.right, self.lanes))
         match self.form.right:
             case "float16":
-                return (self.b.fpext(loaded, self.vector),)
+                return (widened(self.b, loaded),)
             case "int8" if self.is_float:
                 wide = ir.VectorType(I32, self.lanes)
                 return (self.b.sitofp(self.b.sext(loaded, wide), self.vector),)

@@ -35,7 +35,7 @@ OPERATORS = {
     ast.GtE: ">=",
 }
 HARMLESS = ("max", "min")  # calls that may be evaluated speculatively
-DIVISIONS = ("udiv", "urem", "sdiv_down")  # and these, if the divisor is a constant
+DIVISIONS = ("udiv", "urem", "sdiv_down")  # and these, if the divisor is positive
 BIT = ir.IntType(1)
 CELLS: dict[Any, Any] = {
     types.float32: ir.FloatType(),
@@ -202,10 +202,22 @@ def _is_harmless(e: ast.expr) -> bool:
 
 def _may_be_called(call: ast.Call) -> bool:
     match call:
-        case ast.Call(ast.Name(name), [_, ast.Constant(int() as divisor)]) if name in DIVISIONS:
-            return divisor != 0
+        case ast.Call(ast.Name(name), [_, divisor]) if name in DIVISIONS:
+            return _is_positive(divisor)
         case ast.Call(ast.Name(name)):
             return name in HARMLESS
+    return False
+
+
+def _is_positive(e: ast.expr) -> bool:
+    """Return True for a positive number, also one added to a quotient by two or more."""
+    match e:
+        case ast.Constant(int() as number):
+            return number > 0
+        case ast.BinOp(
+            least, ast.Add(), ast.Call(ast.Name("udiv"), [_, ast.Constant(int() as by)])
+        ):
+            return _is_positive(least) and by > 1
     return False
 
 

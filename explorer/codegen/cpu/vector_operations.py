@@ -10,6 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from explorer.codegen.cpu.half_floats import narrowed, widened
 from explorer.codegen.cpu.llvm_value import (
     DOUBLE,
     FLOAT,
@@ -25,10 +26,10 @@ from explorer.codegen.cpu.vector_math import ELEMENTARY, power
 from explorer.ir.dtypes import computed, is_float
 from explorer.tile.rewriting.loop_form import POWERS
 
-HALF, I8, I16, I32, I64 = ir.HalfType(), *(ir.IntType(n) for n in (8, 16, 32, 64))
+I8, I16, I32, I64 = (ir.IntType(n) for n in (8, 16, 32, 64))
 BIT = ir.IntType(1)
 CELLS = {"float32": FLOAT, "float64": DOUBLE, "int32": I32, "int64": I64, "bool": I8}
-CELLS |= {"float16": HALF, "bfloat16": I16}
+CELLS |= {"float16": I16, "bfloat16": I16}
 KINDS = {"float32": FLOAT, "float64": DOUBLE, "int32": I32, "int64": I64, "bool": BIT}
 INFIX = {"add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__"}
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=="}
@@ -160,10 +161,10 @@ def decoded(x: LlvmValue, dtype: str) -> LlvmValue:
         case "bool":
             return x.equals(0) ^ True
         case "float16":
-            return LlvmValue(b, b.fpext(x.v, like(x.v.type, FLOAT)))
+            return LlvmValue(b, widened(b, x.v))
         case "bfloat16":
-            widened = LlvmValue(b, b.zext(x.v, like(x.v.type, I32)))
-            return (widened << 16).as_float()
+            bits = LlvmValue(b, b.zext(x.v, like(x.v.type, I32)))
+            return (bits << 16).as_float()
     return x
 
 
@@ -174,7 +175,7 @@ def encoded(x: LlvmValue, dtype: str) -> LlvmValue:
         case "bool":
             return LlvmValue(b, b.zext(x.v, like(x.v.type, I8)))
         case "float16":
-            return LlvmValue(b, b.fptrunc(x.v, like(x.v.type, HALF)))
+            return LlvmValue(b, narrowed(b, x.v))
         case "bfloat16":
             return _encoded_bfloat(x)
     return x
@@ -219,7 +220,7 @@ def elements(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> LlvmV
     place, size = b.bitcast(at, kind.as_pointer()), _bytes(cell)
     if mask is None:
         return LlvmValue(b, b.load(place, align=size))
-    name = f"llvm.masked.load.{_cells(kind)}.p0"
+    name = f"llvm.masked.load.{suffix(kind)}.p0"
     zero = constant(kind, 0 if isinstance(cell, ir.IntType) else 0.0)
     return LlvmValue(b, call_intrinsic(b, name, kind, place, I32(size), mask, zero))
 
@@ -245,7 +246,7 @@ def store(
     if _is_first_alone(mask):  # LLVM 22 stores all 32 bits of a masked lane that was cut to 16
         b.store(b.extract_element(stored.v, I32(0)), at, align=size)
         return
-    name = f"llvm.masked.store.{_cells(kind)}.p0"
+    name = f"llvm.masked.store.{suffix(kind)}.p0"
     call_intrinsic(b, name, ir.VoidType(), stored.v, place, I32(size), mask)
 
 
@@ -262,8 +263,4 @@ def _bit(x: Any) -> int:
 
 
 def _bytes(cell: Any) -> int:
-    return {FLOAT: 4, DOUBLE: 8, HALF: 2}.get(cell) or int(cell.width) // 8
-
-
-def _cells(kind: Any) -> str:
-    return f"v{kind.count}f16" if kind.element == HALF else suffix(kind)
+    return {FLOAT: 4, DOUBLE: 8}.get(cell) or int(cell.width) // 8

@@ -13,7 +13,7 @@ from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dims import Dim, product
-from explorer.ir.dtypes import ITEM_BYTES, DType, is_stored_otherwise
+from explorer.ir.dtypes import ITEM_BYTES, NARROW_FLOATS, DType, is_stored_otherwise
 from explorer.ir.tile_program import (
     At,
     Buffer,
@@ -226,7 +226,7 @@ def _as_bits(target: Fetch, source: TileExpr) -> tuple[Fetch, TileExpr]:
     dtype = target.buffer.dtype
     match source:
         case Do(op, (value,)) if op == f"cast_{dtype}" and dtype_of_tile(value) == "float32":
-            return target, value if is_stored_otherwise(dtype) else source
+            return target, value if dtype in NARROW_FLOATS else source
     if not is_stored_otherwise(dtype) or not isinstance(source, Fetch):
         return target, source
     if source.buffer.dtype != dtype:
