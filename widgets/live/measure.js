@@ -17,7 +17,7 @@ const SETTLE_MS = 1, TURN_MS = 3, SAMPLE_MS = 0.05, LONG_MS = 20, LEAST_TO_MEASU
 const STEPS = 10, FEW_CALLS = 10, FINE_MS = 0.001, DITHER = 0.1; // steps in a sample, twice as many in one of few calls; a fine clock needs no dither; chosen
 const LEAST_SAMPLES = 5; // in a turn on a coarse clock; chosen
 const LEAST_WARM_MS = 100, STILL_SHARE = 0.03, STILL_BATCHES = 3; // until the browser's optimising compiler has come; chosen
-const TELL_MS = 100;
+const TELL_MS = 50;
 
 export function median(values) {
   const sorted = Float64Array.from(values).sort(), n = sorted.length;
@@ -83,7 +83,7 @@ export function balancedOrders(count) {
   return count % 2 && count > 1 ? [...rows, ...rows.map(row => [...row].reverse())] : rows;
 }
 
-/** Pass on at most one share of the progress in 100 ms. */
+/** Pass on at most one share of the progress in `TELL_MS`. */
 export function throttled(tell, now) {
   let last = -Infinity;
   return share => { if (now() - last >= TELL_MS) { last = now(); tell(Math.min(1, share)); } };

@@ -18,7 +18,7 @@ export function meanRun(runner, seconds, { now = () => performance.now(), tell =
   Object.assign(stamps, { row: new Int32Array(n), begin: new Float64Array(n), end: new Float64Array(n) });
   const begins = new Float64Array(n), ends = new Float64Array(n), squares = new Float64Array(n);
   const once = () => { stamps.count = 0; const from = now(); runner.run(stamps); return [from, now() - from]; };
-  while (first.length < LEAST_RUNS && now() - begin < 200 * seconds || !first.length) first.push(once()[1]);
+  while (first.length < LEAST_RUNS && now() - begin < 200 * seconds || !first.length) { hear(0); first.push(once()[1]); }
   const late = LATE_SHARE * median(first) + 2 * step;
   let runs = 0, dropped = 0, all = 0;
   for (let passed = 0; (passed < 1e3 * seconds || !runs) && runs < MOST_RUNS; passed = now() - begin) {
