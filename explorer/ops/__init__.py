@@ -46,6 +46,7 @@ OPERATOR_MODULES = (
     "casting",
     "quantization",
     "quantized_products",
+    "low_bit_products",
     "generate",
     "images.resize",
     "recurrent",

@@ -134,6 +134,7 @@ def _input_type(value: onnx.ValueInfoProto, dims: Mapping[DimKey, Dim]) -> Annot
 # Nodes.
 
 
+MICROSOFT = ("com.microsoft", frozenset({"MatMulNBits"}))  # onnxruntime's operators that are read
 LIBRARY_DOMAINS = ("ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
 
@@ -149,6 +150,9 @@ def _import_node(scope: Scope, proto: onnx.NodeProto) -> None:
         name = label = importer.node_name(proto, scope.prefix)
     if is_user_operator(proto.op_type, key[0]):
         _bind(scope, OperatorNode(*_head(proto, name), attributes(proto, name), 1), proto.domain)
+        return
+    if key[0] == MICROSOFT[0] and proto.op_type in MICROSOFT[1]:
+        _bind(scope, OperatorNode(*_head(proto, name), attributes(proto, name), 1), "")
         return
     opset = _version(scope, proto, name)
     check_node(proto, name, opset, key[0])
