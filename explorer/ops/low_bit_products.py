@@ -5,8 +5,12 @@ block has a scale and, if given, a zero point: packed like the weights by rows, 
 
     W[k, n] = (B[n, k] - zero[n, k / block_size]) * scale[n, k / block_size];  y = A @ W + bias
 
-The decode is an ordinary kernel of integer expressions: constant weights are decoded when the model
-is compiled, within the budget of constant folding, and others in each run.
+Constant weights become a byte each, and a block's scale leaves its sum:
+
+    y[i, n] = sum over b: scale[b, n] * (sum over p: a[i, b * block_size + p] * w[b, p, n])
+
+A zero point that is no integer, or that does not fit, is a second product, of the sums of the left
+operand's blocks. Weights that a run computes are decoded by integer expressions in each run.
 """
 
 from __future__ import annotations
@@ -19,11 +23,13 @@ import numpy as np
 
 from explorer.errors import DtypeError
 from explorer.ir.affine import var
+from explorer.ir.calls import Var
+from explorer.ir.dtypes import integer_limits
 from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue
 from explorer.ir.types import Tensor
 from explorer.ops import products
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, Nest
+from explorer.ops.lowering import Lowering, Nest, at
 from explorer.ops.products import check_depth
 from explorer.ops.record import Array, OperatorRecord, Site
 
@@ -103,25 +109,124 @@ def _check(site: Site, i: int, what: str, shapes: list[tuple[int, ...]], dtype: 
 
 
 def _lower(low: Lowering) -> None:
-    site, packing = low.site, _packing(low.site)
-    weights = low.temporary("weights", (packing.depth, packing.columns), site.dtype())
-    nest = low.nest("decode")
-    nest.map("w", weights, lambda axes: _decoded(nest, site, packing, axes))
-    result = low.temporary("product", low.shape, site.dtype()) if site.has(BIAS) else low.result
-    plain = replace(site, op="MatMul", args=(site.arg(0), weights))
-    inner = low.lowering_of(plain, (result,), {**low.outer_constants, **low.constants})
-    MATMUL.lower(inner)
-    low.absorb(inner)
+    site = low.site
+    product = low.temporary("product", low.shape, site.dtype()) if site.has(BIAS) else low.result
+    if (constants := _constants(low)) is not None:
+        _by_blocks(low, constants, product)
+    else:
+        _by_decoding(low, product)
     if site.has(BIAS):
-        nest = low.nest("bias")
-        added = site.arg(BIAS)
+        nest, bias = low.nest("bias"), site.arg(BIAS)
         nest.map(
             "y",
             low.result,
             lambda axes: call(
-                "add", nest.along(result, "x", axes), nest.along(added, "bias", axes)
+                "add", nest.along(product, "x", axes), nest.along(bias, "bias", axes)
             ),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Constant weights as int8 [blocks, block, N], their scales, and zero points times scales.
+
+    `moved` [blocks, N] is what the zero points that are left subtract for each unit of a block's
+    sum; None if there are none.
+    """
+
+    weights: Array
+    scales: Array
+    moved: Array | None
+
+
+def _constants(low: Lowering) -> Blocks | None:
+    """Return the weights in blocks if they, their scales and zero points are constants."""
+    site, packing = low.site, _packing(low.site)
+    arrays = [low.array(site.arg(i)) if site.has(i) else None for i in (WEIGHTS, SCALES, ZEROS)]
+    packed, scales, zeros = arrays
+    if packed is None or scales is None or (zeros is None and site.has(ZEROS)):
+        return None
+    n, blocks = packing.columns, packing.blocks
+    codes = unpacked(packed, packing.bits).reshape(n, blocks, packing.block)
+    middle, zero = 1 << (packing.bits - 1), _zeros(zeros, packing)
+    scale = scales.reshape(n, blocks).astype(np.float32).T
+    if zero.dtype != np.float32:
+        shifted = codes.astype(np.int16) - zero.astype(np.int16)[..., None]
+        low_end, high_end = integer_limits("int8")
+        if shifted.min() >= low_end and shifted.max() <= high_end:
+            return Blocks(_of_blocks(shifted), scale, None)
+    left = np.float32(zero) - np.float32(middle)
+    shifted = codes.astype(np.int16) - np.int16(middle)
+    return Blocks(_of_blocks(shifted), scale, np.ascontiguousarray(left.T) * scale)
+
+
+def _of_blocks(codes: Array) -> Array:
+    """Return codes [N, blocks, block] as int8 [blocks, block, N]."""
+    return np.ascontiguousarray(codes.transpose(1, 2, 0).astype(np.int8))
+
+
+def _zeros(zeros: Array | None, packing: Packing) -> Array:
+    """Return the zero point of each block of a column: integers, or float32."""
+    n, blocks = packing.columns, packing.blocks
+    if zeros is None:
+        return np.full((n, blocks), 1 << (packing.bits - 1), np.uint8)
+    if zeros.dtype != np.uint8:
+        return np.asarray(zeros.reshape(n, blocks), np.float32)
+    return unpacked(zeros.reshape(n, -1), packing.bits)[:, :blocks]
+
+
+def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
+    """Bind the product as a sum of the blocks' sums, each times its scale."""
+    site, shape = low.site, low.shape
+    blocks, block, columns = c.weights.shape
+    lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(shape[:-1]))
+    b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
+    weights, scales = low.constant(c.weights, "weights"), low.constant(c.scales, "scales")
+    left = _in_blocks(low, lead, b, p)
+    nest = low.nest("low_bit_product")
+    a = call("cast_float32", at(nest.tensor(left, "a"), (*lead, b, p)))
+    at_block = (b, *lead, j)
+    weight = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
+    inner = (blocks, *shape[:-1], columns)
+    sums = nest.compute("sums", inner, "float32", at_block, call("mul", a, weight), [p], "sum")
+    term = call("mul", at(sums, at_block), at(nest.tensor(scales, "scale"), (b, j)))
+    if c.moved is not None:
+        of_block = nest.compute("block_sums", inner[:-1], "float32", at_block[:-1], a, [p], "sum")
+        moved = at(nest.tensor(low.constant(c.moved, "moved"), "moved"), (b, j))
+        term = call("sub", term, call("mul", at(of_block, at_block[:-1]), moved))
+    if site.dtype() == "float32":
+        nest.compute("y", shape, "float32", (*lead, j), term, [b], "sum")
+    else:
+        total = nest.compute("total", shape, "float32", (*lead, j), term, [b], "sum")
+        rounded = call(f"cast_{site.dtype()}", at(total, (*lead, j)))
+        nest.compute("y", shape, site.dtype(), (*lead, j), rounded)
+    nest.into(product)
+
+
+def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
+    """Return the left operand as [..., blocks, block]; what is missing in the last one is zero."""
+    arg = low.site.arg(0)
+    inner = (*(a.extent for a in lead), b.extent, p.extent)
+    result = low.temporary("blocks", inner, low.site.dtype())
+    assert isinstance(b.extent, int) and isinstance(p.extent, int)
+    if b.extent * p.extent == _packing(low.site).depth:
+        return low.view(result, arg)
+    nest = low.nest("in_blocks")
+    place = [*(var(a.name) for a in lead), var(b.name) * p.extent + var(p.name)]
+    nest.compute("y", inner, low.site.dtype(), (*lead, b, p), nest.load(arg, "x", place, 0.0))
+    return nest.into(result)
+
+
+def _by_decoding(low: Lowering, product: Var) -> None:
+    """Bind the weights as numbers, and a plain product with them."""
+    site, packing = low.site, _packing(low.site)
+    weights = low.temporary("weights", (packing.depth, packing.columns), site.dtype())
+    nest = low.nest("decode")
+    nest.map("w", weights, lambda axes: _decoded(nest, site, packing, axes))
+    plain = replace(site, op="MatMul", args=(site.arg(0), weights))
+    inner = low.lowering_of(plain, (product,), {**low.outer_constants, **low.constants})
+    MATMUL.lower(inner)
+    low.absorb(inner)
 
 
 def _decoded(nest: Nest, site: Site, packing: Packing, axes: tuple[Axis, ...]) -> Expr:
@@ -191,11 +296,7 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     packing = Packing(attrs["K"], attrs["N"], attrs.get("bits", 4), attrs["block_size"])
     n, blocks = packing.columns, packing.blocks
     codes = unpacked(b, packing.bits).reshape(n, blocks, packing.block).astype(np.float32)
-    zero: Any = np.float32(1 << (packing.bits - 1))
-    if zeros is not None and zeros.dtype == np.uint8:
-        zero = unpacked(zeros.reshape(n, -1), packing.bits)[:, :blocks, None].astype(np.float32)
-    elif zeros is not None:
-        zero = zeros.reshape(n, blocks, 1).astype(np.float32)
+    zero = _zeros(zeros, packing).astype(np.float32)[..., None]
     scale = scales.reshape(n, blocks, 1).astype(np.float32)
     weights = ((codes - zero) * scale).reshape(n, -1)[:, : packing.depth].T.astype(a.dtype)
     y = MATMUL.reference({}, (a, np.ascontiguousarray(weights)))
