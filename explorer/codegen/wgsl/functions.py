@@ -177,11 +177,13 @@ def _as_float(x: str, type_: str) -> str:
 
 
 def same_bits(x: str, source: DType, target: DType) -> str:
-    """Return the bytes of one dtype of 32 bits reinterpreted as another one.
+    """Return the bits of one dtype reinterpreted as another one: of 32 bits, or of small integers.
 
     Raises:
-        BadOption: A dtype has another width.
+        BadOption: There is no such reinterpretation.
     """
+    if narrow_bits(source) and narrow_bits(source) == narrow_bits(target):
+        return cast(x, source, target)
     for dtype in (source, target):
         if dtype not in ("float32", "int32", "uint32"):
             raise BadOption(f"bits of {dtype} are not printed in WGSL", where=dtype)

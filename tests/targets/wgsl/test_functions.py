@@ -211,3 +211,11 @@ def test_dtypes_without_a_type_are_refused() -> None:
             Apply("bits_int64", (Read("x0", (var("i"),)),)), {"x0": np.ones(3, np.int64)}, "int64"
         )
         print_shader(kernel, device("webgpu"), ShapeEnv(), {})
+
+
+@needs_gpu
+@pytest.mark.parametrize(("source", "target"), [("uint8", "int8"), ("int8", "uint8")])
+def test_bits_of_small_integers_are_the_other_kind_of_integer(source: str, target: str) -> None:
+    x = np.arange(256, dtype=np.uint8).view(source)
+    got = computed_on_gpu(f"bits_{target}", [x], target)
+    np.testing.assert_array_equal(np.asarray(got), x.view(target))
