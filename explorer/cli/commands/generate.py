@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from explorer.cli.arguments import Parser, parse_flags, plugin_flag, threads
 from explorer.cli.terminal import print_answer, progress_line, step_progress
@@ -63,11 +64,12 @@ def _generate(flags: Namespace, on_token: Callable[[Token], object] | None) -> G
     if flags.threads is not None:
         chosen = replace(chosen, rammer=replace(chosen.rammer, threads=flags.threads))
     with progress_line(f"reading {flags.model}") as say:
-        model = load(flags.model)
-        caches = model.caches if isinstance(model, LanguageModel) else ()
-        c = compiled(model, options=chosen, donate=caches, progress=step_progress(say))
+        model: Any = load(flags.model)
+        if isinstance(model, LanguageModel):
+            progress = step_progress(say)
+            model = compiled(model, options=chosen, donate=model.caches, progress=progress)
     return generate(
-        c,
+        model,
         prompt,
         flags.tokens,
         temperature=flags.temperature,
@@ -98,7 +100,7 @@ def _prompt(flags: Namespace) -> str | list[int]:
 
 def _print_token(token: Token) -> None:
     """Print a word's text as soon as it is known; control characters are escaped."""
-    sys.stdout.write("\n".join(map(shown, token.text.split("\n"))))
+    sys.stdout.write(shown(token.text))
     sys.stdout.flush()
 
 

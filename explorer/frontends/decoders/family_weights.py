@@ -80,7 +80,14 @@ def _weight(
 
 
 def as_float32(array: np.ndarray) -> np.ndarray:
-    """Return numbers as float32; those of uint16 are the bits of bfloat16."""
+    """Return numbers as float32; those of uint16 are the bits of bfloat16.
+
+    Aligned float32 is returned as it is. Otherwise the elements are immutable bytes, so that a
+    program can hold them without another copy.
+    """
+    if array.dtype == np.float32 and array.flags.aligned:
+        return array
     if array.dtype == np.uint16:
-        return (array.astype(np.uint32) << 16).view(np.float32)
-    return array.astype(np.float32, copy=False)
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    elements = array.astype(np.float32).tobytes()
+    return np.frombuffer(elements, np.float32).reshape(array.shape)

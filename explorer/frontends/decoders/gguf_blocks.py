@@ -26,10 +26,11 @@ class BlockType:
 
 
 def decode(kind: BlockType, data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the tensor of some bytes: a view if it is float32, else a new array."""
+    """Return the tensor of some bytes: a view if it is float32, else immutable elements."""
     if kind.name == "F32":
         return data.view("<f4").reshape(shape)
-    return kind.decode(data.reshape(-1, kind.size)).reshape(shape)
+    elements = kind.decode(data.reshape(-1, kind.size)).tobytes()
+    return np.frombuffer(elements, "<f4").reshape(shape)
 
 
 def _half(blocks: np.ndarray, at: int) -> np.ndarray:

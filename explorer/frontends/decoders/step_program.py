@@ -166,7 +166,7 @@ def _mlp(config: DecoderConfig, w: Weights, name: str, h: Any) -> Any:
 def _scores(config: DecoderConfig, w: Weights, x: Any) -> Any:
     """Return the score of each next word, [batch, vocabulary]."""
     x = _norm(config, w, "norm", x)
-    scores = x @ xp.swapaxes(w["embedding" if config.tied else "scores"], 0, 1)
+    scores = x @ xp.swapaxes(xp.asarray(w["embedding" if config.tied else "scores"]), 0, 1)
     if "scores" in config.biases:
         scores = scores + w["scores.bias"]
     return _capped(scores, config.scores_cap) if config.scores_cap else scores
@@ -179,7 +179,7 @@ def _capped(scores: Any, cap: float) -> Any:
 
 def _project(config: DecoderConfig, w: Weights, name: str, x: Any) -> Any:
     """Multiply rows by a matrix, [outputs, inputs], and add its bias if it has one."""
-    product = x @ xp.swapaxes(w[name], 0, 1)
+    product = x @ xp.swapaxes(xp.asarray(w[name]), 0, 1)
     has_bias = name.rpartition(".")[2] in config.biases
     return product + w[f"{name}.bias"] if has_bias else product
 
