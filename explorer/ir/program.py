@@ -45,6 +45,15 @@ def _digest(part: memoryview | bytes) -> bytes:
     return hashlib.blake2b(part, digest_size=16).digest()
 
 
+def _digests(parts: Sequence[memoryview | bytes]) -> list[bytes]:
+    """Hash parts on several threads, or one after the other while the interpreter shuts down."""
+    try:
+        with ThreadPoolExecutor(cores()) as threads:
+            return list(threads.map(_digest, parts))
+    except RuntimeError:
+        return [_digest(part) for part in parts]
+
+
 class Constant:
     """A tensor whose value is known; equal where the bytes are equal. The array is read-only."""
 
@@ -72,10 +81,7 @@ class Constant:
                 digest.update(f"{len(text)}:{text}".encode())
         else:
             parts = _chunks(self.array.reshape(-1).view(np.uint8).data)
-            if len(parts) > 1:
-                with ThreadPoolExecutor(cores()) as threads:
-                    parts = list(threads.map(_digest, parts))
-            for part in parts:
+            for part in parts if len(parts) == 1 else _digests(parts):
                 digest.update(part)
         return digest.hexdigest()
 
