@@ -11,6 +11,8 @@ import numpy as np
 from explorer.frontends.decoders.decoder_config import DecoderConfig, LayerPositions, Rotary
 from explorer.frontends.python import arrays as xp
 from explorer.frontends.python.tracing.annotations import tensor
+from explorer.frontends.python.tracing.emit import emit
+from explorer.frontends.python.tracing.frames import attributed_to_call
 from explorer.ir.types import Tensor
 
 Weights = Mapping[str, np.ndarray]
@@ -39,16 +41,14 @@ def step_function(config: DecoderConfig, w: Weights) -> Callable[..., Any]:
     """Return the step as a function over arrays.
 
     It returns `scores`, float32[batch, vocabulary] after the last word of each row, and the caches.
-    Padding is written to the cache's last rows, which is where negative positions are. No word
-    attends to them before they are written for good, so a cache needs `n` rows at least.
+    Padding is written nowhere: negative positions are outside of the cache.
     """
 
     def decoder_step(ids: Any, at: Any, keys: Any, values: Any) -> dict[str, Any]:
-        batch, n = ids.shape
+        n = ids.shape[1]
         room = keys[0].shape[2]
         positions = at[:, None] + xp.arange(n)  # [batch, n]
         seen = xp.maximum(positions, 0)
-        rows = xp.arange(batch)[:, None]
         masks = {window: _mask(seen, room, window) for window in {p.window for p in config.layers}}
         turns = {r: _turns(r, seen) for r in {p.rotary for p in config.layers} if r}
         x = _embed(config, w, ids, seen)
@@ -56,8 +56,7 @@ def step_function(config: DecoderConfig, w: Weights) -> Callable[..., Any]:
             name = f"{i}."
             h = _norm(config, w, f"{name}attention.norm", x)
             q, k, v = _project_heads(config, w, name, layer, h, turns)
-            keys[i][rows, :, positions] = xp.swapaxes(k, 1, 2)
-            values[i][rows, :, positions] = xp.swapaxes(v, 1, 2)
+            keys[i], values[i] = _append(keys[i], k, at), _append(values[i], v, at)
             read = _attend(config, q, keys[i], values[i], masks[layer.window])
             read = _project(config, w, f"{name}answer", read)
             if config.post_norms:
@@ -78,6 +77,12 @@ def _mask(positions: Any, room: Any, window: int) -> Any:
     here = positions[:, None, :, None]
     mask = places <= here
     return mask & (places > here - window) if window else mask
+
+
+def _append(cache: Any, rows: Any, at: Any) -> Any:
+    """Return a cache with `n` rows more of each text, from its position on."""
+    with attributed_to_call("append"):
+        return emit("TensorScatter", cache, rows, at, axis=2)
 
 
 def _turns(rotary: Rotary, positions: Any) -> tuple[Any, Any]:
