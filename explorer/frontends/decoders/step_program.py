@@ -82,7 +82,7 @@ def _mask(positions: Any, room: Any, window: int) -> Any:
 def _append(cache: Any, rows: Any, at: Any) -> Any:
     """Return a cache with `n` rows more of each text, from its position on."""
     with attributed_to_call("append"):
-        return emit("TensorScatter", cache, rows, at, axis=2)
+        return emit("TensorScatter", cache, rows, at, axis=2, mode="drop")
 
 
 def _turns(rotary: Rotary, positions: Any) -> tuple[Any, Any]:
