@@ -62,6 +62,7 @@ class Constant:
         self.array = np.ascontiguousarray(array).reshape(array.shape)
         self.array.flags.writeable = False
         self._layouts: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
+        self._transposed: WeakValueDictionary[Hashable, Constant] = WeakValueDictionary()
 
     def laid_out(self, layout: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Return the value in another layout, cached while the result is referenced elsewhere."""
@@ -69,6 +70,16 @@ class Constant:
         if array is None:
             array = self._layouts[layout] = make(self.array)
         return array
+
+    def transposed(self, order: Hashable, make: Callable[[], Constant]) -> Constant:
+        """Return a transpose of the value, cached while the result is referenced elsewhere.
+
+        So the plans of a model for several sizes share the memory of their folded weights.
+        """
+        constant = self._transposed.get(order)
+        if constant is None:
+            constant = self._transposed[order] = make()
+        return constant
 
     @cached_property
     def digest(self) -> str:

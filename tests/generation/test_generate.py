@@ -199,3 +199,13 @@ def test_the_command_prints_words_as_they_come(
     assert "1 row: 2 tokens" in capsys.readouterr().out
     for wrong in (["--ids", "5,x"], [], ["--ids", "5", "--prompt", "x"], ["--ids", "999"]):
         assert cli.main([*words, *wrong]) == 2
+
+
+def test_the_plans_of_a_model_share_their_folded_weights(compiled: explorer.Compilation) -> None:
+    """Each transposed matrix was there once for the prefill and once for a step."""
+    plans = [compiled.planned_for({"n": n, "room": 64}) for n in (1, 64)]
+    one, other = (
+        {id(c): c.array.nbytes for c in plan.program.constants.values()} for plan in plans
+    )
+    shared = sum(size for key, size in one.items() if key in other)
+    assert shared > 0.9 * sum(one.values())
