@@ -132,7 +132,7 @@ class _Run:
         sampling: Sampling,
     ) -> None:
         self.c, self.prompts, self.sampling = c, prompts, sampling
-        self.config = config_of(language)
+        self.config = _config(language)
         self.names = language.caches
         longest = max(map(len, prompts))
         self.chunk = min(CHUNK, max(LEAST_CHUNK, 1 << (longest - 1).bit_length()))
@@ -217,7 +217,7 @@ def _plan(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compi
     return plans[kind, batch]
 
 
-def config_of(language: LanguageModel) -> DecoderConfig:
+def _config(language: LanguageModel) -> DecoderConfig:
     """Return a language model's description."""
     assert language.config is not None, "every language model has a description"
     return language.config
@@ -271,7 +271,7 @@ def _prompts(
     ]
     if not 1 <= len(rows) <= MOST_ROWS:
         raise BadOption(f"{len(rows)} prompts are given; 1 to {MOST_ROWS} run together")
-    words = config_of(language).vocabulary
+    words = _config(language).vocabulary
     for row in rows:
         if not row:
             raise BadOption(
@@ -286,7 +286,7 @@ def _prompts(
 
 def _check_length(language: LanguageModel, count: int) -> None:
     """Raise BadOption if learned positions end before the text does."""
-    most = config_of(language).positions
+    most = _config(language).positions
     if most and count > most:
         raise BadOption(
             f"{language.name} has {most} positions, and prompt and answer take {count}",

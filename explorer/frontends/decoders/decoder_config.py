@@ -82,7 +82,6 @@ class DecoderConfig:
     attention_scale: float = 0.0  # of scores; 0: 1 / sqrt(each)
     attention_cap: float = 0.0  # scores are cap * tanh(scores / cap); 0: uncapped
     scores_cap: float = 0.0
-    most: int = 0  # positions that the model was trained for; 0: unknown
 
     def checked(self, where: str) -> DecoderConfig:
         """Return this if its sizes go together; raise BadModelFile for `where` otherwise."""

@@ -67,7 +67,6 @@ def config_of(family: Family, values: Mapping[str, Any], where: str) -> DecoderC
         attention_scale=1 / sqrt(scalar),
         attention_cap=_optional(f, "attn_logit_softcapping"),
         scores_cap=_optional(f, "final_logit_softcapping"),
-        most=f.integer("max_position_embeddings", 2048),
     ).checked(where)
 
 
