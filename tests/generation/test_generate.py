@@ -16,6 +16,7 @@ from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.generation.generate import PAGE
 from explorer.generation.generated import Token
 from tests.frontends.decoders.test_families import FAMILIES, saved
+from tests.frontends.decoders.test_vocabulary import byte_fields
 from tests.frontends.decoders.tiny_models import LLAMA, write_folder
 from tests.generation.vocabularies import write_tokenizer
 
@@ -146,6 +147,18 @@ def test_texts_are_words_and_stop_words_end_them(tmp_path: Path) -> None:
     assert ended.rows[0].stopped == "stop" and stop not in ended.text
     assert ended.text == "".join(shown) == got.text[: got.text.index(stop)]
     assert str(ended).startswith("1 row: ")
+
+
+def test_a_gguf_file_has_its_own_words(tmp_path: Path) -> None:
+    gguf_tests = pytest.importorskip("tests.frontends.decoders.test_gguf")
+    values = {**FAMILIES["llama"][1], "vocab_size": 300}
+    saved(tmp_path, "LlamaConfig", values)
+    tokenizer = write_tokenizer(tmp_path)
+    fields = {n: v for n, v in byte_fields(tokenizer).items() if not isinstance(v, np.ndarray)}
+    path = gguf_tests.write_gguf(tmp_path / "model.gguf", tmp_path, None, fields)
+    ours, folder = (explorer.generate(p, ["a time", "once"], 12) for p in (path, tmp_path))
+    assert [r.ids for r in ours.rows] == [r.ids for r in folder.rows]
+    assert [r.text for r in ours.rows] == [r.text for r in folder.rows]
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,10 @@ def divisors(rope: dict[str, Any], each: int) -> np.ndarray:
     return np.array(factors, np.float32)
 
 
-def write_gguf(path: Path, folder: Path, kind: str | None = None) -> Path:
-    """A folder's model as a GGUF file, with matrices quantised to `kind`."""
+def write_gguf(
+    path: Path, folder: Path, kind: str | None = None, fields: dict[str, Any] | None = None
+) -> Path:
+    """A folder's model as a GGUF file, with matrices quantised to `kind`, and further fields."""
     values = json.loads((folder / "config.json").read_text())
     arch = ARCHITECTURES.get(values["model_type"], values["model_type"])
 
@@ -100,6 +102,9 @@ def write_gguf(path: Path, folder: Path, kind: str | None = None) -> Path:
     w.add_context_length(first("max_position_embeddings", "n_positions"))
     w.add_feed_forward_length(first("intermediate_size") or 4 * width)
     w.add_eos_token_id(2)
+    for name, value in (fields or {}).items():
+        add = w.add_string if isinstance(value, str) else w.add_array
+        add(name, value if isinstance(value, str) else list(value))
     if values.get("head_dim"):
         w.add_key_length(values["head_dim"])
     if arch == "gpt2":
