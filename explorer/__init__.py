@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from explorer.frontends.python.tracing.annotations import match_cast, shape, tensor
     from explorer.frontends.python.tracing.control_flow import cond, scan, while_loop
     from explorer.frontends.python.tracing.operation import operator
+    from explorer.generation.generate import generate
     from explorer.gradients import evaluate, grad, value_and_grad, vjp
     from explorer.ir.stage import Stage
     from explorer.ir.text.parser import parse_program as parse
@@ -73,6 +74,7 @@ _HOME = {
     "rewrite": ("explorer.transforms.rewrite", "rewrite"),
     "race": ("explorer.tuning.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
+    "generate": ("explorer.generation.generate", "generate"),
     "kernel_parts": ("explorer.tuning.kernel_parts", "kernel_parts"),
     "try_kernel": ("explorer.tuning.edited_kernel", "try_kernel"),
     # models written in Python
@@ -112,6 +114,7 @@ __all__ = [
     "forget_pass",
     "forget_policy",
     "function",
+    "generate",
     "grad",
     "kernel_parts",
     "library",

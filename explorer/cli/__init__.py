@@ -66,6 +66,7 @@ COMMANDS = {
     "gpu": Command(
         "a run on the GPU that is here, or a recording of one, beside the plan", "time:gpu_main"
     ),
+    "generate": Command("a language model continues a text, word by word", "generate:main"),
     "race": Command("the same model in other runtimes, answers compared first", "race:main"),
     "export": Command("a C program, for this machine or another", "export:main"),
     "sweep": Command(

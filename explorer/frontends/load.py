@@ -17,8 +17,8 @@ def load(
     """Load a model from `source`.
 
     Args:
-        source: the path of an ONNX file, "zoo:" and a name, a `torch.export.ExportedProgram`, or a
-            function of `explorer.trace`.
+        source: the path of an ONNX file, of a GGUF file or of a folder of Hugging Face, "zoo:" and
+            a name, a `torch.export.ExportedProgram`, or a function of `explorer.trace`.
         bounds: limits of symbolic dims: `{"batch": (1, 64)}`.
         inputs: annotations for the parameters of a traced function whose signature lacks them.
 
@@ -38,9 +38,13 @@ def load(
 
 
 def load_file(path: str | Path, bounds: Bounds | None = None) -> Model:
-    """Load the model of an ONNX file, or of "zoo:" and a name."""
+    """Load the model of a file, of a language model's folder, or of "zoo:" and a name."""
     if str(path).startswith(zoo.PREFIX):
         return zoo.load(str(path), bounds)
+    if str(path).endswith(".gguf") or Path(path).is_dir():
+        from explorer.frontends.decoders.language_model import load_language_model
+
+        return load_language_model(Path(path), bounds)
     from explorer.frontends.onnx.importer import load as read
 
     return read(path, bounds)

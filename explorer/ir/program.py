@@ -45,6 +45,15 @@ def _digest(part: memoryview | bytes) -> bytes:
     return hashlib.blake2b(part, digest_size=16).digest()
 
 
+def _digests(parts: Sequence[memoryview | bytes]) -> list[bytes]:
+    """Hash parts on several threads, or one after the other while the interpreter shuts down."""
+    try:
+        with ThreadPoolExecutor(cores()) as threads:
+            return list(threads.map(_digest, parts))
+    except RuntimeError:
+        return [_digest(part) for part in parts]
+
+
 class Constant:
     """A tensor whose value is known; equal where the bytes are equal. The array is read-only."""
 
@@ -53,6 +62,7 @@ class Constant:
         self.array = np.ascontiguousarray(array).reshape(array.shape)
         self.array.flags.writeable = False
         self._layouts: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
+        self._transposed: WeakValueDictionary[Hashable, Constant] = WeakValueDictionary()
 
     def laid_out(self, layout: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Return the value in another layout, cached while the result is referenced elsewhere."""
@@ -60,6 +70,16 @@ class Constant:
         if array is None:
             array = self._layouts[layout] = make(self.array)
         return array
+
+    def transposed(self, order: Hashable, make: Callable[[], Constant]) -> Constant:
+        """Return a transpose of the value, cached while the result is referenced elsewhere.
+
+        So the plans of a model for several sizes share the memory of their folded weights.
+        """
+        constant = self._transposed.get(order)
+        if constant is None:
+            constant = self._transposed[order] = make()
+        return constant
 
     @cached_property
     def digest(self) -> str:
@@ -72,10 +92,7 @@ class Constant:
                 digest.update(f"{len(text)}:{text}".encode())
         else:
             parts = _chunks(self.array.reshape(-1).view(np.uint8).data)
-            if len(parts) > 1:
-                with ThreadPoolExecutor(cores()) as threads:
-                    parts = list(threads.map(_digest, parts))
-            for part in parts:
+            for part in parts if len(parts) == 1 else _digests(parts):
                 digest.update(part)
         return digest.hexdigest()
 

@@ -189,7 +189,11 @@ def _nd(attrs: Mapping[str, Any], args: Any) -> Any:
     return y
 
 
-# TensorScatter: rows of a cache, from a position given for each batch.
+# TensorScatter: rows of a cache, from a position given for each batch. ONNX's modes are linear and
+# circular; in our own, `drop`, rows outside of the cache are dropped, and there may be any number.
+
+
+DROP = "drop"
 
 
 def _cache_types(site: Site) -> tuple[Tensor, ...]:
@@ -197,7 +201,8 @@ def _cache_types(site: Site) -> tuple[Tensor, ...]:
     axis = site.axis(len(x), -2)
     if not axis:
         site.fail("the cache is a row for each of a batch: its axis cannot be the first dim")
-    demand_within(site, 1, x, -1, "the update")
+    if site.text("mode", "linear") != DROP:
+        demand_within(site, 1, x, -1, "the update")
     demand_shape(site, 1, (*x[:axis], *update[axis : axis + 1], *x[axis + 1 :]), "the update")
     if site.has(2):
         demand_shape(site, 2, x[:1], "the tensor of first places")
@@ -228,6 +233,12 @@ def _lower_cache(low: Lowering) -> None:
     nest.map("y", low.result, body)
 
 
+def _never_fits(site: Site, part: Dim, extent: Dim) -> bool:
+    """Return True if a part has more elements than its dim at all sizes."""
+    high = site.env.bounds(extent - part)[1]
+    return high is not None and high < 0
+
+
 def _cache(attrs: Mapping[str, Any], args: Any) -> Any:
     x, update, starts = (*args, None)[:3]
     y, axis = x.copy(), attrs.get("axis", -2) % x.ndim
@@ -235,6 +246,8 @@ def _cache(attrs: Mapping[str, Any], args: Any) -> Any:
         first = 0 if starts is None else int(starts[b])
         for i in range(update.shape[axis]):
             at = (first + i) % x.shape[axis] if attrs.get("mode") == "circular" else first + i
+            if attrs.get("mode") == DROP and not 0 <= at < x.shape[axis]:
+                continue
             rows: Any = [b] + [slice(None)] * (x.ndim - 1)
             source = list(rows)
             rows[axis], source[axis] = at, i
@@ -256,7 +269,7 @@ def _block_types(site: Site) -> tuple[Tensor, ...]:
         if part == 1 or part == extent:
             continue
         if d in axes:
-            if site.env.bounds(extent - part)[1] in range(-(1 << 62), 0):
+            if _never_fits(site, part, extent):
                 site.fail(f"{part} elements do not fit into dim {d}, which has {extent}")
         elif not agree(part, extent, site.env):
             site.fail(f"dim {d} of the update has {part} elements, and must have {extent}")

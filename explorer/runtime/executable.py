@@ -150,6 +150,19 @@ class Executable:
         """
         return self._run(inputs, out, sizes or {}, None)
 
+    def bind(self, inputs: Mapping[str, Array]) -> None:
+        """Prepare runs of these shapes: plan them, and allocate and record what they share.
+
+        Raises what `run` raises. Nothing is run.
+        """
+        bound = self.frames or self._bound(inputs, {})
+        if isinstance(bound, BoundProgram):
+            arena = bound.take()
+            try:
+                bound.recording(arena)
+            finally:
+                bound.give(arena)
+
     def prepared(self, inputs: Mapping[str, Array], out: Mapping[str, Array]) -> Callable[[], None]:
         """Return a run that always reads and writes these very arrays, by one thread at a time.
 

@@ -1,4 +1,4 @@
-"""A user's file, read by position into our own memory; it is never mapped.
+"""A user's file, read by position into our own memory; only weights of decoders are mapped.
 
 A mapped file that shrinks ends the process, and one that is rewritten changes an open model. So
 each part is read once, and a modification meanwhile is an error. Large parts are copied to an
@@ -102,6 +102,16 @@ class PlainFile:
                     return False
                 done += count
         return True
+
+    def map(self) -> np.ndarray:
+        """Return the file as bytes mapped in place, for weights that may exceed memory.
+
+        Reading them after another process cut the file off ends this one.
+        """
+        if not self.size:
+            return np.empty(0, np.uint8)
+        with os.fdopen(os.dup(self._descriptor), "rb") as file:
+            return np.asarray(np.memmap(file, np.uint8, "r", 0, (self.size,)))
 
     def map_copy(self, first: int, length: int) -> np.ndarray:
         """Return bytes as an array mapped over a copy on disk, loaded on demand.

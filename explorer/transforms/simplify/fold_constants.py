@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
-from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchCast, OpCall
+from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchCast, OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.symbols import symbols_of_expr
 from explorer.ir.types import ITEM_BYTES, Tensor
@@ -77,14 +77,26 @@ def _fold_function(
                 large[binding.vars[0].name] = binding
             body.append(binding)
             continue
-        for var, array in zip(
-            binding.vars, _evaluate((binding,), constants, program), strict=False
-        ):
-            constants[var.name] = Constant(array)
-            room.left -= array.nbytes
+        for var, constant in zip(binding.vars, _folded(binding, constants, program), strict=False):
+            constants[var.name] = constant
+            room.left -= constant.array.nbytes
         record_match(fold_constants, (binding,), ())
     body = _fold_long(body, large, constants, program, room)
     return function if len(body) == len(function.body) else replace(function, body=tuple(body))
+
+
+def _folded(
+    binding: Binding, constants: Mapping[str, Constant], program: Program
+) -> Sequence[Constant]:
+    """Return the results of a binding of constants."""
+
+    def evaluate_all() -> list[Constant]:
+        return [Constant(array) for array in _evaluate((binding,), constants, program)]
+
+    match binding.expr:
+        case OpCall("Transpose", (Var() as source,), attrs):
+            return [constants[source.name].transposed(attrs, lambda: evaluate_all()[0])]
+    return evaluate_all()
 
 
 def _fold_long(

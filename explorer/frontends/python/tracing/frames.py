@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -155,6 +156,16 @@ def attributed_to_call(op: str) -> Iterator[None]:
 HINT = 16  # of a symbol known only at run time
 
 
+def is_immutable(array: np.ndarray) -> bool:
+    """Return True if nothing can write the elements: they lie in bytes, or are mapped to read."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
+        base = base.base
+    return isinstance(base, (bytes, mmap))
+
+
 def _fresh(name: str, taken: dict[str, int]) -> str:
     candidate = name
     while candidate in taken:
@@ -198,7 +209,7 @@ class Recorder:
 
     def constant(self, array: np.ndarray) -> Var:
         """Return the constant of that value; equal constants are shared."""
-        constant = Constant(array.copy())
+        constant = Constant(array if is_immutable(array) else array.copy())
         if constant.digest not in self._places:
             name = self.fresh("number" if array.ndim == 0 else "array")
             self.constants[name] = constant

@@ -1,0 +1,295 @@
+"""Run a language model: a prefill over the prompts, then a step for each next word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
+from time import perf_counter
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from explorer.compiler.compilation import Compilation
+from explorer.compiler.options import Options
+from explorer.compiler.pipeline import compile as compiled
+from explorer.errors import BadOption
+from explorer.frontends.decoders.decoder_config import DecoderConfig
+from explorer.frontends.decoders.language_model import LanguageModel
+from explorer.frontends.decoders.vocabulary import Vocabulary
+from explorer.frontends.load import load
+from explorer.generation.generated import Continuation, Generated, Stopped, Token
+from explorer.generation.sampling import Sampling
+from explorer.generation.text_stream import TextStream
+
+PAGE = 64  # rows by which a cache grows, at least
+CHUNK = 256  # words of a prompt that a run of the prefill reads, at most; chosen
+LEAST_CHUNK = 16
+MOST_ROWS = 16  # prompts at once
+PREFILL, DECODE = "prefill", "decode"
+
+_plans: WeakKeyDictionary[Compilation, dict[tuple[str, int], Compilation]] = WeakKeyDictionary()
+
+
+def generate(
+    model: str | PathLike[str] | LanguageModel | Compilation,
+    prompt: Any,
+    tokens: int = 128,
+    *,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    stop: str | Sequence[str] = (),
+    seed: int = 0,
+    on_token: Callable[[Token], object] | None = None,
+    options: Options | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Generated:
+    """Continue a prompt, or up to 16 prompts together, by `tokens` words at most.
+
+    Args:
+        model: A GGUF file, a folder of Hugging Face, a model that `explorer.load` returned for one,
+            or its compilation. Compile with `donate=model.caches` to keep the caches in place.
+        prompt: A text, a list of word numbers, or a list of either.
+        tokens: The most words to add.
+        temperature: Divides the scores before a word is drawn; 0 takes the best word.
+        top_k: Draw from so many likeliest words; 0: from all.
+        top_p: Draw from the likeliest words whose probabilities sum to this.
+        stop: Texts that end a row; its text ends before them.
+        seed: Of the random numbers.
+        on_token: Called with each `Token` as soon as it is known.
+        options: The options to compile with.
+        progress: Called as `progress(step, done, steps)` while the model is compiled.
+        cancelled: Asked before each step. If it returns True, or Ctrl-C is pressed, the words so
+            far are returned.
+
+    Returns:
+        The continuations and their speed.
+
+    Raises:
+        BadModelFile, BadOption, TooLarge: The file, the prompt or an option is wrong.
+    """
+    sampling = Sampling(temperature, top_k, top_p, seed)
+    if type(tokens) is not int or tokens < 1:
+        raise BadOption(f"tokens must be a whole number, 1 or more, found {tokens!r}")
+    c, language = _compilation(model, options, progress, cancelled)
+    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    vocabulary = _vocabulary(language, prompt, stops)
+    rows = _prompts(prompt, language, vocabulary)
+    _check_length(language, max(map(len, rows)) + tokens)
+    streams = [TextStream(vocabulary, stops) for _ in rows]
+    run = _Run(c, language, rows, tokens, sampling)
+    stopped: list[Stopped | None] = [None] * len(rows)
+    try:
+        for words in run.words(cancelled or _never):
+            for row, word in enumerate(words.tolist()):
+                if stopped[row] is None:
+                    stopped[row] = _take(streams[row], row, word, tokens, language, on_token)
+            if all(stopped):
+                break
+    except KeyboardInterrupt:
+        pass
+    return run.result(
+        Continuation(tuple(s.ids), s.text, reason or "cancelled")
+        for s, reason in zip(streams, stopped, strict=True)
+    )
+
+
+def _take(
+    stream: TextStream,
+    row: int,
+    word: int,
+    tokens: int,
+    language: LanguageModel,
+    on_token: Callable[[Token], object] | None,
+) -> Stopped | None:
+    """Add a word to a row, report it, and return why the row ends, if it does."""
+    text = stream.add(word)
+    reason: Stopped | None = None
+    if word in language.ends:
+        reason = "end"
+    elif stream.is_stopped:
+        reason = "stop"
+    elif len(stream.ids) == tokens:
+        reason = "tokens"
+    if reason:
+        text += stream.finish()
+    if on_token is not None:
+        on_token(Token(row, word, text))
+    return reason
+
+
+class _Run:
+    """The caches, the positions and the clock of a generation."""
+
+    def __init__(
+        self,
+        c: Compilation,
+        language: LanguageModel,
+        prompts: Sequence[Sequence[int]],
+        tokens: int,
+        sampling: Sampling,
+    ) -> None:
+        self.c, self.prompts, self.sampling = c, prompts, sampling
+        self.config = _config(language)
+        self.names = language.caches
+        longest = max(map(len, prompts))
+        self.chunk = min(CHUNK, max(LEAST_CHUNK, 1 << (longest - 1).bit_length()))
+        self.count = _up(longest, self.chunk)
+        self.most = _up(max(longest + tokens, self.count), PAGE)  # rows that may be needed
+        self.room = min(_up(self.count + PAGE, PAGE), self.most)
+        shape = (len(prompts), self.config.groups, self.room, self.config.each)
+        self.caches = {n: np.zeros(shape, np.float32) for n in self.names}
+        self.at = np.array([len(p) - self.count for p in prompts])
+        self.steps, self.prefill_seconds, self.decode_seconds = 0, 0.0, 0.0
+
+    def words(self, cancelled: Callable[[], bool]) -> Iterator[np.ndarray]:
+        """Yield the next word of each row, int64[batch], until the user stops."""
+        random = np.random.default_rng(self.sampling.seed)
+        ids = np.zeros((len(self.prompts), self.count), np.int64)
+        for row, prompt in zip(ids, self.prompts, strict=True):
+            row[self.count - len(prompt) :] = prompt
+        for first in range(0, self.count, self.chunk):
+            if cancelled():
+                return
+            scores = self._step(PREFILL, ids[:, first : first + self.chunk])
+        while True:
+            words = self.sampling.draw(scores, random)
+            yield words
+            if cancelled():
+                return
+            scores = self._step(DECODE, words[:, None])
+
+    def _step(self, kind: str, ids: np.ndarray) -> np.ndarray:
+        """Run the program on more words of each row and return the scores after the last one."""
+        count = ids.shape[1]
+        if self.at.max() + count > self.room:
+            self._grow()
+        plan = _plan(self.c, kind, len(ids), count, self.room)
+        inputs = {"ids": ids, "at": self.at, **self.caches}
+        plan.runnable.bind(inputs)  # so that times are of runs
+        begin = perf_counter()
+        outputs = plan.run(inputs)
+        seconds = perf_counter() - begin
+        self.caches = {n: outputs[n] for n in self.names}
+        self.at = self.at + count
+        if kind == PREFILL:
+            self.prefill_seconds += seconds
+        else:
+            self.steps, self.decode_seconds = self.steps + 1, self.decode_seconds + seconds
+        return outputs["scores"]
+
+    def _grow(self) -> None:
+        """Double the caches' rows, in pages, up to what may be needed."""
+        self.room = min(_up(2 * self.room, PAGE), self.most)
+        for name, cache in self.caches.items():
+            larger = np.zeros((*cache.shape[:2], self.room, cache.shape[3]), np.float32)
+            larger[:, :, : cache.shape[2]] = cache
+            self.caches[name] = larger
+
+    def result(self, rows: Iterator[Continuation]) -> Generated:
+        """Return the continuations with the times."""
+        return Generated(
+            tuple(rows),
+            sum(map(len, self.prompts)),
+            self.steps,
+            self.prefill_seconds,
+            self.decode_seconds,
+            self.room,
+        )
+
+
+def _up(count: int, unit: int) -> int:
+    """Round up to a multiple."""
+    return -(-count // unit) * unit
+
+
+def _never() -> bool:
+    return False
+
+
+def _plan(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compilation:
+    """Return the program with tiles for a prefill or a step of so many rows, made once."""
+    plans = _plans.setdefault(c, {})
+    if (kind, batch) not in plans:
+        plans[kind, batch] = c.planned_for({"batch": batch, "n": count, "room": room})
+    return plans[kind, batch]
+
+
+def _config(language: LanguageModel) -> DecoderConfig:
+    """Return a language model's description."""
+    assert language.config is not None, "every language model has a description"
+    return language.config
+
+
+def _compilation(
+    model: Any,
+    options: Options | None,
+    progress: Callable[[str, int, int], None] | None,
+    cancelled: Callable[[], bool] | None,
+) -> tuple[Compilation, LanguageModel]:
+    """Return the compilation and its model; raise BadOption if it is no language model."""
+    source = model.model if isinstance(model, Compilation) else load(model)
+    if not isinstance(source, LanguageModel):
+        raise BadOption(
+            f"{source.name} is no language model, so it continues no text",
+            where="model",
+            expected="a GGUF file or a folder of Hugging Face",
+            try_='explorer.generate("model.gguf", "Once upon a time")',
+        )
+    if not isinstance(model, Compilation):
+        donated = source.caches
+        c = compiled(
+            source, options=options, donate=donated, progress=progress, cancelled=cancelled
+        )
+        return c, source
+    if options is not None:
+        raise BadOption("options are given where a model is compiled first", where="options")
+    return model, source
+
+
+def _vocabulary(language: LanguageModel, prompt: Any, stops: Sequence[str]) -> Vocabulary | None:
+    """Return the vocabulary, if texts are among the arguments or it is there."""
+    needed = bool(stops) or isinstance(prompt, str)
+    needed = needed or any(isinstance(p, str) for p in prompt)
+    if not needed:
+        return None
+    if language.vocabulary is None:
+        raise BadOption(f"{language.name} has no vocabulary", try_="a prompt of word numbers")
+    return language.vocabulary.open()
+
+
+def _prompts(
+    prompt: Any, language: LanguageModel, vocabulary: Vocabulary | None
+) -> list[list[int]]:
+    """Return the words of each prompt."""
+    is_single = isinstance(prompt, str) or all(isinstance(p, (int, np.integer)) for p in prompt)
+    rows = [
+        vocabulary.encode(p) if isinstance(p, str) and vocabulary else [int(n) for n in p]
+        for p in ([prompt] if is_single else list(prompt))
+    ]
+    if not 1 <= len(rows) <= MOST_ROWS:
+        raise BadOption(f"{len(rows)} prompts are given; 1 to {MOST_ROWS} run together")
+    words = _config(language).vocabulary
+    for row in rows:
+        if not row:
+            raise BadOption(
+                "a prompt has no words", where="prompt", try_="the word that begins a text"
+            )
+        if not all(0 <= n < words for n in row):
+            raise BadOption(
+                f"a prompt has a word outside of the vocabulary, 0 to {words - 1}", where="prompt"
+            )
+    return rows
+
+
+def _check_length(language: LanguageModel, count: int) -> None:
+    """Raise BadOption if learned positions end before the text does."""
+    most = _config(language).positions
+    if most and count > most:
+        raise BadOption(
+            f"{language.name} has {most} positions, and prompt and answer take {count}",
+            where="tokens",
+            expected=f"at most {most} together",
+        )
