@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from explorer import cli
+from tests.frontends.decoders.tiny_models import LLAMA, write_folder
+from tests.generation.vocabularies import write_tokenizer
 
 ROOT = Path(__file__).parents[1]
 README, SESSION, COMMAND_LINE, OWN_REWRITE = (
@@ -53,8 +56,25 @@ def test_the_command_line_has_every_command_that_does_not_stay() -> None:
     assert shown - STAYING == cli.COMMANDS.keys() - STAYING
 
 
+TEXT_MODEL = {
+    **LLAMA,
+    "vocab_size": 300,
+    "rms_norm_eps": 1e-6,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+}
+
+
+def write_language_model(path: Path) -> None:
+    """A tiny GGUF file with words of its own."""
+    gguf_tests = pytest.importorskip("tests.frontends.decoders.test_gguf")
+    vocabulary_tests = pytest.importorskip("tests.frontends.decoders.test_vocabulary")
+    folder = write_folder(path.parent / "tiny", TEXT_MODEL)
+    fields = vocabulary_tests.byte_fields(write_tokenizer(folder))
+    plain = {n: v for n, v in fields.items() if not isinstance(v, np.ndarray)}
+    gguf_tests.write_gguf(path, folder, None, plain)
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     "words",
     [
@@ -65,9 +85,11 @@ def test_the_command_line_has_every_command_that_does_not_stay() -> None:
     ids=lambda words: " ".join(words[1:3]),
 )
 def test_a_command_of_the_readme_works(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("onnxruntime")
+    if words[2] == "model.gguf":
+        write_language_model(folder / words[2])
     code = cli.main([*words[1:]])
     out, err = capsys.readouterr()
     answers = (0, 1) if words[1:3] == ("cache", "why") else (0,)  # whether it is kept: yes, or no
