@@ -28,6 +28,9 @@ SMALL_BYTES = 1 << 12  # constants up to here stand beside the program
 LARGEST_BYTES = 256 << 20  # of all of one program: a share of the folder's bound
 MANY_BYTES = 1 << 20  # from here on several threads read
 THREADS = 4
+_in_memory: WeakValueDictionary[tuple[str, str, tuple[int, ...]], np.ndarray] = (
+    WeakValueDictionary()
+)  # values that were read and are in use, so that the plans of a model share them
 Remake: TypeAlias = Callable[[], Mapping[str, Constant]]
 T = TypeVar("T")
 R = TypeVar("R")
@@ -88,12 +91,15 @@ class Batch:
 
     def _read(self, row: ConstantRow) -> np.ndarray | None:
         """Read one value; return None if it is missing or has another size."""
+        content = row.digest, row.dtype, row.shape
+        if (value := _in_memory.get(content)) is not None:
+            return value
         data = cache.get(row.key) if row.small is None else b64decode(row.small)
         if data is None or len(data) != row.bytes:
             return None
         element = numpy_dtype(row.dtype)
         array = np.frombuffer(data, element) if data else np.empty(0, element)
-        return array.reshape(row.shape)
+        return _in_memory.setdefault(content, array.reshape(row.shape))
 
 
 class StoredConstant(Constant):
@@ -103,6 +109,7 @@ class StoredConstant(Constant):
         """Describe constant `number` of a batch."""
         self._batch, self._number = batch, number
         self._layouts = WeakValueDictionary()
+        self._transposed = WeakValueDictionary()
 
     @cached_property
     def array(self) -> np.ndarray:

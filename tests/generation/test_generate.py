@@ -214,11 +214,21 @@ def test_the_command_prints_words_as_they_come(
         assert cli.main([*words, *wrong]) == 2
 
 
-def test_the_plans_of_a_model_share_their_folded_weights(compiled: explorer.Compilation) -> None:
-    """Each transposed matrix was there once for the prefill and once for a step."""
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_the_plans_of_a_model_share_their_folded_weights(folder: Path, is_stored: bool) -> None:
+    """Each transposed matrix was there once for the prefill and once for a step.
+
+    The second compilation finds its plans in the cache.
+    """
+    model = explorer.load(folder)
+    compiled = explorer.compile(model)
     plans = [compiled.planned_for({"n": n, "room": 64}) for n in (1, 64)]
+    if is_stored:
+        again = explorer.compile(explorer.load(folder))
+        plans = [again.planned_for({"n": n, "room": 64}) for n in (1, 64)]
     one, other = (
-        {id(c): c.array.nbytes for c in plan.program.constants.values()} for plan in plans
+        {c.array.ctypes.data: c.array.nbytes for c in plan.program.constants.values()}
+        for plan in plans
     )
     shared = sum(size for key, size in one.items() if key in other)
     assert shared > 0.9 * sum(one.values())

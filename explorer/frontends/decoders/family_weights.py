@@ -10,24 +10,30 @@ import numpy as np
 from explorer.errors import BadModelFile
 from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.families import Family
+from explorer.frontends.decoders.packed_matrix import PackedMatrix
 from explorer.process.budget import check_room
 
+Weight = np.ndarray | PackedMatrix
 MATRICES = frozenset(("query", "key", "value", "answer", "gate", "up", "down"))
 
 
 def weights_of(
-    family: Family, config: DecoderConfig, tensors: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
+    family: Family, config: DecoderConfig, tensors: Mapping[str, Weight]
+) -> dict[str, Weight]:
     """Return the weights by our names: views of the files where they hold float32."""
     shapes = config.weights
     sources = {name: _source(family, name, tensors) for name in shapes}
-    copied = [n for n, (theirs, _) in sources.items() if tensors[theirs].dtype != np.float32]
+    copied = [n for n, (theirs, _) in sources.items() if _is_copied(tensors[theirs])]
     check_room(sum(4 * prod(shapes[n]) for n in copied), "the weights as float32")
     return {n: _weight(family, n, shapes, tensors[t], t, ps) for n, (t, ps) in sources.items()}
 
 
+def _is_copied(tensor: Weight) -> bool:
+    return isinstance(tensor, np.ndarray) and tensor.dtype != np.float32
+
+
 def _source(
-    family: Family, name: str, tensors: Mapping[str, np.ndarray]
+    family: Family, name: str, tensors: Mapping[str, Weight]
 ) -> tuple[str, tuple[str, ...]]:
     """Return the tensor that holds a weight, and the weights whose rows it holds in order."""
     layer, base, is_bias = _parts(name)
@@ -56,13 +62,14 @@ def _weight(
     family: Family,
     name: str,
     shapes: Mapping[str, tuple[int, ...]],
-    tensor: np.ndarray,
+    tensor: Weight,
     theirs: str,
     parts: tuple[str, ...],
-) -> np.ndarray:
+) -> Weight:
     """Return a weight of a tensor that holds the rows of `parts`."""
     base = _parts(name)[1]
-    if family.transposed and base in MATRICES and tensor.ndim == 2:
+    if family.transposed and base in MATRICES and len(tensor.shape) == 2:
+        assert isinstance(tensor, np.ndarray), "packed files hold no transposed matrices"
         tensor = tensor.T
     rows = [shapes[part][0] for part in parts]
     expected = (sum(rows), *shapes[name][1:])
@@ -73,6 +80,8 @@ def _weight(
             where=theirs,
         )
     first = sum(rows[: parts.index(name)])
+    if isinstance(tensor, PackedMatrix):
+        return tensor.rows(first, first + shapes[name][0])
     array = as_float32(tensor[first : first + shapes[name][0]])
     if family.norm_offset and base.endswith("norm"):
         array = array + np.float32(family.norm_offset)

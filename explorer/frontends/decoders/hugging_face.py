@@ -13,7 +13,7 @@ from explorer.frontends.decoders.checked_json import Fields, parse_json
 from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.families import FAMILIES
 from explorer.frontends.decoders.family_config import config_of
-from explorer.frontends.decoders.family_weights import weights_of
+from explorer.frontends.decoders.family_weights import Weight, weights_of
 from explorer.frontends.decoders.safetensors_file import read_safetensors
 from explorer.frontends.onnx.plain_file import PlainFile
 
@@ -23,7 +23,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 
 
-def read_folder(folder: Path) -> tuple[DecoderConfig, dict[str, np.ndarray], Mapping[str, Any]]:
+def read_folder(folder: Path) -> tuple[DecoderConfig, dict[str, Weight], Mapping[str, Any]]:
     """Return the description, the weights by name, and the fields of config.json.
 
     Raises:

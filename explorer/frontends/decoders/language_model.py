@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from explorer.errors import BadModelFile
 from explorer.frontends.decoders.checked_json import Fields
 from explorer.frontends.decoders.decoder_config import DecoderConfig
+from explorer.frontends.decoders.family_weights import Weight
 from explorer.frontends.decoders.gguf_model import read_gguf_model
 from explorer.frontends.decoders.hugging_face import CONFIG, read_folder
 from explorer.frontends.decoders.step_program import step_function, step_inputs
@@ -44,12 +43,12 @@ class LanguageModel(Model):
 
 def language_model(
     config: DecoderConfig,
-    weights: Mapping[str, np.ndarray],
+    weights: Mapping[str, Weight],
     name: str,
     path: str = "",
     bounds: Bounds | None = None,
 ) -> LanguageModel:
-    """Return the model of a description and its weights, float32 of the shapes it declares."""
+    """Return the model of a description and its weights, of the shapes it declares."""
     step = Traced(step_function(config, weights)).model(step_inputs(config), bounds)
     return LanguageModel(name, path, step.program, step.head, python=True, config=config)
 

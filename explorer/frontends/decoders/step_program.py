@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from explorer.frontends.decoders.decoder_config import DecoderConfig, LayerPositions, Rotary
+from explorer.frontends.decoders.packed_matrix import BLOCK, PackedMatrix
 from explorer.frontends.python import arrays as xp
 from explorer.frontends.python.tracing.annotations import tensor
 from explorer.frontends.python.tracing.emit import emit
 from explorer.frontends.python.tracing.frames import attributed_to_call
 from explorer.ir.types import Tensor
 
-Weights = Mapping[str, np.ndarray]
+Weights = Mapping[str, Any]  # arrays; matrices may be a PackedMatrix
 MASKED = np.float32(-np.inf)
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "silu": xp.silu,
@@ -171,7 +172,7 @@ def _mlp(config: DecoderConfig, w: Weights, name: str, h: Any) -> Any:
 def _scores(config: DecoderConfig, w: Weights, x: Any) -> Any:
     """Return the score of each next word, [batch, vocabulary]."""
     x = _norm(config, w, "norm", x)
-    scores = x @ xp.swapaxes(xp.asarray(w["embedding" if config.tied else "scores"]), 0, 1)
+    scores = _times(x, w["embedding" if config.tied else "scores"])
     if "scores" in config.biases:
         scores = scores + w["scores.bias"]
     return _capped(scores, config.scores_cap) if config.scores_cap else scores
@@ -184,9 +185,21 @@ def _capped(scores: Any, cap: float) -> Any:
 
 def _project(config: DecoderConfig, w: Weights, name: str, x: Any) -> Any:
     """Multiply rows by a matrix, [outputs, inputs], and add its bias if it has one."""
-    product = x @ xp.swapaxes(xp.asarray(w[name]), 0, 1)
+    product = _times(x, w[name])
     has_bias = name.rpartition(".")[2] in config.biases
     return product + w[f"{name}.bias"] if has_bias else product
+
+
+def _times(x: Any, matrix: Any) -> Any:
+    """Multiply rows by a matrix, [outputs, inputs]."""
+    if not isinstance(matrix, PackedMatrix):
+        return x @ xp.swapaxes(xp.asarray(matrix), 0, 1)
+    outputs, inputs = matrix.shape
+    codes, scales = xp.asarray(matrix.codes), xp.asarray(matrix.scales)
+    with attributed_to_call("matmul"):
+        return emit(
+            "MatMulNBits", x, codes, scales, N=outputs, K=inputs, bits=matrix.bits, block_size=BLOCK
+        )
 
 
 def _norm(config: DecoderConfig, w: Weights, name: str, x: Any) -> Any:

@@ -11,9 +11,12 @@ import pytest
 from safetensors.numpy import load_file
 
 import explorer
+from explorer.frontends.decoders import gguf_model
 from explorer.frontends.decoders.gguf_blocks import BLOCK_TYPES, decode
 from explorer.frontends.decoders.gguf_file import read_gguf
 from explorer.frontends.decoders.language_model import LanguageModel
+from explorer.frontends.decoders.packed_matrix import packed_matrix
+from explorer.ops.low_bit_products import unpacked
 from tests.frontends.decoders.test_families import (
     GPT2,
     LLAMA31,
@@ -170,7 +173,7 @@ def test_a_model_is_that_of_its_folder(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1"])
 def test_a_quantised_model_has_the_weights_that_the_package_decodes(
-    tmp_path: Path, kind: str
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {**SIZES, "hidden_size": 64, "intermediate_size": 96}
     saved(tmp_path / "folder", "LlamaConfig", values)
@@ -187,6 +190,28 @@ def test_a_quantised_model_has_the_weights_that_the_package_decodes(
     assert isinstance(exact, LanguageModel)
     a, b = (scores_of_steps(m, text, [9])[0] for m in (model, exact))
     assert 0 < abs(a - b).max() < 0.5 * abs(b).max()
+    packed = {c.array.dtype.name for c in model.program.constants.values()} >= {"uint8"}
+    assert packed == (kind in ("Q8_0", "Q4_0"))
+    monkeypatch.setattr(gguf_model, "_elements", lambda name, tensor: tensor.array)
+    decoded = explorer.load(path)
+    assert isinstance(decoded, LanguageModel)
+    c = scores_of_steps(decoded, text, [9])[0]
+    assert abs(a - c).max() <= 1e-5 * abs(c).max()
+
+
+def test_packed_matrices_hold_the_numbers_that_the_package_decodes() -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((5, 96)).astype(np.float32)
+    for kind in ("Q8_0", "Q4_0"):
+        number = gguf.GGMLQuantizationType[kind]
+        data = gguf.quants.quantize(matrix, number)
+        packed = packed_matrix(kind, data.reshape(-1), (5, 96))
+        assert packed is not None
+        codes = unpacked(packed.codes, packed.bits).astype(np.float32)
+        numbers = (codes - 2.0 ** (packed.bits - 1)) * packed.scales[..., None]
+        expected = gguf.quants.dequantize(data, number)
+        np.testing.assert_array_equal(numbers.reshape(5, 96).astype(np.float32), expected)
+    assert packed_matrix("Q4_K", matrix, (5, 96)) is None
 
 
 def test_fields_are_those_of_the_package(tmp_path: Path) -> None:
