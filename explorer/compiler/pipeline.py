@@ -53,6 +53,7 @@ from explorer.transforms.copies.copies import fold_copies
 from explorer.transforms.counted_loops import count_loops
 from explorer.transforms.layout import ChooseLayout
 from explorer.transforms.shared_products import HoistRowProducts, ShareProducts
+from explorer.transforms.simplify.block_weights import keep_block_weights
 from explorer.transforms.simplify.fold_batch_norm import fold_batch_norm
 from explorer.transforms.simplify.fold_constants import fold_constants
 from explorer.transforms.simplify.narrow_products import NarrowProducts, multiply_bytes
@@ -84,6 +85,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     steps = (
         Step("infer shapes", Stage.TYPED, deduce),
         Step("inline calls", Stage.TYPED, inline_calls),
+        Step("keep weights in blocks", Stage.TYPED, keep_block_weights),
         Step("fold constants", Stage.TYPED, fold_constants),
         Step("sink squeezes", Stage.TYPED, sink_squeezes),
         Step("multiply bytes", Stage.TYPED, multiply_bytes),
