@@ -135,10 +135,11 @@ def _onnxruntime(model: Model, inputs: Inputs, threads: int) -> Peer:
         how = f"{ort.__version__} ({name})" if name else str(ort.__version__)
         return Peer("onnxruntime", how, lambda: dict(zip(names, session.run(names, feed))))
 
-    return _warm(fastest_first([ready(*form) for form in forms(model)])[0])
+    return warm(fastest_first([ready(*form) for form in forms(model)])[0])
 
 
-def _warm(peer: Peer) -> Peer:
+def warm(peer: Peer) -> Peer:
+    """Run a peer once, so that no turn pays for its first call."""
     peer.run()
     return peer
 
@@ -174,7 +175,7 @@ def _torch_peer(
         def run() -> Outputs:
             return {n: t.numpy() for n, t in zip(model.outputs, form.run())}
 
-        return _warm(Peer(name, f"{torch.__version__} ({form.name})", run, close))
+        return warm(Peer(name, f"{torch.__version__} ({form.name})", run, close))
     except BaseException:  # Ctrl-C included: restore the settings
         close()
         raise
@@ -191,7 +192,7 @@ def _jax(model: Model, inputs: Inputs, threads: int) -> Peer:
     def run() -> Outputs:
         return dict(zip(model.outputs, form.run()))
 
-    return _warm(Peer("jax", f"{jax_peer.jax.__version__} ({form.name})", run))
+    return warm(Peer("jax", f"{jax_peer.jax.__version__} ({form.name})", run))
 
 
 def _openvino(model: Model, inputs: Inputs, threads: int) -> Peer:
@@ -216,7 +217,21 @@ def _openvino(model: Model, inputs: Inputs, threads: int) -> Peer:
         how = str(ov.__version__).partition("-")[0]
         return Peer("openvino", f"{how} ({name})" if name else how, run)
 
-    return _warm(fastest_first([ready(*form) for form in forms(model)])[0])
+    return warm(fastest_first([ready(*form) for form in forms(model)])[0])
+
+
+def _iree(model: Model, inputs: Inputs, threads: int) -> Peer:
+    """Compile by IREE for this CPU."""
+    from explorer.tuning.peers import ahead_of_time
+
+    return ahead_of_time.iree(model, inputs, threads)
+
+
+def _ncnn(model: Model, inputs: Inputs, threads: int) -> Peer:
+    """Translate to ncnn, which takes single images."""
+    from explorer.tuning.peers import ahead_of_time
+
+    return ahead_of_time.ncnn(model, inputs, threads)
 
 
 PEERS: Mapping[str, tuple[str, Prepare]] = {  # name -> its package and its loader
@@ -225,6 +240,8 @@ PEERS: Mapping[str, tuple[str, Prepare]] = {  # name -> its package and its load
     "torch": ("torch", _torch),
     "torch.compile": ("torch", _torch_compile),
     "jax": ("jax", _jax),
+    "iree": ("iree", _iree),
+    "ncnn": ("ncnn", _ncnn),
 }
 
 
