@@ -13,7 +13,8 @@ from explorer.frontends.model import Model
 from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.compare import check_answers
 from explorer.tuning.peers import ahead_of_time
-from explorer.tuning.peers.runtimes import Skipped, prepare
+from explorer.tuning.peers.peer import Skipped
+from explorer.tuning.peers.runtimes import prepare
 from tests.tuning.models import mlp, written
 
 X = {"x": np.random.default_rng(1).standard_normal((3, 24)).astype(np.float32)}

@@ -21,7 +21,7 @@ from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.frontends.onnx.onnx_file import read_onnx
 from explorer.tuning.peers import runtimes as peers
-from explorer.tuning.peers.runtimes import Peer, Skipped, onnx_source
+from explorer.tuning.peers.peer import Peer, Skipped, onnx_source
 from explorer.tuning.race import ALONE, RaceResult, race, threads_of
 from tests.measure.simulated import Counted, NoisyMachine
 from tests.tuning.models import mlp, written

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from explorer.frontends.model import Model
-from explorer.tuning.peers.runtimes import Inputs, Outputs, Peer, Skipped, onnx_source, warm
+from explorer.tuning.peers.peer import Inputs, Outputs, Peer, Skipped, onnx_source, warm
 
 LEAST_OPSET = 17  # that IREE's ONNX importer reads, iree.dev/guides/ml-frameworks/onnx, 2026-11
 MOST_SECONDS = 300  # for pnnx to translate a model; chosen

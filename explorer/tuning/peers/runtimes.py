@@ -4,39 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from explorer.errors import BadOption, InternalFault, IronworksError, did_you_mean
-from explorer.frontends import zoo
 from explorer.frontends.model import Model
-from explorer.tuning.peers.model_forms import fastest_first, forms, seed_of
+from explorer.tuning.peers.model_forms import fastest_first, forms
+from explorer.tuning.peers.peer import Inputs, Outputs, Peer, Skipped, onnx_source, warm
 
 SPIN_VARIABLE, LEAST_SPIN = "OPENBLAS_THREAD_TIMEOUT", "4"  # log2 of cycles
-
-Inputs = Mapping[str, np.ndarray]
-Outputs = Mapping[str, np.ndarray]
-
-
-class Skipped(Exception):
-    """A runtime cannot take part; the text is the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """A runtime with a loaded model: `run` returns outputs by name, `close` restores settings."""
-
-    name: str
-    version: str
-    run: Callable[[], Outputs]
-    close: Callable[[], object] = lambda: None
-
 
 Prepare = Callable[[Model, Inputs, int], Peer]
 Prepared = Callable[[str, Model, Inputs, int], Peer]
@@ -104,20 +82,6 @@ def prepare_peers(
     return peers, skipped
 
 
-def onnx_source(model: Model) -> str | bytes:
-    """Return the model's file, or the bytes of a zoo model.
-
-    Raises:
-        Skipped: the model comes from Python.
-    """
-    if not model.path.startswith(zoo.PREFIX):
-        if not Path(model.path).is_file():
-            raise Skipped("the model was not read from an ONNX file")
-        return model.path
-    proto: bytes = zoo.proto(model.path, seed_of(model)).SerializeToString()
-    return proto
-
-
 def _onnxruntime(model: Model, inputs: Inputs, threads: int) -> Peer:
     """Load into ONNX Runtime; threads spin during a run, as ours do, but not in other turns."""
     ort: Any = import_module("onnxruntime")
@@ -136,12 +100,6 @@ def _onnxruntime(model: Model, inputs: Inputs, threads: int) -> Peer:
         return Peer("onnxruntime", how, lambda: dict(zip(names, session.run(names, feed))))
 
     return warm(fastest_first([ready(*form) for form in forms(model)])[0])
-
-
-def warm(peer: Peer) -> Peer:
-    """Run a peer once, so that no turn pays for its first call."""
-    peer.run()
-    return peer
 
 
 def _torch(model: Model, inputs: Inputs, threads: int) -> Peer:
