@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def load_file(path: str | Path, bounds: Bounds | None = None) -> Model:
     """Load the model of a file, of a language model's folder, or of "zoo:" and a name."""
     if str(path).startswith(zoo.PREFIX):
         return zoo.load(str(path), bounds)
-    if str(path).endswith(".gguf") or Path(path).is_dir():
+    if str(path).endswith(".gguf") or os.path.isdir(path):
         from explorer.frontends.decoders.language_model import load_language_model
 
         return load_language_model(Path(path), bounds)

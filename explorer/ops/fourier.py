@@ -354,6 +354,8 @@ def _frames(site: Site) -> tuple[Dim, Dim, Dim]:
         site.unsupported("frames of unknown length have no kernel rule")
     if isinstance(step[0], int) and step[0] < 1:
         site.fail(f"frames are {step[0]} elements apart", expected="a positive frame_step")
+    if isinstance(length, int) and length < 1:
+        site.fail(f"frames have {length} elements", expected="a positive frame_length")
     count = site.dims("frames")
     free_length = simplify(site.shape()[1] - length)
     return step[0], length, count[0] if count else simplify(floor_div(free_length, step[0]) + 1)

@@ -30,7 +30,7 @@ from explorer.frontends import zoo
 from explorer.portable.write import Exported
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.workers.aligned_memory import address_of, aligned_array, aligned_bytes
-from explorer.tuning.peers.runtimes import onnx_source
+from explorer.tuning.peers.peer import onnx_source
 from tests.benchmarks.rows import Row, parser_of, report, timed
 from tests.fuzz.oracle import NoAnswer, Oracle
 from tests.portable.c_build import EmulatorFault, Library, built, run

@@ -26,8 +26,8 @@ import explorer
 from explorer.compiler.compilation import Compilation
 from explorer.frontends.model import Model
 from explorer.tuning.compare import check_answers
+from explorer.tuning.peers.peer import Skipped
 from explorer.tuning.peers.peer_process import prepare_apart
-from explorer.tuning.peers.runtimes import Skipped
 from explorer.tuning.race import with_threads
 from explorer.welder import Options as WelderOptions
 from tests.benchmarks.rows import Row, parser_of, report, timed

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine"),
-    pytest.mark.xdist_group("gpu_page"),
+    pytest.mark.xdist_group("live page"),
 ]
 Open = Callable[..., Tab]
 
@@ -42,31 +42,28 @@ def text(live: LivePage) -> str:
 
 
 @pytest.fixture
-def opened(tmp_path: Path, text: str, live: LivePage) -> Iterator[Open]:
+def opened(browser: Browser, tmp_path: Path, text: str, live: LivePage) -> Iterator[Open]:
     """Open the page with a GPU or without; `change` as in `test_live_page`."""
-    from playwright.sync_api import sync_playwright
+    browsers: list[Browser] = []
 
-    with sync_playwright() as driver:
-        browsers: list[Browser] = []
+    def open_page(change: Callable[[Head], None] | str = "", gpu: bool = True) -> Tab:
+        if isinstance(change, str):
+            written = text.replace(', worker: "', f', worker: "{change}')
+        else:
+            written = text.replace(live.dense, changed(live, change).dense)
+        path = tmp_path / "report.html"
+        path.write_text(written, encoding="utf-8", newline="")
+        arguments = list(ARGUMENTS) if gpu else ["--no-sandbox"]
+        kind = browser.browser_type  # one driver a process
+        browsers.append(kind.launch(executable_path=chromium(), args=arguments))
+        tab = Tab(browsers[-1])
+        tab.page.goto(path.as_uri())
+        tab.page.wait_for_selector(".live-acts button")
+        return tab
 
-        def open_page(change: Callable[[Head], None] | str = "", gpu: bool = True) -> Tab:
-            if isinstance(change, str):
-                written = text.replace(', worker: "', f', worker: "{change}')
-            else:
-                written = text.replace(live.dense, changed(live, change).dense)
-            path = tmp_path / "report.html"
-            path.write_text(written, encoding="utf-8", newline="")
-            arguments = list(ARGUMENTS) if gpu else ["--no-sandbox"]
-            browser = driver.chromium.launch(executable_path=chromium(), args=arguments)
-            browsers.append(browser)
-            tab = Tab(browser)
-            tab.page.goto(path.as_uri())
-            tab.page.wait_for_selector(".live-acts button")
-            return tab
-
-        yield open_page
-        for browser in browsers:
-            browser.close()
+    yield open_page
+    for opened_browser in browsers:
+        opened_browser.close()
 
 
 def run(tab: Tab) -> Page:

@@ -8,7 +8,7 @@ const align = (at) => Math.ceil(at / 64) * 64;
 const args = align(about.at);
 const base = args + 4096;
 const most = Math.max(...about.calls.map((call) => call.bytes));
-const memory = new WebAssembly.Memory({ initial: Math.ceil((base + most + 65536) / 65536) });
+const memory = new WebAssembly.Memory({ initial: Math.ceil((base + most + 65536) / 65536), maximum: 65536 });
 const env = { memory };
 env.__stack_pointer = new WebAssembly.Global({ value: "i32", mutable: true }, about.stack);
 for (const name of about.imports) {

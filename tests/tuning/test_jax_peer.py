@@ -16,7 +16,8 @@ from explorer.ops.interpreter.evaluate import evaluate
 from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.compare import check_answers
 from explorer.tuning.peers import runtimes as peers
-from explorer.tuning.peers.runtimes import Skipped, prepare
+from explorer.tuning.peers.peer import Skipped
+from explorer.tuning.peers.runtimes import prepare
 from tests.tuning.models import CASES, of_one_operator, written
 
 pytest.importorskip("jax")

@@ -22,8 +22,9 @@ from explorer.errors import PeerFault
 from explorer.frontends.model import Model
 from explorer.ir.dims import symbol
 from explorer.measure.turns import take_turns
+from explorer.tuning.peers.peer import Skipped
 from explorer.tuning.peers.peer_process import PeerProcess
-from explorer.tuning.peers.runtimes import Skipped, prepare
+from explorer.tuning.peers.runtimes import prepare
 from tests.tuning.models import mlp
 
 X = {"x": np.random.default_rng(1).standard_normal((3, 24)).astype(np.float32)}

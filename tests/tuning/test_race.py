@@ -21,7 +21,7 @@ from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.frontends.onnx.onnx_file import read_onnx
 from explorer.tuning.peers import runtimes as peers
-from explorer.tuning.peers.runtimes import Peer, Skipped, onnx_source
+from explorer.tuning.peers.peer import Peer, Skipped, onnx_source
 from explorer.tuning.race import ALONE, RaceResult, race, threads_of
 from tests.measure.simulated import Counted, NoisyMachine
 from tests.tuning.models import mlp, written
@@ -182,7 +182,7 @@ def test_a_runtime_that_is_missing_or_refuses_is_skipped_with_the_reason(
 def test_an_unknown_runtime_is_refused_before_anything_runs() -> None:
     with pytest.raises(BadOption, match="no runtime is known as 'tensorflow'") as problem:
         race("no such file", X, ("onnxruntime", "tensorflow"))
-    assert problem.value.expected == "onnxruntime, openvino, torch, torch.compile, jax"
+    assert problem.value.expected == ", ".join(peers.PEERS)
 
 
 def test_all_runtimes_get_our_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.compare import check_answers
-from explorer.tuning.peers.runtimes import Skipped, onnx_source, prepare
+from explorer.tuning.peers.peer import Skipped, onnx_source
+from explorer.tuning.peers.runtimes import prepare
 from tests.tuning.models import CASES, IMAGE, of_one_operator, written
 
 torch: Any = pytest.importorskip("torch")

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
         type=names,
         default=("onnxruntime",),
         metavar="NAMES",
-        help="onnxruntime,openvino,torch,torch.compile,jax (default: onnxruntime)",
+        help="onnxruntime,openvino,torch,torch.compile,jax,iree,ncnn (default: onnxruntime)",
     )
     add("--seconds", type=seconds, default=2.0, metavar="S", help="how long to measure (default 2)")
     flags = parse_flags(parser, argv)

@@ -31,15 +31,8 @@ from explorer.measure.turns import (
     wait_until_quiet,
     warmed,
 )
-from explorer.tuning.peers.runtimes import (
-    Inputs,
-    Outputs,
-    Peer,
-    Skipped,
-    installed,
-    prepare,
-    prepare_peers,
-)
+from explorer.tuning.peers.peer import Inputs, Outputs, Peer, Skipped
+from explorer.tuning.peers.runtimes import installed, prepare, prepare_peers
 
 SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 END_SECONDS = 5.0  # for a process to end by itself, before it is killed; chosen

@@ -4,39 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from explorer.errors import BadOption, InternalFault, IronworksError, did_you_mean
-from explorer.frontends import zoo
 from explorer.frontends.model import Model
-from explorer.tuning.peers.model_forms import fastest_first, forms, seed_of
+from explorer.tuning.peers.model_forms import fastest_first, forms
+from explorer.tuning.peers.peer import Inputs, Outputs, Peer, Skipped, onnx_source, warm
 
 SPIN_VARIABLE, LEAST_SPIN = "OPENBLAS_THREAD_TIMEOUT", "4"  # log2 of cycles
-
-Inputs = Mapping[str, np.ndarray]
-Outputs = Mapping[str, np.ndarray]
-
-
-class Skipped(Exception):
-    """A runtime cannot take part; the text is the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """A runtime with a loaded model: `run` returns outputs by name, `close` restores settings."""
-
-    name: str
-    version: str
-    run: Callable[[], Outputs]
-    close: Callable[[], object] = lambda: None
-
 
 Prepare = Callable[[Model, Inputs, int], Peer]
 Prepared = Callable[[str, Model, Inputs, int], Peer]
@@ -104,20 +82,6 @@ def prepare_peers(
     return peers, skipped
 
 
-def onnx_source(model: Model) -> str | bytes:
-    """Return the model's file, or the bytes of a zoo model.
-
-    Raises:
-        Skipped: the model comes from Python.
-    """
-    if not model.path.startswith(zoo.PREFIX):
-        if not Path(model.path).is_file():
-            raise Skipped("the model was not read from an ONNX file")
-        return model.path
-    proto: bytes = zoo.proto(model.path, seed_of(model)).SerializeToString()
-    return proto
-
-
 def _onnxruntime(model: Model, inputs: Inputs, threads: int) -> Peer:
     """Load into ONNX Runtime; threads spin during a run, as ours do, but not in other turns."""
     ort: Any = import_module("onnxruntime")
@@ -135,12 +99,7 @@ def _onnxruntime(model: Model, inputs: Inputs, threads: int) -> Peer:
         how = f"{ort.__version__} ({name})" if name else str(ort.__version__)
         return Peer("onnxruntime", how, lambda: dict(zip(names, session.run(names, feed))))
 
-    return _warm(fastest_first([ready(*form) for form in forms(model)])[0])
-
-
-def _warm(peer: Peer) -> Peer:
-    peer.run()
-    return peer
+    return warm(fastest_first([ready(*form) for form in forms(model)])[0])
 
 
 def _torch(model: Model, inputs: Inputs, threads: int) -> Peer:
@@ -174,7 +133,7 @@ def _torch_peer(
         def run() -> Outputs:
             return {n: t.numpy() for n, t in zip(model.outputs, form.run())}
 
-        return _warm(Peer(name, f"{torch.__version__} ({form.name})", run, close))
+        return warm(Peer(name, f"{torch.__version__} ({form.name})", run, close))
     except BaseException:  # Ctrl-C included: restore the settings
         close()
         raise
@@ -191,7 +150,7 @@ def _jax(model: Model, inputs: Inputs, threads: int) -> Peer:
     def run() -> Outputs:
         return dict(zip(model.outputs, form.run()))
 
-    return _warm(Peer("jax", f"{jax_peer.jax.__version__} ({form.name})", run))
+    return warm(Peer("jax", f"{jax_peer.jax.__version__} ({form.name})", run))
 
 
 def _openvino(model: Model, inputs: Inputs, threads: int) -> Peer:
@@ -216,7 +175,21 @@ def _openvino(model: Model, inputs: Inputs, threads: int) -> Peer:
         how = str(ov.__version__).partition("-")[0]
         return Peer("openvino", f"{how} ({name})" if name else how, run)
 
-    return _warm(fastest_first([ready(*form) for form in forms(model)])[0])
+    return warm(fastest_first([ready(*form) for form in forms(model)])[0])
+
+
+def _iree(model: Model, inputs: Inputs, threads: int) -> Peer:
+    """Compile by IREE for this CPU."""
+    from explorer.tuning.peers import ahead_of_time
+
+    return ahead_of_time.iree(model, inputs, threads)
+
+
+def _ncnn(model: Model, inputs: Inputs, threads: int) -> Peer:
+    """Translate to ncnn, which takes single images."""
+    from explorer.tuning.peers import ahead_of_time
+
+    return ahead_of_time.ncnn(model, inputs, threads)
 
 
 PEERS: Mapping[str, tuple[str, Prepare]] = {  # name -> its package and its loader
@@ -225,6 +198,8 @@ PEERS: Mapping[str, tuple[str, Prepare]] = {  # name -> its package and its load
     "torch": ("torch", _torch),
     "torch.compile": ("torch", _torch_compile),
     "jax": ("jax", _jax),
+    "iree": ("iree", _iree),
+    "ncnn": ("ncnn", _ncnn),
 }
 
 
