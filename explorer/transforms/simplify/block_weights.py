@@ -54,8 +54,8 @@ def _rewrite_function(function: Function, constants: dict[str, Constant]) -> Fun
     for binding in function.body:
         match binding.expr:
             case OpCall("DequantizeLinear") as call:
-                if (found := _blocks_of(call, binding, constants)) is not None:
-                    blocks[binding.var.name] = found
+                if (weights := _blocks_of(call, binding, constants)) is not None:
+                    blocks[binding.var.name] = weights
             case OpCall("MatMul", (Var() as x, Var() as w)) if w.name in blocks and _fits(x):
                 args = (x, *_as_constants(w.name, blocks[w.name].arrays, constants, taken))
                 call = OpCall("MatMulNBits", args, blocks[w.name].attrs)
@@ -66,8 +66,8 @@ def _rewrite_function(function: Function, constants: dict[str, Constant]) -> Fun
     if all(a is b for a, b in zip(body, function.body, strict=True)):
         return function
     read = {v.name for b in body for v in b.reads} | {v.name for v in function.outputs}
-    kept = (b for b in body if b.vars[0].name not in blocks or b.var.name in read)
-    return replace(function, body=tuple(kept))
+    live = (b for b in body if b.vars[0].name not in blocks or b.var.name in read)
+    return replace(function, body=tuple(live))
 
 
 def _fits(x: Var) -> bool:
