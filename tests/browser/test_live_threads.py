@@ -86,3 +86,20 @@ def test_a_file_offers_one_thread_and_says_why(browser: Browser, saved: Path) ->
     assert option.is_disabled()
     assert "One thread runs: browsers let threads share memory" in tab.page.inner_text("#live")
     tab.close()
+
+
+def test_a_file_with_nothing_else_to_compare_has_no_such_button(
+    browser: Browser, tmp_path: Path
+) -> None:
+    c = explorer.compile("zoo:tiny_while")
+    live = live_page(c, names=("threads",))
+    assert live.variants == ("as compiled", "2 threads")
+    path = tmp_path / "report.html"
+    session = Session(explorer.compile("zoo:tiny_while", until="planned"))
+    path.write_text(report(session, code=False, live=live), encoding="utf-8", newline="")
+    tab = Tab(browser)
+    tab.page.goto(path.as_uri())
+    tab.page.wait_for_selector(".live-acts button")
+    assert tab.page.locator(".live-acts select").count() == 0
+    assert tab.page.locator(".live-acts button", has_text="Compare").count() == 0
+    tab.close()

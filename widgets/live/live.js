@@ -51,6 +51,9 @@ export function workerClient(/** @type {string} */ source) {
 
 const interval = ({ median_us, low_us, high_us, n }) => `${duration(median_us)} per run (99 %: ${duration(low_us)} to ${duration(high_us)}, n = ${n.toLocaleString("en")})`;
 
+/** Threads share memory only in a page that a server isolates. */
+const runsHere = ({ program }) => !(program.units > 1) || globalThis.crossOriginIsolated === true;
+
 /** A comparison in words, as `ironworks race` says it. */
 function compared(first, second, { verdict, ratio, low, high, n, wide }) {
   const [factor, least, most] = (verdict === "slower" ? [1 / ratio, 1 / high, 1 / low] : [ratio, low, high]).map(value => value.toPrecision(3));
@@ -70,12 +73,12 @@ export function startLive(/** @type {HTMLElement} */ root, /** @type {LiveData} 
   const client = workerClient(data.worker), opened = new Map(), bytes = new Map(), { variants } = data, gpu = variants.findIndex(({ program }) => "shaders" in program);
   const blob = index => { if (!bytes.has(index)) bytes.set(index, decode(data.blobs[index])); return bytes.get(index); };
   const result = h("p", { class: "live-result", role: "status" }), problem = h("p", { class: "live-problem", role: "alert" }), bar = h("progress", { max: 1, hidden: true, "aria-label": "Progress" }), table = scrolls(h("div", { class: "live-calls" }), () => "Times of calls, scrolls");
-  const choice = h("select", { class: "btn", "aria-label": "Compare with" }, variants.slice(1).map(({ name, program }, k) => h("option", { value: k + 1, disabled: program.units > 1 && !globalThis.crossOriginIsolated }, name)));
+  const choice = h("select", { class: "btn", "aria-label": "Compare with" }, variants.slice(1).map(({ name, program }, k) => h("option", { value: k + 1, disabled: !runsHere({ program }) }, name)));
   const button = (text, act, kind = "btn") => h("button", { type: "button", class: kind, onclick: act }, text);
   const go = button("Run in this browser", () => run(), "btn pri"), onGpu = button("Run on this GPU", () => run(gpu)), race = button("Compare", () => compare()), halt = button("Cancel", () => cancel());
   const tell = share => { bar.value = share; };
   halt.disabled = true;
-  put(root, h("div", { class: "live-acts" }, go, gpu > 0 && onGpu, variants.length > 1 && [race, choice], halt, bar), result, problem, table);
+  put(root, h("div", { class: "live-acts" }, go, gpu > 0 && onGpu, variants.slice(1).some(runsHere) && [race, choice], halt, bar), result, problem, table);
   root.classList.add("live-panel");
 
   /** Open a variant if it is not yet; refuse it if its answers are wrong. Return the sentence on its answers. */
