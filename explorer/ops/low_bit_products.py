@@ -130,13 +130,13 @@ def _lower(low: Lowering) -> None:
 class Blocks:
     """Constant weights as int8 [blocks, block, N], their scales, and zero points times scales.
 
-    `moved` [blocks, N] is what the zero points that are left subtract for each unit of a block's
-    sum; None if there are none.
+    A block's sum times `zero_terms` [blocks, N] is subtracted for zero points that the weights do
+    not include; None if they include all.
     """
 
     weights: Array
     scales: Array
-    moved: Array | None
+    zero_terms: Array | None
 
 
 def _constants(low: Lowering) -> Blocks | None:
@@ -190,10 +190,11 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     inner = (blocks, *shape[:-1], columns)
     sums = nest.compute("sums", inner, "float32", at_block, call("mul", a, weight), [p], "sum")
     term = call("mul", at(sums, at_block), at(nest.tensor(scales, "scale"), (b, j)))
-    if c.moved is not None:
+    if c.zero_terms is not None:
         of_block = nest.compute("block_sums", inner[:-1], "float32", at_block[:-1], a, [p], "sum")
-        moved = at(nest.tensor(low.constant(c.moved, "moved"), "moved"), (b, j))
-        term = call("sub", term, call("mul", at(of_block, at_block[:-1]), moved))
+        zeros = low.constant(c.zero_terms, "zero_terms")
+        zero = at(nest.tensor(zeros, "zero_terms"), (b, j))
+        term = call("sub", term, call("mul", at(of_block, at_block[:-1]), zero))
     if site.dtype() == "float32":
         nest.compute("y", shape, "float32", (*lead, j), term, [b], "sum")
     else:

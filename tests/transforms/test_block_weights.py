@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import explorer
 from explorer.ops.interpreter.evaluate import evaluate
+from explorer.passes.arrangement import Options as Steps
 
 KINDS = {
     "int8": (np.int8, -128, 127),
@@ -90,3 +91,76 @@ def test_other_forms_stay_as_they_are(tmp_path: Path) -> None:
     assert sorted(operators(c)) == ["DequantizeLinear", "MatMulNBits"]
     found = c.run({"x": x})
     np.testing.assert_allclose(found["y"], x @ found["w"], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["w.codes", "w.scales", "w.zeros"])
+def test_a_constant_of_the_models_own_is_not_taken_for_the_weights(
+    name: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    proto, weights = model(rng, "uint8", 64, 32, True)
+    own = rng.standard_normal((1, weights.shape[1])).astype(np.float32)
+    proto.graph.initializer.append(numpy_helper.from_array(own, name))
+    for n, output in enumerate(("z", "y")):  # two products with one weight
+        proto.graph.node.append(helper.make_node("MatMul", ["x", "w"], [f"p{n}"], f"product_{n}"))
+        proto.graph.node.append(helper.make_node("Add", [f"p{n}", name], [output], f"sum_{n}"))
+    del proto.graph.node[1]
+    proto.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
+    c = compiled(proto, tmp_path)
+    x = rng.standard_normal((3, 64)).astype(np.float32)
+    for found in c.run({"x": x}).values():
+        np.testing.assert_allclose(found, x @ weights + own, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(0, 8), (64, 0)])
+def test_weights_without_elements_stay_as_they_are(
+    depth: int, columns: int, tmp_path: Path
+) -> None:
+    blocks = depth // 32
+    arrays = {"q": np.zeros((depth, columns), np.int8), "s": np.ones((blocks, columns), "f4")}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=0, block_size=32),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, depth])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, columns])
+    initializers = [numpy_helper.from_array(a, n) for n, a in arrays.items()]
+    graph = helper.make_graph(nodes, "g", [x], [y], initializers)
+    opsets = [helper.make_opsetid("", 21)]
+    c = compiled(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path)
+    (found,) = c.run({"x": np.ones((3, depth), np.float32)}).values()
+    np.testing.assert_array_equal(found, np.zeros((3, columns)))
+
+
+def test_a_constant_named_like_kept_integers_is_not_taken_for_them(tmp_path: Path) -> None:
+    """The scale along columns leaves the sum in `keep weights quantized`."""
+    rng = np.random.default_rng(2)
+    nodes, initializers = [], [numpy_helper.from_array(np.ones(8, np.float32), "w0.integers")]
+    weights = []
+    for n in range(2):
+        q = rng.integers(-100, 100, (64, 8)).astype(np.int8)
+        scale = rng.uniform(0.1, 1, 8).astype(np.float32)
+        weights.append(q * scale)
+        initializers += [numpy_helper.from_array(a, f"{k}{n}") for k, a in (("q", q), ("s", scale))]
+        nodes += [
+            helper.make_node("DequantizeLinear", [f"q{n}", f"s{n}"], [f"w{n}"], axis=1),
+            helper.make_node("MatMul", ["x", f"w{n}"], [f"p{n}"]),
+            helper.make_node("Add", [f"p{n}", "w0.integers"], [f"y{n}"]),
+        ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 64])
+    outputs = [helper.make_tensor_value_info(f"y{n}", TensorProto.FLOAT, [3, 8]) for n in range(2)]
+    graph = helper.make_graph(nodes, "g", [x], outputs, initializers)
+    opsets = [helper.make_opsetid("", 21)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
+    off = explorer.Options(steps=Steps(off=("fold constants",)))
+    c = explorer.compile(tmp_path / "m.onnx", options=off)
+    given = rng.standard_normal((3, 64)).astype(np.float32)
+    for found, w in zip(c.run({"x": given}).values(), weights, strict=True):
+        np.testing.assert_allclose(found, given @ w + 1, rtol=1e-4, atol=1e-3)
+    assert (
+        sum(
+            k.array.dtype == np.int8 and k.array.shape == (64, 8)
+            for k in c.program.constants.values()
+        )
+        == 2
+    )

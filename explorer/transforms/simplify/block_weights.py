@@ -11,11 +11,11 @@ from explorer.ir.calls import OpCall, Var
 from explorer.ir.dtypes import is_integer
 from explorer.ir.program import Binding, Constant, Function, Program, fresh
 from explorer.ir.types import Tensor
+from explorer.ops.low_bit_products import LEAST_BLOCK
 from explorer.passes.registry import compiler_pass
 from explorer.transforms.rewrite import record_match
 
 SMALL = frozenset({"int2", "uint2", "int4", "uint4", "int8", "uint8"})
-LEAST_BLOCK = 16  # of MatMulNBits
 MIDDLE = 128  # the code of a signed zero in a byte
 
 
@@ -50,6 +50,7 @@ class _Blocks:
 def _rewrite_function(function: Function, constants: dict[str, Constant]) -> Function:
     taken = {*constants, *(v.name for b in function.body for v in b.vars)}
     blocks: dict[str, _Blocks] = {}
+    arguments: dict[str, tuple[Var, ...]] = {}  # the constants that replace a weight
     body: list[Binding] = []
     for binding in function.body:
         match binding.expr:
@@ -57,8 +58,10 @@ def _rewrite_function(function: Function, constants: dict[str, Constant]) -> Fun
                 if (weights := _blocks_of(call, binding, constants)) is not None:
                     blocks[binding.var.name] = weights
             case OpCall("MatMul", (Var() as x, Var() as w)) if w.name in blocks and _fits(x):
-                args = (x, *_as_constants(w.name, blocks[w.name].arrays, constants, taken))
-                call = OpCall("MatMulNBits", args, blocks[w.name].attrs)
+                if w.name not in arguments:
+                    arrays = blocks[w.name].arrays
+                    arguments[w.name] = _as_constants(w.name, arrays, constants, taken)
+                call = OpCall("MatMulNBits", (x, *arguments[w.name]), blocks[w.name].attrs)
                 new = replace(binding, expr=call, origin=binding.origin | blocks[w.name].origin)
                 record_match(keep_block_weights, (binding,), (new,))
                 binding = new
@@ -77,17 +80,15 @@ def _fits(x: Var) -> bool:
 
 def _as_constants(
     name: str, arrays: tuple[np.ndarray, ...], constants: dict[str, Constant], taken: set[str]
-) -> list[Var]:
-    """Enter arrays among the constants, once for all products with one weight."""
-    names = []
+) -> tuple[Var, ...]:
+    """Enter arrays among the constants and return them as arguments."""
+    entered = []
     for part, array in zip(("codes", "scales", "zeros"), arrays, strict=False):
-        own = f"{name}.{part}"
-        if own not in constants:
-            own = fresh(own, taken)
-            taken.add(own)
-            constants[own] = Constant(array)
-        names.append(Var(own, constants[own].type))
-    return names
+        own = fresh(f"{name}.{part}", taken)
+        taken.add(own)
+        constants[own] = Constant(array)
+        entered.append(Var(own, constants[own].type))
+    return tuple(entered)
 
 
 def _blocks_of(call: OpCall, binding: Binding, constants: Mapping[str, Constant]) -> _Blocks | None:
@@ -98,6 +99,8 @@ def _blocks_of(call: OpCall, binding: Binding, constants: Mapping[str, Constant]
     result = binding.var.type
     if not isinstance(result, Tensor) or result.element != "float32" or len(result.dims) != 2:
         return None
+    if 0 in result.dims:
+        return None
     if not isinstance(block, int) or block < LEAST_BLOCK or block & (block - 1):
         return None
     if axis not in (0, -2) or any(a.name not in constants for a in parts):
@@ -105,16 +108,16 @@ def _blocks_of(call: OpCall, binding: Binding, constants: Mapping[str, Constant]
     dtype = str(parts[0].tensor.element)
     if dtype not in SMALL or (len(parts) > 2 and not is_integer(str(parts[2].tensor.element))):
         return None
-    moved = MIDDLE if dtype.startswith("int") else 0
-    q = constants[parts[0].name].array.astype(np.int16) + moved
+    offset = MIDDLE if dtype.startswith("int") else 0
+    q = constants[parts[0].name].array.astype(np.int16) + offset
     depth, columns = map(int, np.shape(q))
     missing = -depth % block
     codes = np.pad(q, [(0, missing), (0, 0)]).astype(np.uint8)
     codes = np.ascontiguousarray(codes.reshape(-1, block, columns).transpose(2, 0, 1))
     scales = np.ascontiguousarray(constants[parts[1].name].array.astype(np.float32).T)
     zeros: tuple[np.ndarray, ...] = ()
-    if len(parts) > 2 or not moved:
+    if len(parts) > 2 or not offset:
         zero = constants[parts[2].name].array if len(parts) > 2 else np.zeros_like(scales.T)
-        zeros = (np.ascontiguousarray((zero.astype(np.int16) + moved).astype(np.uint8).T),)
+        zeros = (np.ascontiguousarray((zero.astype(np.int16) + offset).astype(np.uint8).T),)
     sizes = (("K", depth), ("N", columns), ("bits", 8), ("block_size", block))
     return _Blocks((codes, scales, *zeros), sizes, binding.origin)

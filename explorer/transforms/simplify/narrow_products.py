@@ -44,7 +44,8 @@ class NarrowProducts:
         if not self.device.has_matrix_units:
             return program
         constants = dict(program.constants)
-        functions = tuple(_Function(f, constants).rewrite() for f in program.functions)
+        narrow: dict[tuple[str, DType], str] = {}
+        functions = tuple(_Function(f, constants, narrow).rewrite() for f in program.functions)
         if all(a is b for a, b in zip(functions, program.functions, strict=True)):
             return program
         return replace(program, functions=functions, constants=constants)
@@ -53,9 +54,17 @@ class NarrowProducts:
 class _Function:
     """The rewrite of one function's contractions."""
 
-    def __init__(self, function: Function, constants: dict[str, Constant]) -> None:
-        """Create the rewrite of a function; new constants are added to `constants`."""
-        self.function, self.constants = function, constants
+    def __init__(
+        self,
+        function: Function,
+        constants: dict[str, Constant],
+        narrow: dict[tuple[str, DType], str],
+    ) -> None:
+        """Create the rewrite of a function; new constants are added to `constants`.
+
+        `narrow` names those that functions before have added, by their sources and dtypes.
+        """
+        self.function, self.constants, self.narrow = function, constants, narrow
         self.taken = {*constants, *(v.name for b in function.body for v in b.vars)}
         self.cast: dict[
             str, tuple[Var, Binding]
@@ -132,12 +141,11 @@ class _Function:
             narrow.astype(np.float32), array, equal_nan=True
         ):
             return None
-        name = f"{arg.name}.{dtype}"
-        if name not in self.constants:
-            name = fresh(name, self.taken)
+        if (arg.name, dtype) not in self.narrow:
+            name = self.narrow[arg.name, dtype] = fresh(f"{arg.name}.{dtype}", self.taken)
             self.taken.add(name)
             self.constants[name] = Constant(narrow)
-        return Var(name, replace(arg.tensor, dtype=dtype)), frozenset()
+        return Var(self.narrow[arg.name, dtype], replace(arg.tensor, dtype=dtype)), frozenset()
 
 
 def _conversion_source(binding: Binding) -> Var | None:

@@ -82,6 +82,7 @@ class _Weights:
         """Create the rewrite of a function; new constants are added to `constants`."""
         self.function, self.constants = function, constants
         self.taken = {*constants, *(v.name for b in function.body for v in b.vars)}
+        self.integers: dict[str, str] = {}  # the constant that replaces a weight
 
     def rewrite(self) -> Function:
         """Move scales behind the sums; unread weights stay for dead code removal."""
@@ -162,12 +163,11 @@ class _Weights:
         kernel = _move_scale(call.kernel, call.kernel.inputs[place], w)
         if kernel is None:
             return None
-        name = f"{arg.name}.integers"
-        if name not in self.constants:
-            name = fresh(name, self.taken)
+        if arg.name not in self.integers:
+            name = self.integers[arg.name] = fresh(f"{arg.name}.integers", self.taken)
             self.taken.add(name)
             self.constants[name] = Constant(w.integers)
-        weights = Var(name, Tensor(tuple(w.integers.shape), "int8"))
+        weights = Var(self.integers[arg.name], Tensor(tuple(w.integers.shape), "int8"))
         args = (*call.args[:place], weights, *call.args[place + 1 :])
         args = args if w.vector is None else (*args, w.vector)
         new = replace(call, kernel=kernel, args=args)
