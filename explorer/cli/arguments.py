@@ -74,7 +74,13 @@ def model_flags(parser: Parser, *, optional: bool = False) -> None:
         help="a device of `ironworks devices`, or a data sheet: ./my_gpu.toml (default: cpu)",
     )
     bounds_flag(parser)
-    add(
+    settings_flag(parser)
+    plugin_flag(parser)
+
+
+def settings_flag(parser: Parser) -> None:
+    """Add the flag that sets options."""
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -82,7 +88,6 @@ def model_flags(parser: Parser, *, optional: bool = False) -> None:
         dest="settings",
         help="one option of one system, or of a pass of your own by its name; may be repeated",
     )
-    plugin_flag(parser)
 
 
 class _LoadPlugin(argparse.Action):

@@ -1,1 +1,1 @@
-"""Generation of text: a language model's step run for each next word, over one cache in place."""
+"""Generation of text: a language model's step run for each next token, over one cache in place."""

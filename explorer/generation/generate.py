@@ -1,4 +1,4 @@
-"""Run a language model: a prefill over the prompts, then a step for each next word."""
+"""Run a language model: a prefill over the prompts, then a step for each next token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from explorer.generation.sampling import Sampling
 from explorer.generation.text_stream import TextStream
 
 PAGE = 64  # rows by which a cache grows, at least
-CHUNK = 256  # words of a prompt that a run of the prefill reads, at most; chosen
+CHUNK = 256  # tokens of a prompt that a run of the prefill reads, at most; chosen
 LEAST_CHUNK = 16
 MOST_ROWS = 16  # prompts at once
 PREFILL, DECODE = "prefill", "decode"
@@ -46,22 +46,22 @@ def generate(
     progress: Callable[[str, int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Generated:
-    """Continue a prompt, or up to 16 prompts together, by `tokens` words at most.
+    """Continue a prompt, or up to 16 prompts together, by `tokens` tokens at most.
 
     Args:
         model: A GGUF file, a folder of Hugging Face, a model that `explorer.load` returned for one,
             or its compilation. Compile with `donate=model.caches` to keep the caches in place.
-        prompt: A text, a list of word numbers, or a list of either.
-        tokens: The most words to add.
-        temperature: Divides the scores before a word is drawn; 0 takes the best word.
-        top_k: Draw from so many likeliest words; 0: from all.
-        top_p: Draw from the likeliest words whose probabilities sum to this.
+        prompt: A text, a list of token ids, or a list of either.
+        tokens: The most tokens to add.
+        temperature: Divides the scores before a token is drawn; 0 takes the best token.
+        top_k: Draw from so many likeliest tokens; 0: from all.
+        top_p: Draw from the likeliest tokens whose probabilities sum to this.
         stop: Texts that end a row; its text ends before them.
         seed: Of the random numbers.
         on_token: Called with each `Token` as soon as it is known.
         options: The options to compile with.
         progress: Called as `progress(step, done, steps)` while the model is compiled.
-        cancelled: Asked before each step. If it returns True, or Ctrl-C is pressed, the words so
+        cancelled: Asked before each step. If it returns True, or Ctrl-C is pressed, the tokens so
             far are returned.
 
     Returns:
@@ -82,10 +82,10 @@ def generate(
     run = _Run(c, language, rows, tokens, sampling)
     stopped: list[Stopped | None] = [None] * len(rows)
     try:
-        for words in run.words(cancelled or _never):
-            for row, word in enumerate(words.tolist()):
+        for drawn in run.drawn_ids(cancelled or _never):
+            for row, token_id in enumerate(drawn.tolist()):
                 if stopped[row] is None:
-                    stopped[row] = _take(streams[row], row, word, tokens, language, on_token)
+                    stopped[row] = _take(streams[row], row, token_id, tokens, language, on_token)
             if all(stopped):
                 break
     except KeyboardInterrupt:
@@ -99,15 +99,15 @@ def generate(
 def _take(
     stream: TextStream,
     row: int,
-    word: int,
+    token_id: int,
     tokens: int,
     language: LanguageModel,
     on_token: Callable[[Token], object] | None,
 ) -> Stopped | None:
-    """Add a word to a row, report it, and return why the row ends, if it does."""
-    text = stream.add(word)
+    """Add a token to a row, report it, and return why the row ends, if it does."""
+    text = stream.add(token_id)
     reason: Stopped | None = None
-    if word in language.ends:
+    if token_id in language.ends:
         reason = "end"
     elif stream.is_stopped:
         reason = "stop"
@@ -116,7 +116,7 @@ def _take(
     if reason:
         text += stream.finish()
     if on_token is not None:
-        on_token(Token(row, word, text))
+        on_token(Token(row, token_id, text))
     return reason
 
 
@@ -144,8 +144,8 @@ class _Run:
         self.at = np.array([len(p) - self.count for p in prompts])
         self.steps, self.prefill_seconds, self.decode_seconds = 0, 0.0, 0.0
 
-    def words(self, cancelled: Callable[[], bool]) -> Iterator[np.ndarray]:
-        """Yield the next word of each row, int64[batch], until the user stops."""
+    def drawn_ids(self, cancelled: Callable[[], bool]) -> Iterator[np.ndarray]:
+        """Yield the next token of each row, int64[batch], until the user stops."""
         random = np.random.default_rng(self.sampling.seed)
         ids = np.zeros((len(self.prompts), self.count), np.int64)
         for row, prompt in zip(ids, self.prompts, strict=True):
@@ -155,14 +155,14 @@ class _Run:
                 return
             scores = self._step(PREFILL, ids[:, first : first + self.chunk])
         while True:
-            words = self.sampling.draw(scores, random)
-            yield words
+            drawn = self.sampling.draw(scores, random)
+            yield drawn
             if cancelled():
                 return
-            scores = self._step(DECODE, words[:, None])
+            scores = self._step(DECODE, drawn[:, None])
 
     def _step(self, kind: str, ids: np.ndarray) -> np.ndarray:
-        """Run the program on more words of each row and return the scores after the last one."""
+        """Run the program on more tokens of each row and return the scores after the last one."""
         count = ids.shape[1]
         if self.at.max() + count > self.room:
             self._grow()
@@ -256,14 +256,14 @@ def _vocabulary(language: LanguageModel, prompt: Any, stops: Sequence[str]) -> V
     if not needed:
         return None
     if language.vocabulary is None:
-        raise BadOption(f"{language.name} has no vocabulary", try_="a prompt of word numbers")
+        raise BadOption(f"{language.name} has no vocabulary", try_="a prompt of token ids")
     return language.vocabulary.open()
 
 
 def _prompts(
     prompt: Any, language: LanguageModel, vocabulary: Vocabulary | None
 ) -> list[list[int]]:
-    """Return the words of each prompt."""
+    """Return the tokens of each prompt."""
     is_single = isinstance(prompt, str) or all(isinstance(p, (int, np.integer)) for p in prompt)
     rows = [
         vocabulary.encode(p) if isinstance(p, str) and vocabulary else [int(n) for n in p]
@@ -271,15 +271,16 @@ def _prompts(
     ]
     if not 1 <= len(rows) <= MOST_ROWS:
         raise BadOption(f"{len(rows)} prompts are given; 1 to {MOST_ROWS} run together")
-    words = _config(language).vocabulary
+    size = _config(language).vocabulary
     for row in rows:
         if not row:
             raise BadOption(
-                "a prompt has no words", where="prompt", try_="the word that begins a text"
+                "a prompt has no tokens", where="prompt", try_="the token that begins a text"
             )
-        if not all(0 <= n < words for n in row):
+        if not all(0 <= n < size for n in row):
             raise BadOption(
-                f"a prompt has a word outside of the vocabulary, 0 to {words - 1}", where="prompt"
+                f"a prompt has a token id outside of the vocabulary, 0 to {size - 1}",
+                where="prompt",
             )
     return rows
 

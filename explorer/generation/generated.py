@@ -1,4 +1,4 @@
-"""The result of a generation: words, text and speed."""
+"""The result of a generation: tokens, text and speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Stopped = Literal["tokens", "end", "stop", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A new word of row `row`, and the text that it completes; "" while a character is partial."""
+    """A new token of row `row`, and the text that it completes; "" while a character is partial."""
 
     row: int
     id: int
@@ -22,9 +22,9 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A prompt's continuation: words, and their text if there is a vocabulary.
+    """A prompt's continuation: tokens, and their text if there is a vocabulary.
 
-    `stopped` says why it ended: so many tokens, the end of the text (which is the last word), a
+    `stopped` says why it ended: so many tokens, the end of the text (which is the last token), a
     stop word (which `text` is without), or the user.
     """
 
@@ -37,7 +37,7 @@ class Continuation:
 class Generated(Printed):
     """Continuations in the order of the prompts, and how long prefill and decoding took.
 
-    `prefilled` counts the prompts' words; `steps` are those of decoding, each of all rows. Times
+    `prefilled` counts the prompts' tokens; `steps` are those of decoding, each of all rows. Times
     are of the compiled programs; compiling, sampling and text are not in them.
     """
 
@@ -55,17 +55,17 @@ class Generated(Printed):
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The words of the first row."""
+        """The tokens of the first row."""
         return self.rows[0].ids
 
     @property
     def prefill_per_second(self) -> float:
-        """Words of prompts that were read in a second."""
+        """Tokens of prompts that were read in a second."""
         return self.prefilled / self.prefill_seconds if self.prefill_seconds else 0.0
 
     @property
     def tokens_per_second(self) -> float:
-        """New words of all rows in a second of decoding."""
+        """New tokens of all rows in a second of decoding."""
         if not self.decode_seconds:
             return 0.0
         return self.steps * len(self.rows) / self.decode_seconds
@@ -80,6 +80,6 @@ class Generated(Printed):
         )
 
     def __str__(self) -> str:
-        """Return counts and speeds, then each row's text or words."""
+        """Return counts and speeds, then each row's text or tokens."""
         texts = (row.text or " ".join(map(str, row.ids)) for row in self.rows)
         return "\n".join((self.first_line, *(f"  {text}" for text in texts)))

@@ -1,4 +1,4 @@
-"""The choice of the next word from scores: the best, or drawn from the likeliest."""
+"""The choice of the next token from scores: the best, or drawn from the likeliest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from explorer.errors import BadOption
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How words are drawn: temperature 0 takes the best; `top_k` 0 and `top_p` 1 keep all.
+    """How tokens are drawn: temperature 0 takes the best; `top_k` 0 and `top_p` 1 keep all.
 
     First the `top_k` likeliest are kept (Fan et al. 2018), with those as likely as the last; then
     the fewest of these whose probabilities sum to `top_p` at least (Holtzman et al. 2020).
@@ -36,7 +36,7 @@ class Sampling:
                 raise BadOption(f"{name} must be {expected}, found {value!r}", where=name)
 
     def shares(self, scores: np.ndarray) -> np.ndarray:
-        """Return the probability of each word, float64[batch, vocabulary]; 0 where it is cut."""
+        """Return the probability of each token, float64[batch, vocabulary]; 0 where it is cut."""
         scaled = scores.astype(np.float64) / self.temperature
         if 0 < self.top_k < scaled.shape[1]:
             least = np.partition(scaled, -self.top_k, axis=1)[:, -self.top_k, None]
@@ -52,7 +52,7 @@ class Sampling:
         return np.asarray(shares)
 
     def draw(self, scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Return the next word of each row, int64[batch], of float32[batch, vocabulary]."""
+        """Return the next token of each row, int64[batch], of float32[batch, vocabulary]."""
         if self.temperature == 0:
             return np.asarray(np.argmax(scores, axis=1))
         total = np.cumsum(self.shares(scores), axis=1)

@@ -1,4 +1,4 @@
-"""The text of a row while its words arrive, and the stop words in it."""
+"""The text of a row while its tokens arrive, and the stop words in it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ PARTIAL = "\ufffd"  # stands for bytes that are no character yet
 
 
 class TextStream:
-    """The words of a row, the text that may be shown, and if a stop word ended it.
+    """The tokens of a row, the text that may be shown, and if a stop word ended it.
 
     Text that may be the beginning of a stop word is not shown before it is none.
     """
 
     def __init__(self, vocabulary: Vocabulary | None, stops: Sequence[str]) -> None:
-        """Begin without words."""
+        """Begin without tokens."""
         self.vocabulary, self.stops = vocabulary, tuple(stops)
         self.ids: list[int] = []
         self.text = ""  # all of it
         self.shown = 0  # characters of it
         self.is_stopped = False
-        self._read = 0  # words whose text is complete
-        self._context = 0  # the word from which on they are decoded
+        self._read = 0  # tokens whose text is complete
+        self._context = 0  # the token from which on they are decoded
 
-    def add(self, word: int) -> str:
-        """Take a word and return the text that it lets appear."""
-        self.ids.append(word)
+    def add(self, token_id: int) -> str:
+        """Take a token and return the text that it lets appear."""
+        self.ids.append(token_id)
         if self.vocabulary is None:
             return ""
         before = self.vocabulary.decode(self.ids[self._context : self._read])
@@ -42,7 +42,7 @@ class TextStream:
         return self._show(len(self.text) - self._possible_stop())
 
     def finish(self) -> str:
-        """Return the text that was not shown yet: no further word comes."""
+        """Return the text that was not shown yet: no further token comes."""
         return self._show(len(self.text))
 
     def _show(self, end: int) -> str:

@@ -164,8 +164,8 @@ def test_a_gguf_file_has_its_own_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prompt", "options", "words"),
     [
-        ([], {}, "no words"),
-        ([[1], []], {}, "no words"),
+        ([], {}, "no tokens"),
+        ([[1], []], {}, "no tokens"),
         ([300], {}, "0 to 299"),
         ([-1], {}, "0 to 299"),
         ([[1]] * 17, {}, "1 to 16"),

@@ -25,6 +25,13 @@ const say = value => process.stdout.write(JSON.stringify(value));
 Script = Callable[..., Any]
 
 
+def live_module() -> str:
+    """The Worker's modules as one that exports them."""
+    names = ", ".join(scripts.WORKER_MODULES)
+    joined = scripts.worker_script().removesuffix("worker.serve(self);\n")
+    return f"{joined}\nexport {{ {names} }};\n"
+
+
 @pytest.fixture(scope="session")
 def in_node(tmp_path_factory: pytest.TempPathFactory) -> Script:
     """A function that runs a script with `live`, the modules, and `given`; returns what it says."""
@@ -32,9 +39,7 @@ def in_node(tmp_path_factory: pytest.TempPathFactory) -> Script:
     if node is None:
         pytest.skip("node is not installed: the scripts of the live page were not run")
     folder: Path = tmp_path_factory.mktemp("live")
-    names = ", ".join(scripts.WORKER_MODULES)
-    joined = scripts.worker_script().removesuffix("worker.serve(self);\n")
-    (folder / "live.mjs").write_text(f"{joined}\nexport {{ {names} }};\n")
+    (folder / "live.mjs").write_text(live_module())
 
     def run(script: str, given: object = None, options: tuple[str, ...] = ()) -> Any:
         path = folder / "script.mjs"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from explorer.cli.arguments import Parser, parse_flags, plugin_flag, threads
+from explorer.cli.arguments import Parser, parse_flags, plugin_flag, settings_flag, threads
 from explorer.cli.terminal import print_answer, progress_line, step_progress
 from explorer.compiler.options import Options
 from explorer.compiler.pipeline import compile as compiled
@@ -28,28 +28,21 @@ def main(argv: Sequence[str]) -> int:
     """Continue a text."""
     parser = Parser(
         "generate",
-        "A text continued by a language model, word by word, and its speed. A GGUF file has its "
+        "A text continued by a language model, token by token, and its speed. A GGUF file has its "
         "vocabulary; a folder of Hugging Face has it in tokenizer.json.",
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="a GGUF file, or a folder of Hugging Face")
     add("--prompt", metavar="TEXT", help="the text to continue")
-    add("--ids", metavar="1,15,7", help="the prompt as word numbers")
-    add("--tokens", type=int, default=128, metavar="N", help="words to add, at most (default 128)")
-    add("--temperature", type=float, default=0.0, metavar="T", help="0: the best word (default)")
-    add("--top-k", type=int, default=0, metavar="K", help="draw from the K likeliest words")
+    add("--ids", metavar="1,15,7", help="the prompt as token ids")
+    add("--tokens", type=int, default=128, metavar="N", help="tokens to add, at most (default 128)")
+    add("--temperature", type=float, default=0.0, metavar="T", help="0: the best token (default)")
+    add("--top-k", type=int, default=0, metavar="K", help="draw from the K likeliest tokens")
     add("--top-p", type=float, default=1.0, metavar="P", help="from the likeliest that sum to P")
     add("--stop", action="append", default=[], metavar="TEXT", help="a text that ends the answer")
     add("--seed", type=int, default=0, metavar="N", help="of the random numbers")
     add("--threads", type=threads, metavar="N", help="cores to run on (default: all)")
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="roller.top_k=10",
-        dest="settings",
-        help="one option of one system; may be repeated",
-    )
+    settings_flag(parser)
     plugin_flag(parser)
     flags = parse_flags(parser, argv)
     generated = _generate(flags, None if flags.json else _print_token)
@@ -82,7 +75,7 @@ def _generate(flags: Namespace, on_token: Callable[[Token], object] | None) -> G
 
 
 def _prompt(flags: Namespace) -> str | list[int]:
-    """Return the prompt as text or word numbers; raise BadOption for none or both."""
+    """Return the prompt as text or token ids; raise BadOption for none or both."""
     if (flags.prompt is None) == (flags.ids is None):
         raise BadOption("generate takes either --prompt TEXT or --ids 1,15,7", where="--prompt")
     if flags.prompt is not None:
@@ -99,14 +92,14 @@ def _prompt(flags: Namespace) -> str | list[int]:
 
 
 def _print_token(token: Token) -> None:
-    """Print a word's text as soon as it is known; control characters are escaped."""
+    """Print a token's text as soon as it is known; control characters are escaped."""
     sys.stdout.write(shown(token.text))
     sys.stdout.flush()
 
 
 def _answer(flags: Namespace, generated: Generated) -> Answer:
     row = generated.rows[0]
-    words = "" if row.text else f"{' '.join(map(str, row.ids))}\n"
+    ids = "" if row.text else f"{' '.join(map(str, row.ids))}\n"
     data = {
         "model": flags.model,
         "prefilled": generated.prefilled,
@@ -115,4 +108,4 @@ def _answer(flags: Namespace, generated: Generated) -> Answer:
         "tokens_per_s": generated.tokens_per_second,
         **asdict(row),
     }
-    return Answer(data, f"\n{words}\n{generated.first_line}")
+    return Answer(data, f"\n{ids}\n{generated.first_line}")

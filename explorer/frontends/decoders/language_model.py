@@ -27,12 +27,12 @@ END = "tokenizer.ggml.eos_token_id"
 class LanguageModel(Model):
     """A decoder's step: `ids` and `at` to `scores`, over caches `keys.0`, `values.0` and so on.
 
-    Row `b` adds words `ids[b]` at positions `at[b]`, `at[b] + 1` and so on. Words at negative
+    Row `b` adds tokens `ids[b]` at positions `at[b]`, `at[b] + 1` and so on. Tokens at negative
     positions are padding.
     """
 
     config: DecoderConfig | None = field(default=None, repr=False)
-    ends: frozenset[int] = frozenset()  # words that end a text
+    ends: frozenset[int] = frozenset()  # tokens that end a text
     vocabulary: FolderVocabulary | GgufVocabulary | None = field(default=None, repr=False)
 
     @property
@@ -75,7 +75,7 @@ def _load_folder(path: Path, bounds: Bounds | None) -> LanguageModel:
 
 
 def _ends(values: Mapping[str, Any]) -> frozenset[int]:
-    """Return the words that end a text: a number or several."""
+    """Return the tokens that end a text: a number or several."""
     ends = values.get("eos_token_id")
     several = ends if isinstance(ends, list) else [] if ends is None else [ends]
     if not all(type(n) is int for n in several):

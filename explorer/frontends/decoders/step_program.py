@@ -29,8 +29,8 @@ ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
 def step_inputs(config: DecoderConfig) -> dict[str, Any]:
     """Return the annotation of each input of the step.
 
-    `ids` are words, and `at` is the position of a row's first one: as many as its cache holds. A
-    row with fewer words than others starts below 0. Words at positions below 0 are padding.
+    `ids` are tokens, and `at` is the position of a row's first one: as many as its cache holds. A
+    row with fewer tokens than others starts below 0. Tokens at positions below 0 are padding.
     """
     cache = tensor("float32", "batch", config.groups, "room", config.each)
     caches: list[Tensor] = [cache] * len(config.layers)
@@ -41,8 +41,8 @@ def step_inputs(config: DecoderConfig) -> dict[str, Any]:
 def step_function(config: DecoderConfig, w: Weights) -> Callable[..., Any]:
     """Return the step as a function over arrays.
 
-    It returns `scores`, float32[batch, vocabulary] after the last word of each row, and the caches.
-    Padding is written nowhere: negative positions are outside of the cache.
+    It returns `scores`, float32[batch, vocabulary] after the last token of each row, and the
+    caches. Padding is written nowhere: negative positions are outside of the cache.
     """
 
     def decoder_step(ids: Any, at: Any, keys: Any, values: Any) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def step_function(config: DecoderConfig, w: Weights) -> Callable[..., Any]:
 
 
 def _mask(positions: Any, room: Any, window: int) -> Any:
-    """Return which rows of a cache each word attends to, bool[batch, 1, n, room]."""
+    """Return which rows of a cache each token attends to, bool[batch, 1, n, room]."""
     places = xp.arange(room)
     here = positions[:, None, :, None]
     mask = places <= here
@@ -170,7 +170,7 @@ def _mlp(config: DecoderConfig, w: Weights, name: str, h: Any) -> Any:
 
 
 def _scores(config: DecoderConfig, w: Weights, x: Any) -> Any:
-    """Return the score of each next word, [batch, vocabulary]."""
+    """Return the score of each next token, [batch, vocabulary]."""
     x = _norm(config, w, "norm", x)
     scores = _times(x, w["embedding" if config.tied else "scores"])
     if "scores" in config.biases:

@@ -66,9 +66,9 @@ class FolderVocabulary:
         tokenizers = import_tokenizers()
         if not self.path.exists():
             raise BadModelFile(
-                f"{self.path.parent.name} has no {self.path.name}, so a text has no words",
+                f"{self.path.parent.name} has no {self.path.name}, so a text has no tokens",
                 where=self.path.name,
-                try_="a prompt of word numbers, such as [1, 15, 7]",
+                try_="a prompt of token ids, such as [1, 15, 7]",
             )
         with PlainFile(self.path) as file:
             if file.size > MAX_BYTES:
@@ -94,9 +94,9 @@ class GgufVocabulary:
         f = Fields(self.fields, self.name)
         if "tokenizer.ggml.tokens" not in f:
             raise BadModelFile(
-                f"{self.name} has no vocabulary, so a text has no words",
+                f"{self.name} has no vocabulary, so a text has no tokens",
                 where="tokenizer.ggml.tokens",
-                try_="a prompt of word numbers, such as [1, 15, 7]",
+                try_="a prompt of token ids, such as [1, 15, 7]",
             )
         kinds = {"gpt2": _merged_bytes, "llama": _merged_pieces, "t5": _unigram}
         build = f.choice("tokenizer.ggml.model", kinds)
@@ -115,7 +115,7 @@ def import_tokenizers() -> Any:
         raise BadOption(
             "texts need the package tokenizers, which is not installed",
             where="tokenizers",
-            try_="pip install 'ironworks[text]', or a prompt of word numbers",
+            try_="pip install 'ironworks[text]', or a prompt of token ids",
         ) from None
     return tokenizers
 
