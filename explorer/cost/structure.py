@@ -11,6 +11,7 @@ from explorer.devices.model import Device
 from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
 from explorer.ir.dims import Dim, Shape, product
+from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, reads
 from explorer.ir.kernels.contraction import Contraction
 from explorer.ir.kernels.forms import form_of
@@ -148,7 +149,7 @@ def _contraction_cost(
         None,
         0.0 if epilogue is None else operations(epilogue.expr, along) + 1.0,
         0.0 if epilogue is None else function_cycles(epilogue.expr, along),
-        form.group,
+        1 if is_float(form.left) else form.group,
         form.lanes(16),
         contraction.b.tensor not in kernel.constants,
         _last_dim_stride(contraction.b, contraction.column.name) == 1,

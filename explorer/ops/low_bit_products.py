@@ -24,7 +24,7 @@ import numpy as np
 from explorer.errors import DtypeError
 from explorer.ir.affine import var
 from explorer.ir.calls import Var
-from explorer.ir.dtypes import integer_limits
+from explorer.ir.dtypes import integer_limits, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue
 from explorer.ir.types import Tensor
 from explorer.ops import products
@@ -161,8 +161,12 @@ def _constants(low: Lowering) -> Blocks | None:
 
 
 def _of_blocks(codes: Array) -> Array:
-    """Return codes [N, blocks, block] as int8 [blocks, block, N]."""
-    return np.ascontiguousarray(codes.transpose(1, 2, 0).astype(np.int8))
+    """Return codes [N, blocks, block] as [blocks, block, N], int4 if all of them fit."""
+    low, high = integer_limits("int4")
+    fits = codes.min() >= low and codes.max() <= high
+    return np.ascontiguousarray(codes.transpose(1, 2, 0).astype(np.int8)).astype(
+        numpy_dtype("int4" if fits else "int8"), copy=False
+    )
 
 
 def _zeros(zeros: Array | None, packing: Packing) -> Array:

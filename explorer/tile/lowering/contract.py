@@ -12,7 +12,7 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import Dim, ceil_div, concrete_dim, floor_div, product, simplify
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, substitute
 from explorer.ir.kernels.contraction import Contraction
-from explorer.ir.kernels.forms import form_of, group_of
+from explorer.ir.kernels.forms import Form, form_of
 from explorer.ir.kernels.normal import writers
 from explorer.ir.tile_program import (
     Contract,
@@ -214,7 +214,7 @@ def packed_part(
     """
     extents = [x.extent for x in depth]
     block, ahead = tiling.depth_block, contraction.b.tensor in kernel.constants
-    grouped = group_of(kernel.dtype(contraction.a.tensor)) > 1
+    grouped = _form(kernel, contraction).group > 1
     if not block or ahead or grouped or not all(isinstance(n, int) for n in extents):
         return None
     steps = [source.offset.factor(x.name) for x in depth]
@@ -339,12 +339,13 @@ def _right_panels(
     lanes = p.tiling.micro.over(contraction.column.extent).columns
     names = frozenset(x.name for x in depth)
     source = p.element(contraction.b, {})
-    group = group_of(p.kernel.dtype(contraction.a.tensor))
+    form = _form(p.kernel, contraction)
+    group = form.group
     where, step = panels_of(p.kernel, p.tiling, contraction, depth, column, source)
     if where == "ahead":
         first = _first_packed(column.base, lanes)
-        packed = _pack_ahead(p, contraction, depth, source, concrete_dim(total), group, first)
-        return None if packed is None else (packed, lanes * group, [])
+        packed = _pack_ahead(p, contraction, depth, source, concrete_dim(total), form, first)
+        return None if packed is None else (packed, lanes * form.cells, [])
     if where == "in place":
         offset = source.offset.without(names).substitute({column.axis: var("_j")})
         return Fetch(source.buffer, offset), step, []
@@ -357,6 +358,12 @@ def _right_panels(
         lanes * group,
         [Pack(panels, source, column, over, lanes, group)],
     )
+
+
+def _form(kernel: Kernel, contraction: Contraction) -> Form:
+    """Return the types of the operands, whatever that of the sums is."""
+    left, right = (kernel.dtype(r.tensor) for r in contraction.operands)
+    return Form(left, right, "")
 
 
 def panels_of(
@@ -382,7 +389,7 @@ def panels_of(
         return "ahead", 0
     lanes = tiling.micro.over(contraction.column.extent).columns
     even = isinstance(column.size, int) and column.size % lanes == 0 and not column.clip_high
-    group = group_of(kernel.dtype(contraction.a.tensor))
+    group = _form(kernel, contraction).group
     if tiling.pack or group > 1 or not even or source.offset.factor(column.axis) != 1:
         return "tile", 0
     steps = tuple(source.offset.factor(x.name) for x in depth)
@@ -403,7 +410,7 @@ def _pack_ahead(
     depth: tuple[Axis, ...],
     source: Fetch,
     total: int,
-    group: int,
+    form: Form,
     first: Dim,
 ) -> Fetch | None:
     """Return the right operand's panels in a constant packed ahead; None if sizes are symbolic."""
@@ -424,15 +431,16 @@ def _pack_ahead(
         batch,
         lanes,
         source.buffer.dtype,
-        group,
+        form.group,
     )
     while any(q.name == name and q != packing for q in p.packings):
         name += "_"
         packing = replace(packing, name=name)
     if packing not in p.packings:
         p.packings.append(packing)
-    batch_size = -(-columns // lanes) * lanes * total
-    offset = (var("_j") - begin) * total
+    cells = total * form.cells // form.group  # of a column
+    batch_size = -(-columns // lanes) * lanes * cells
+    offset = (var("_j") - begin) * cells
     for x, stride in zip(contraction.batch, row_major(tuple(ext[:batch])), strict=True):
         offset = offset + var(x.name) * product((stride, batch_size))
     size = prod(ext[:batch]) * batch_size
