@@ -11,6 +11,11 @@ Constant weights become a byte each, and a block's scale leaves its sum:
 
 A zero point that is no integer, or that does not fit, is a second product, of the sums of the left
 operand's blocks. Weights that a run computes are decoded by integer expressions in each run.
+
+With `accuracy_level` 4 the left operand becomes an int8 and a scale for each of its blocks, so that
+integers are multiplied; onnxruntime and llama.cpp do the same:
+
+    s = max |a| / 127,  c = round(a / s);  y = sum over b: s * scale * (sum over p: c * (B - zero))
 """
 
 from __future__ import annotations
@@ -35,6 +40,9 @@ from explorer.ops.record import Array, OperatorRecord, Site
 
 WIDTHS = (2, 4, 8)  # bits of an element
 LEAST_BLOCK = 16
+BY_INTEGERS = 4  # the accuracy level at which rows may be rounded to int8
+MOST_CODE = 127  # of a rounded row
+LONGEST_BLOCK = 1 << 16  # whose products of bytes fit the sum of an int32
 WEIGHTS, SCALES, ZEROS, GROUPS, BIAS = 1, 2, 3, 4, 5  # positions of the arguments
 MATMUL = next(r for r in products.RECORDS if r.name == "MatMul")
 
@@ -111,7 +119,9 @@ def _check(site: Site, i: int, what: str, shapes: list[tuple[int, ...]], dtype: 
 def _lower(low: Lowering) -> None:
     site = low.site
     product = low.temporary("product", low.shape, site.dtype()) if site.has(BIAS) else low.result
-    if (constants := _constants(low)) is not None:
+    if (codes := _codes(low)) is not None:
+        _by_integers(low, codes, product)
+    elif (constants := _constants(low)) is not None:
         _by_blocks(low, constants, product)
     else:
         _by_decoding(low, product)
@@ -160,6 +170,45 @@ def _constants(low: Lowering) -> Blocks | None:
     return Blocks(_of_blocks(shifted), scale, np.ascontiguousarray(left.T) * scale)
 
 
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Constant weights as they are, [blocks, block, N] of uint4 or uint8, scales and zero points.
+
+    `zeros` is the zero point of all blocks, or that of each, [blocks, N].
+    """
+
+    weights: Array
+    scales: Array
+    zeros: int | Array
+
+
+def _codes(low: Lowering) -> Codes | None:
+    """Return the weights if rows may be rounded, and all about the weights is constant."""
+    site, packing = low.site, _packing(low.site)
+    if site.integer("accuracy_level", 0) != BY_INTEGERS or packing.block > LONGEST_BLOCK:
+        return None
+    arrays = [low.array(site.arg(i)) if site.has(i) else None for i in (WEIGHTS, SCALES, ZEROS)]
+    packed, scales, zeros = arrays
+    if packed is None or scales is None or site.dtype() != "float32":
+        return None
+    if site.has(ZEROS) and (zeros is None or zeros.dtype != np.uint8):
+        return None
+    n, blocks = packing.columns, packing.blocks
+    codes = unpacked(packed, packing.bits).reshape(n, blocks, packing.block)
+    zero: int | Array = 1 << (packing.bits - 1)
+    if zeros is not None:
+        zero = np.ascontiguousarray(_zeros(zeros, packing).T)
+    weights = np.ascontiguousarray(codes.transpose(1, 2, 0))
+    kind = numpy_dtype("uint8" if packing.bits == 8 else "uint4")
+    return Codes(weights.astype(kind, copy=False), scales.reshape(n, blocks).T, zero)
+
+
+def _narrowest(scales: Array) -> Array:
+    """Return scales as float16 if that has them exactly, as files of GGUF do."""
+    half = scales.astype(np.float16)
+    return half if np.array_equal(half.astype(scales.dtype), scales) else scales
+
+
 def _of_blocks(codes: Array) -> Array:
     """Return codes [N, blocks, block] as [blocks, block, N], int4 if all of them fit."""
     low, high = integer_limits("int4")
@@ -185,7 +234,8 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     blocks, block, columns = c.weights.shape
     lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(shape[:-1]))
     b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
-    weights, scales = low.constant(c.weights, "weights"), low.constant(c.scales, "scales")
+    weights = low.constant(c.weights, "weights")
+    scales = low.constant(_narrowest(c.scales), "scales")
     left = _in_blocks(low, lead, b, p)
     nest = low.nest("low_bit_product")
     a = call("cast_float32", at(nest.tensor(left, "a"), (*lead, b, p)))
@@ -193,7 +243,8 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     weight = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
     inner = (blocks, *shape[:-1], columns)
     sums = nest.compute("sums", inner, "float32", at_block, call("mul", a, weight), [p], "sum")
-    term = call("mul", at(sums, at_block), at(nest.tensor(scales, "scale"), (b, j)))
+    scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
+    term = call("mul", at(sums, at_block), scale)
     if c.zero_terms is not None:
         of_block = nest.compute("block_sums", inner[:-1], "float32", at_block[:-1], a, [p], "sum")
         zeros = low.constant(c.zero_terms, "zero_terms")
@@ -206,6 +257,53 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
         rounded = call(f"cast_{site.dtype()}", at(total, (*lead, j)))
         nest.compute("y", shape, site.dtype(), (*lead, j), rounded)
     nest.into(product)
+
+
+def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
+    """Bind the product of rounded rows as a sum of the blocks' integer sums, each times scales."""
+    shape = low.shape
+    blocks, block, columns = c.weights.shape
+    lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(shape[:-1]))
+    b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
+    rows, row_scales = _rounded_rows(low, lead, b, p)
+    weights = low.constant(c.weights, "weights")
+    scales = low.constant(_narrowest(c.scales), "scales")
+    nest = low.nest("integer_product")
+    a = call("cast_int32", at(nest.tensor(rows, "a"), (*lead, b, p)))
+    weight = call("cast_int32", at(nest.tensor(weights, "w"), (b, p, j)))
+    at_block, inner = (b, *lead, j), (blocks, *shape[:-1], columns)
+    sums = nest.compute("sums", inner, "int32", at_block, call("mul", a, weight), [p], "sum")
+    of_block = nest.compute("block_sums", inner[:-1], "int32", at_block[:-1], a, [p], "sum")
+    zero: Expr = Const(c.zeros, "int32") if isinstance(c.zeros, int) else Const(0)
+    if not isinstance(c.zeros, int):
+        zeros = low.constant(c.zeros, "zeros")
+        zero = call("cast_int32", at(nest.tensor(zeros, "zero"), (b, j)))
+    exact = call("sub", at(sums, at_block), call("mul", zero, at(of_block, at_block[:-1])))
+    scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
+    row_scale = at(nest.tensor(row_scales, "row_scale"), (*lead, b))
+    term = call("mul", call("mul", call("cast_float32", exact), row_scale), scale)
+    nest.compute("y", shape, "float32", (*lead, j), term, [b], "sum")
+    nest.into(product)
+
+
+def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tuple[Var, Var]:
+    """Bind the left operand as int8 [..., blocks, block], and the scale of each block."""
+    left, shape = _in_blocks(low, lead, b, p), tuple(a.extent for a in (*lead, b, p))
+    scales = low.temporary("row_scales", shape[:-1], "float32")
+    nest = low.nest("row_scales")
+    size = call("abs", at(nest.tensor(left, "a"), (*lead, b, p)))
+    most = nest.compute("most", shape[:-1], "float32", (*lead, b), size, [p], "max")
+    step = call("mul", at(most, (*lead, b)), float(np.float32(1 / MOST_CODE)))
+    nest.compute("y", shape[:-1], "float32", (*lead, b), step)
+    nest.into(scales)
+    codes = low.temporary("row_codes", shape, "int8")
+    nest = low.nest("row_codes")
+    scale = at(nest.tensor(scales, "scale"), (*lead, b))
+    per_step = call("where", call("gt", scale, 0.0), call("div", 1.0, scale), 0.0)
+    value = call("mul", at(nest.tensor(left, "a"), (*lead, b, p)), per_step)
+    code = call("max", call("min", call("round", value), MOST_CODE * 1.0), -MOST_CODE * 1.0)
+    nest.compute("y", shape, "int8", (*lead, b, p), call("cast_int8", code))
+    return nest.into(codes), scales
 
 
 def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
@@ -304,8 +402,21 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     zero = _zeros(zeros, packing).astype(np.float32)[..., None]
     scale = scales.reshape(n, blocks, 1).astype(np.float32)
     weights = ((codes - zero) * scale).reshape(n, -1)[:, : packing.depth].T.astype(a.dtype)
-    y = MATMUL.reference({}, (a, np.ascontiguousarray(weights)))
+    is_rounded = attrs.get("accuracy_level", 0) == BY_INTEGERS and a.dtype == np.float32
+    rows = _rounded(a, packing) if is_rounded and (zeros is None or zeros.dtype == np.uint8) else a
+    y = MATMUL.reference({}, (rows, np.ascontiguousarray(weights)))
     return y if bias is None else (y + bias).astype(a.dtype)
+
+
+def _rounded(a: Array, packing: Packing) -> Array:
+    """Return rows as int8 and a scale of each block have them."""
+    missing = packing.blocks * packing.block - packing.depth
+    rows = np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, missing)])
+    rows = rows.reshape(*a.shape[:-1], packing.blocks, packing.block)
+    scale = np.abs(rows).max(axis=-1, keepdims=True) * np.float32(1 / MOST_CODE)
+    per_step = np.where(scale > 0, np.float32(1) / np.where(scale > 0, scale, 1), 0)
+    codes = np.clip(np.rint(rows * per_step.astype(np.float32)), -MOST_CODE, MOST_CODE)
+    return (codes * scale).reshape(*a.shape[:-1], -1)[..., : packing.depth]
 
 
 RECORDS = (OperatorRecord("MatMulNBits", "matmul", _types, _reference, _lower, first=1),)
