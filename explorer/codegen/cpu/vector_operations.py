@@ -22,6 +22,7 @@ from explorer.codegen.cpu.llvm_value import (
     suffix,
 )
 from explorer.codegen.cpu.llvm_value import target as compiled_target
+from explorer.codegen.cpu.memory import wrapped
 from explorer.codegen.cpu.vector_math import ELEMENTARY, power
 from explorer.ir.dtypes import SMALL_INTEGERS, computed, is_float
 from explorer.tile.rewriting.loop_form import POWERS
@@ -165,6 +166,8 @@ def decoded(x: LlvmValue, dtype: str) -> LlvmValue:
             return x.equals(0) ^ True
         case "float16":
             return LlvmValue(b, widened(b, x.v))
+        case "int2" | "int4" | "uint2" | "uint4":
+            return LlvmValue(b, wrapped(b, x.v, dtype))
         case "bfloat16":
             bits = LlvmValue(b, b.zext(x.v, like(x.v.type, I32)))
             return (bits << 16).as_float()

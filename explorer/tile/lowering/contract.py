@@ -166,7 +166,7 @@ def left_operand(
     form = form_of(p.kernel, c, contraction)
     assert form is not None
     if form.group > 1:
-        grouped = in_groups(p, n, contraction, halo, form.group)
+        grouped = in_groups(p, n, contraction, halo, form)
         if grouped is None:
             return None
         a, last, copies = grouped

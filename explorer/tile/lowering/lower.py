@@ -41,7 +41,11 @@ def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
     """
     product_form = contraction(c)
     form = None if product_form is None else form_of(kernel, c, product_form)
-    if product_form is None or form is None or (form.group > 1 and not can_group(product_form)):
+    if (
+        product_form is None
+        or form is None
+        or (form.group > 1 and not can_group(product_form, form))
+    ):
         return None
     if any(a.extent == 0 for a in (*c.axes, *c.reduce)):  # the micro-kernel does at least one step
         return None
