@@ -29,6 +29,7 @@ import numpy as np
 from explorer.errors import DtypeError
 from explorer.ir.affine import var
 from explorer.ir.calls import Var
+from explorer.ir.dims import product as product_of
 from explorer.ir.dtypes import integer_limits, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue
 from explorer.ir.types import Tensor
@@ -42,6 +43,7 @@ WIDTHS = (2, 4, 8)  # bits of an element
 LEAST_BLOCK = 16
 BY_INTEGERS = 4  # the accuracy level at which rows may be rounded to int8
 MOST_CODE = 127  # of a rounded row
+MANY_ROWS = 16  # for which weights are decoded once
 LONGEST_BLOCK = 1 << 16  # whose products of bytes fit the sum of an int32
 WEIGHTS, SCALES, ZEROS, GROUPS, BIAS = 1, 2, 3, 4, 5  # positions of the arguments
 MATMUL = next(r for r in products.RECORDS if r.name == "MatMul")
@@ -119,7 +121,10 @@ def _check(site: Site, i: int, what: str, shapes: list[tuple[int, ...]], dtype: 
 def _lower(low: Lowering) -> None:
     site = low.site
     product = low.temporary("product", low.shape, site.dtype()) if site.has(BIAS) else low.result
-    if (codes := _codes(low)) is not None:
+    many = low.site.env.hint(product_of(low.shape[:-1])) >= MANY_ROWS
+    if many and (constants := _constants(low)) is not None:
+        _by_decoded_constants(low, constants, product)
+    elif (codes := _codes(low)) is not None:
         _by_integers(low, codes, product)
     elif (constants := _constants(low)) is not None:
         _by_blocks(low, constants, product)
@@ -256,6 +261,28 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
         total = nest.compute("total", shape, "float32", (*lead, j), term, [b], "sum")
         rounded = call(f"cast_{site.dtype()}", at(total, (*lead, j)))
         nest.compute("y", shape, site.dtype(), (*lead, j), rounded)
+    nest.into(product)
+
+
+def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
+    """Bind the product with weights that are decoded first, each once for all rows."""
+    blocks, block, columns = c.weights.shape
+    b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
+    lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(low.shape[:-1]))
+    weights = low.constant(c.weights, "weights")
+    scales = low.constant(_narrowest(c.scales), "scales")
+    left = _in_blocks(low, lead, b, p)
+    nest = low.nest("decoded_product")
+    code = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
+    scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
+    number = call("mul", code, scale)
+    if c.zero_terms is not None:
+        zeros = low.constant(c.zero_terms, "zero_terms")
+        number = call("sub", number, at(nest.tensor(zeros, "zero_terms"), (b, j)))
+    decoded = nest.compute("decoded", c.weights.shape, "float32", (b, p, j), number)
+    a = call("cast_float32", at(nest.tensor(left, "a"), (*lead, b, p)))
+    term = call("mul", a, at(decoded, (b, p, j)))
+    nest.compute("y", low.shape, low.site.dtype(), (*lead, j), term, [b, p], "sum")
     nest.into(product)
 
 
