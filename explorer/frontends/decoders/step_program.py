@@ -12,11 +12,11 @@ from explorer.frontends.decoders.decoder_config import DecoderConfig, LayerPosit
 from explorer.frontends.decoders.packed_matrix import BLOCK, PackedMatrix
 from explorer.frontends.python import arrays as xp
 from explorer.frontends.python.tracing.annotations import tensor
-from explorer.frontends.python.tracing.emit import emit
+from explorer.frontends.python.tracing.emit import emit, traced
 from explorer.frontends.python.tracing.frames import attributed_to_call
 from explorer.ir.types import Tensor
 
-Weights = Mapping[str, Any]  # arrays; matrices may be a PackedMatrix
+Weights = Mapping[str, Any]  # arrays or constants; matrices may be a PackedMatrix
 MASKED = np.float32(-np.inf)
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "silu": xp.silu,
@@ -38,7 +38,7 @@ def step_inputs(config: DecoderConfig) -> dict[str, Any]:
     return {"ids": ids, "at": at, "keys": caches, "values": caches}
 
 
-def step_function(config: DecoderConfig, w: Weights) -> Callable[..., Any]:
+def step_function(config: DecoderConfig, weights: Weights) -> Callable[..., Any]:
     """Return the step as a function over arrays.
 
     It returns `scores`, float32[batch, vocabulary] after the last token of each row, and the
@@ -46,6 +46,7 @@ def step_function(config: DecoderConfig, w: Weights) -> Callable[..., Any]:
     """
 
     def decoder_step(ids: Any, at: Any, keys: Any, values: Any) -> dict[str, Any]:
+        w = {name: _operand(weight) for name, weight in weights.items()}
         n = ids.shape[1]
         room = keys[0].shape[2]
         positions = at[:, None] + xp.arange(n)  # [batch, n]
@@ -72,6 +73,11 @@ def step_function(config: DecoderConfig, w: Weights) -> Callable[..., Any]:
     return decoder_step
 
 
+def _operand(weight: Any) -> Any:
+    """Return a weight as an operand of the program; a packed matrix has two, made at its uses."""
+    return weight if isinstance(weight, PackedMatrix) else traced(weight)
+
+
 def _mask(positions: Any, room: Any, window: int) -> Any:
     """Return which rows of a cache each token attends to, bool[batch, 1, n, room]."""
     places = xp.arange(room)
@@ -94,12 +100,24 @@ def _turns(rotary: Rotary, positions: Any) -> tuple[Any, Any]:
 
 def _embed(config: DecoderConfig, w: Weights, ids: Any, positions: Any) -> Any:
     """Return the first layer's input, [batch, n, width]."""
-    x = xp.take(w["embedding"], ids, axis=0)
+    x = _rows(w["embedding"], ids)
     if config.embedding_scale != 1:
         x = x * np.float32(config.embedding_scale)
     if config.positions:
         x = x + xp.take(w["positions"], positions, axis=0)
     return x
+
+
+def _rows(matrix: Any, ids: Any) -> Any:
+    """Return rows of a matrix by number, [batch, n, inputs]."""
+    if not isinstance(matrix, PackedMatrix):
+        return xp.take(matrix, ids, axis=0)
+    codes, scales = (xp.take(traced(m), ids, axis=0) for m in (matrix.codes, matrix.scales))
+    if matrix.bits == 4:
+        halves = xp.stack([codes & np.uint8(15), codes >> np.uint8(4)], axis=-1)
+        codes = xp.reshape(halves, (*ids.shape, -1, BLOCK))
+    numbers = xp.asarray(codes, "float32") - np.float32(1 << (matrix.bits - 1))
+    return xp.reshape(numbers * scales[..., None], (*ids.shape, matrix.shape[1]))
 
 
 def _project_heads(
@@ -193,9 +211,9 @@ def _project(config: DecoderConfig, w: Weights, name: str, x: Any) -> Any:
 def _times(x: Any, matrix: Any) -> Any:
     """Multiply rows by a matrix, [outputs, inputs]."""
     if not isinstance(matrix, PackedMatrix):
-        return x @ xp.swapaxes(xp.asarray(matrix), 0, 1)
+        return x @ xp.swapaxes(matrix, 0, 1)
     outputs, inputs = matrix.shape
-    codes, scales = xp.asarray(matrix.codes), xp.asarray(matrix.scales)
+    codes, scales = traced(matrix.codes), traced(matrix.scales)
     with attributed_to_call("matmul"):
         return emit(
             "MatMulNBits", x, codes, scales, N=outputs, K=inputs, bits=matrix.bits, block_size=BLOCK

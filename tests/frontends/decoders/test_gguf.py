@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import explorer
-from explorer.frontends.decoders import gguf_model
+from explorer.frontends.decoders import family_weights
 from explorer.frontends.decoders.gguf_blocks import BLOCK_TYPES, decode
 from explorer.frontends.decoders.gguf_file import read_gguf
 from explorer.frontends.decoders.language_model import LanguageModel
@@ -192,7 +192,7 @@ def test_a_quantised_model_has_the_weights_that_the_package_decodes(
     assert 0 < abs(a - b).max() < 0.5 * abs(b).max()
     packed = {c.array.dtype.name for c in model.program.constants.values()} >= {"uint8"}
     assert packed == (kind in ("Q8_0", "Q4_0"))
-    monkeypatch.setattr(gguf_model, "_elements", lambda name, tensor: tensor.array)
+    monkeypatch.setattr(family_weights, "packed_matrix", lambda kind, data, shape: None)
     decoded = explorer.load(path)
     assert isinstance(decoded, LanguageModel)
     c = scores_of_steps(decoded, text, [9])[0]
@@ -207,8 +207,8 @@ def test_packed_matrices_hold_the_numbers_that_the_package_decodes() -> None:
         data = gguf.quants.quantize(matrix, number)
         packed = packed_matrix(kind, data.reshape(-1), (5, 96))
         assert packed is not None
-        codes = unpacked(packed.codes, packed.bits).astype(np.float32)
-        numbers = (codes - 2.0 ** (packed.bits - 1)) * packed.scales[..., None]
+        codes = unpacked(packed.codes.array, packed.bits).astype(np.float32)
+        numbers = (codes - 2.0 ** (packed.bits - 1)) * packed.scales.array[..., None]
         expected = gguf.quants.dequantize(data, number)
         np.testing.assert_array_equal(numbers.reshape(5, 96).astype(np.float32), expected)
     assert packed_matrix("Q4_K", matrix, (5, 96)) is None

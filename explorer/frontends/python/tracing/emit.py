@@ -21,12 +21,14 @@ from explorer.frontends.python.tracing.frames import (
     calling_line,
     current_frame,
     current_source,
+    is_immutable,
     is_tracing,
 )
 from explorer.frontends.python.tracing.operators import ComplexArray, is_complex
 from explorer.ir.annotations import defined_by
 from explorer.ir.calls import AttrValue, Expr, MatchCast, OpCall, ShapeOf, Var
 from explorer.ir.dims import Dim, Shape, ShapeEnv
+from explorer.ir.program import Constant
 from explorer.ir.types import ITEM_BYTES, Annotation, Tensor, dtype_of
 from explorer.ops import RECORDS
 from explorer.ops.elementwise import snake_case
@@ -251,6 +253,8 @@ def traced(value: Any) -> TracedArray:
     """Return a value as a traced array; arrays and numbers become constants of the program."""
     if isinstance(value, TracedArray):
         return value
+    if isinstance(value, Constant):
+        return TracedArray(current_frame().recorder.constant(value), current_frame())
     if isinstance(value, SymbolicDim):
         scalar = emit_shape((value.expr,), scalar=True)
         scalar.weak = True
@@ -277,7 +281,7 @@ def traced(value: Any) -> TracedArray:
             actual=array.dtype,
         )
     frame = current_frame()
-    constant = frame.recorder.constant(array)
+    constant = frame.recorder.constant(Constant(array if is_immutable(array) else array.copy()))
     return TracedArray(constant, frame, weak=isinstance(value, PythonNumber))
 
 

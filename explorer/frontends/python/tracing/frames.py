@@ -207,11 +207,10 @@ class Recorder:
         self.sources.append(SourceOp(name, op, line.text))
         return name
 
-    def constant(self, array: np.ndarray) -> Var:
-        """Return the constant of that value; equal constants are shared."""
-        constant = Constant(array if is_immutable(array) else array.copy())
+    def constant(self, constant: Constant) -> Var:
+        """Return the value of a constant; equal constants are shared."""
         if constant.digest not in self._places:
-            name = self.fresh("number" if array.ndim == 0 else "array")
+            name = self.fresh("array" if constant.type.rank else "number")
             self.constants[name] = constant
             self._places[constant.digest] = Var(name, constant.type)
         return self._places[constant.digest]
