@@ -114,9 +114,14 @@ class Constant:
         return Tensor(tuple(self.array.shape), dtype_of(self.array))
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return tuple(map(int, self.type.dims))
+
+    @property
     def size(self) -> int:
         """The number of elements."""
-        return self.array.size
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -174,11 +179,6 @@ class DerivedConstant(Constant):
     def type(self) -> Tensor:
         """The annotation of the value."""
         return self._type
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return prod(map(int, self._type.dims))
 
     @property
     def nbytes(self) -> int:

@@ -13,7 +13,7 @@ from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, reads
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Constant, Function
-from explorer.ir.types import DType, Tensor, dtype_of
+from explorer.ir.types import DType, Tensor
 from explorer.ops.record import Array, Site
 
 LETTERS = "ijklmnpq"
@@ -117,11 +117,11 @@ class Lowering:
         number: Number = constant.array.reshape(()).item()
         return number
 
-    def constant(self, array: Array, hint: str) -> Var:
+    def constant(self, value: Array | Constant, hint: str) -> Var:
         """Add a constant to the program."""
-        array = np.asarray(array)
-        variable = Var(f"{self.result.name}.{hint}", Tensor(tuple(array.shape), dtype_of(array)))
-        self.constants[variable.name] = Constant(array)
+        constant = value if isinstance(value, Constant) else Constant(np.asarray(value))
+        variable = Var(f"{self.result.name}.{hint}", constant.type)
+        self.constants[variable.name] = constant
         return variable
 
     def temporary(self, hint: str, shape: Shape, dtype: DType) -> Var:
