@@ -45,7 +45,7 @@ LEAST_BLOCK = 16
 BY_INTEGERS = 4  # the accuracy level at which rows may be rounded to int8
 MOST_CODE = 127  # of a rounded row
 MANY_ROWS = 16  # for which weights are decoded once
-COLUMNS = 256  # that are unpacked at a time
+COLUMNS = 512  # that are unpacked at a time
 LONGEST_BLOCK = 1 << 16  # whose products of bytes fit the sum of an int32
 WEIGHTS, SCALES, ZEROS, GROUPS, BIAS = 1, 2, 3, 4, 5  # positions of the arguments
 MATMUL = next(r for r in products.RECORDS if r.name == "MatMul")
@@ -250,13 +250,13 @@ def _of_blocks(packing: Packing, packed: Constant, dtype: DType, *zeros: Constan
     def make(packed: Array, *zeros: Array) -> Array:
         is_signed = dtype.startswith("int")
         zero = _zeros(zeros[0] if zeros else None, packing) if is_signed else None
-        result = np.empty(kind.dims, numpy_dtype(dtype))
+        result = np.empty(kind.dims, np.uint8)  # of all kinds: int4 is the low bits of a byte
         for rows in _parts(packing):
             codes = _codes_of(packing, packed[rows])
-            if zero is not None:  # modulo 256, where both are less
-                codes = (codes - zero[rows, :, None]).view(np.int8)
+            if zero is not None:
+                codes = codes - zero[rows, :, None]  # modulo 256, where both are less
             result[..., rows] = codes.transpose(1, 2, 0)
-        return result
+        return result.view(numpy_dtype(dtype))
 
     return packed.derived(("of blocks", packing), kind, make, zeros)
 
@@ -465,8 +465,9 @@ def _code(
 
 def unpacked(codes: Array, bits: int) -> Array:
     """Return the elements of packed bytes along the last axis, the lowest bits first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    parts = codes[..., None] >> shifts & np.uint8((1 << bits) - 1)
+    parts = np.empty((*codes.shape, 8 // bits), np.uint8)
+    for n in range(8 // bits):
+        parts[..., n] = codes >> np.uint8(n * bits) & np.uint8((1 << bits) - 1)
     return parts.reshape(*codes.shape[:-1], -1)
 
 
