@@ -7,7 +7,7 @@ none.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from math import prod
@@ -66,6 +66,7 @@ class Batch:
     def __init__(self, rows: Sequence[ConstantRow], remake: Remake) -> None:
         """Describe the constants of one program."""
         self.rows, self.remake = rows, remake
+        self._unread: set[int] = set()  # numbers of values that only this batch reads
         self._ahead: dict[int, np.ndarray] = {}  # values that were read and are not used yet
 
     @property
@@ -83,6 +84,8 @@ class Batch:
         constant = _open_constants.get(content)
         if constant is None:
             small = None if row.small is None else _read(row)
+            if small is None:
+                self._unread.add(number)
             constant = StoredConstant(self, number) if small is None else Constant(small)
             _open_constants[content] = constant
         return constant
@@ -91,22 +94,24 @@ class Batch:
         """Return a value, read from disk together with the next ones, or made again."""
         array = self._ahead.pop(number, None)
         if array is None:
-            numbers = self._next(number)
+            numbers = [number, *self._next(number)]
+            self._unread.difference_update(numbers)
             rows = [self.rows[n] for n in numbers]
             arrays = _each(_read, rows, sum(row.bytes for row in rows))
             array, *others = arrays
-            self._ahead |= {n: a for n, a in zip(numbers[1:], others, strict=True) if a is not None}
+            after = zip(numbers[1:], others, strict=True)
+            self._ahead |= {n: a for n, a in after if a is not None}
         return self._remade[self.rows[number].name].array if array is None else array
 
-    def _next(self, number: int) -> Sequence[int]:
-        """Return a number and the numbers of the next constants, as far as they are few bytes."""
-        size, end = 0, number + 1
-        while end < len(self.rows) and end not in self._ahead:
-            size += self.rows[end].bytes
+    def _next(self, number: int) -> Iterator[int]:
+        """Yield the numbers of the next values, as far as they are few bytes."""
+        size = self.rows[number].bytes
+        for n in range(number + 1, len(self.rows)):
+            size += self.rows[n].bytes if n in self._unread else 0
             if size > AHEAD_BYTES:
-                break
-            end += 1
-        return range(number, end)
+                return
+            if n in self._unread:
+                yield n
 
     @cached_property
     def _remade(self) -> Mapping[str, Constant]:
