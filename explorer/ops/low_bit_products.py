@@ -247,11 +247,12 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     at_block = (b, *lead, j)
     weight = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
     inner = (blocks, *shape[:-1], columns)
+    if c.zero_terms is not None:
+        of_block = nest.compute("block_sums", inner[:-1], "float32", at_block[:-1], a, [p], "sum")
     sums = nest.compute("sums", inner, "float32", at_block, call("mul", a, weight), [p], "sum")
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
     term = call("mul", at(sums, at_block), scale)
     if c.zero_terms is not None:
-        of_block = nest.compute("block_sums", inner[:-1], "float32", at_block[:-1], a, [p], "sum")
         zeros = low.constant(c.zero_terms, "zero_terms")
         zero = at(nest.tensor(zeros, "zero_terms"), (b, j))
         term = call("sub", term, call("mul", at(of_block, at_block[:-1]), zero))
@@ -292,7 +293,7 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     blocks, block, columns = c.weights.shape
     lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(shape[:-1]))
     b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
-    rows, row_scales = _rounded_rows(low, lead, b, p)
+    rows, row_scales, row_sums = _rounded_rows(low, lead, b, p)
     weights = low.constant(c.weights, "weights")
     scales = low.constant(_narrowest(c.scales), "scales")
     nest = low.nest("integer_product")
@@ -300,12 +301,12 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     weight = call("cast_int32", at(nest.tensor(weights, "w"), (b, p, j)))
     at_block, inner = (b, *lead, j), (blocks, *shape[:-1], columns)
     sums = nest.compute("sums", inner, "int32", at_block, call("mul", a, weight), [p], "sum")
-    of_block = nest.compute("block_sums", inner[:-1], "int32", at_block[:-1], a, [p], "sum")
     zero: Expr = Const(c.zeros, "int32") if isinstance(c.zeros, int) else Const(0)
     if not isinstance(c.zeros, int):
         zeros = low.constant(c.zeros, "zeros")
         zero = call("cast_int32", at(nest.tensor(zeros, "zero"), (b, j)))
-    exact = call("sub", at(sums, at_block), call("mul", zero, at(of_block, at_block[:-1])))
+    row_sum = at(nest.tensor(row_sums, "row_sum"), (*lead, b))
+    exact = call("sub", at(sums, at_block), call("mul", zero, row_sum))
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
     row_scale = at(nest.tensor(row_scales, "row_scale"), (*lead, b))
     term = call("mul", call("mul", call("cast_float32", exact), row_scale), scale)
@@ -313,8 +314,8 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     nest.into(product)
 
 
-def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tuple[Var, Var]:
-    """Bind the left operand as int8 [..., blocks, block], and the scale of each block."""
+def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tuple[Var, Var, Var]:
+    """Bind the left operand as int8 [..., blocks, block], each block's scale, and its sum."""
     left, shape = _in_blocks(low, lead, b, p), tuple(a.extent for a in (*lead, b, p))
     scales = low.temporary("row_scales", shape[:-1], "float32")
     nest = low.nest("row_scales")
@@ -330,7 +331,12 @@ def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tu
     value = call("mul", at(nest.tensor(left, "a"), (*lead, b, p)), per_step)
     code = call("max", call("min", call("round", value), MOST_CODE * 1.0), -MOST_CODE * 1.0)
     nest.compute("y", shape, "int8", (*lead, b, p), call("cast_int8", code))
-    return nest.into(codes), scales
+    nest.into(codes)
+    sums = low.temporary("row_sums", shape[:-1], "int32")
+    nest = low.nest("row_sums")
+    each = call("cast_int32", at(nest.tensor(codes, "a"), (*lead, b, p)))
+    nest.compute("y", shape[:-1], "int32", (*lead, b), each, [p], "sum")
+    return codes, scales, nest.into(sums)
 
 
 def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import Dim, ceil_div, concrete_dim, floor_div, product, simplify
-from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, substitute
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, Kernel, Read, substitute
 from explorer.ir.kernels.contraction import Contraction
 from explorer.ir.kernels.forms import Form, form_of
 from explorer.ir.kernels.normal import writers
@@ -30,7 +30,7 @@ from explorer.ir.tile_program import (
 from explorer.ir.tile_traversal import with_loads
 from explorer.tile.lowering.groups import in_groups, padded_extents
 from explorer.tile.lowering.places import BufferPlaces, TensorPlace, applied, row_major
-from explorer.tile.lowering.tile_epilogue import transposed_tile
+from explorer.tile.lowering.tile_epilogue import axes_of_reader, transposed_tile
 
 MOST_STEPS = 4096  # of a table: a bound on memory, chosen
 SHORT_RUN_ELEMENTS = 8  # chosen, no measurement kept
@@ -146,6 +146,11 @@ def contract(
     finish = epilogue_map(p, c, epilogue, sums, column)
     finish, copies = transposed_tile(p, name, rows, column, finish)
     panels = Panels(rows, column, micro, inner, table, finish)
+    if epilogue is not None and epilogue.reduce:
+        several = depth_parts(p.tiling.depth_block, starts, length) > 1
+        if part is not None or prepare or copies or several:
+            return None
+        return [*grouped, *_sum_batch(p, c, epilogue, panels, spans[form.batch[0].name])]
     if part is None:
         parts = [*prepare, *_split_depth(p, panels, c, sums)]
     else:
@@ -182,10 +187,35 @@ def epilogue_map(
     """Return the map on a register tile: a store, or an element-wise epilogue."""
     if epilogue is None:
         return Map(p.place(c.out).at(c.target), (column,), sums)
+    if epilogue.reduce:
+        return _batch_map(p, c, epilogue, sums, column)
     names = {e.name: var(x.name) for e, x in zip(epilogue.axes, c.axes, strict=True)}
     target = p.place(epilogue.out).at(tuple(i.substitute(names) for i in epilogue.target))
     expr = _with_sum(p, substitute(epilogue.expr, names), c.out, sums)
     return Map(target, (column,), expr)
+
+
+def _batch_map(p: BufferPlaces, c: Compute, epilogue: Compute, sums: Fetch, column: Span) -> Map:
+    """Return the map that adds an element of each register tile to the sum over the batch."""
+    names = {e: var(x) for e, x in axes_of_reader(c, epilogue).items()}
+    index = tuple(i.substitute(names) for i in epilogue.target)
+    place, region = p.place(epilogue.out), p.regions.tensors[epilogue.out]
+    if place.buffer.kind != "scratch":
+        place = p.scratch(f"{epilogue.out}_total", region, p.kernel.dtype(epilogue.out))
+    total = place.at(index)
+    element = _with_sum(p, substitute(epilogue.expr, names), c.out, sums)
+    return Map(total, (column,), Do("add", (total, element)))
+
+
+def _sum_batch(
+    p: BufferPlaces, c: Compute, epilogue: Compute, panels: Panels, block: Span
+) -> list[Statement]:
+    """Return the sums over a batch: cleared, added to for each of it, and copied to their place."""
+    total, every = panels.epilogue.target, (*panels.rows, panels.columns)
+    names = {e: var(x) for e, x in axes_of_reader(c, epilogue).items()}
+    target = p.place(epilogue.out).at(tuple(i.substitute(names) for i in epilogue.target))
+    copy = [] if target.buffer == total.buffer else [Map(target, every, total)]
+    return [Map(total, every, Const(0.0)), For(block, (panels,)), *copy]
 
 
 def _with_sum(p: BufferPlaces, expr: Expr, tensor: str, sums: Fetch) -> TileExpr:
