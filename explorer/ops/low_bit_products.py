@@ -317,26 +317,25 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
 def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tuple[Var, Var, Var]:
     """Bind the left operand as int8 [..., blocks, block], each block's scale, and its sum."""
     left, shape = _in_blocks(low, lead, b, p), tuple(a.extent for a in (*lead, b, p))
-    scales = low.temporary("row_scales", shape[:-1], "float32")
-    nest = low.nest("row_scales")
-    size = call("abs", at(nest.tensor(left, "a"), (*lead, b, p)))
-    most = nest.compute("most", shape[:-1], "float32", (*lead, b), size, [p], "max")
-    step = call("mul", at(most, (*lead, b)), float(np.float32(1 / MOST_CODE)))
-    nest.compute("y", shape[:-1], "float32", (*lead, b), step)
-    nest.into(scales)
-    codes = low.temporary("row_codes", shape, "int8")
-    nest = low.nest("row_codes")
-    scale = at(nest.tensor(scales, "scale"), (*lead, b))
+    of_block, each = (*lead, b), (*lead, b, p)
+    nest = low.nest("rounded_rows")
+    a = at(nest.tensor(left, "a"), each)
+    most = nest.compute("most", shape[:-1], "float32", of_block, call("abs", a), [p], "max")
+    step = call("mul", at(most, of_block), float(np.float32(1 / MOST_CODE)))
+    scale = at(nest.compute("scale", shape[:-1], "float32", of_block, step), of_block)
     per_step = call("where", call("gt", scale, 0.0), call("div", 1.0, scale), 0.0)
-    value = call("mul", at(nest.tensor(left, "a"), (*lead, b, p)), per_step)
-    code = call("max", call("min", call("round", value), MOST_CODE * 1.0), -MOST_CODE * 1.0)
-    nest.compute("y", shape, "int8", (*lead, b, p), call("cast_int8", code))
-    nest.into(codes)
-    sums = low.temporary("row_sums", shape[:-1], "int32")
-    nest = low.nest("row_sums")
-    each = call("cast_int32", at(nest.tensor(codes, "a"), (*lead, b, p)))
-    nest.compute("y", shape[:-1], "int32", (*lead, b), each, [p], "sum")
-    return codes, scales, nest.into(sums)
+    code = call("round", call("mul", a, per_step))
+    code = call("max", call("min", code, float(MOST_CODE)), -float(MOST_CODE))
+    codes = nest.compute("codes", shape, "int8", each, call("cast_int8", code))
+    number = call("cast_int32", at(codes, each))
+    nest.compute("sums", shape[:-1], "int32", of_block, number, [p], "sum")
+    results = (
+        low.temporary("row_codes", shape, "int8"),
+        low.temporary("row_scales", shape[:-1], "float32"),
+        low.temporary("row_sums", shape[:-1], "int32"),
+    )
+    nest.bind_outputs(dict(zip(("codes", "scale", "sums"), results, strict=True)))
+    return results
 
 
 def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
