@@ -129,7 +129,8 @@ def contract(
     starts, length, step = walk
     total = product(padded_extents(depth, group))
     p.tables[f"{name}_seg"] = starts
-    columns = _right_panels(p, form, depth, column, total)
+    in_parts = epilogue is not None and bool(epilogue.reduce)
+    columns = _right_panels(p, form, depth, column, total, in_parts)
     if columns is None:
         return None
     b, b_step, prepare = columns
@@ -146,7 +147,8 @@ def contract(
     finish = epilogue_map(p, c, epilogue, sums, column)
     finish, copies = transposed_tile(p, name, rows, column, finish)
     panels = Panels(rows, column, micro, inner, table, finish)
-    if epilogue is not None and epilogue.reduce:
+    if in_parts:
+        assert epilogue is not None
         several = depth_parts(p.tiling.depth_block, starts, length) > 1
         if part is not None or prepare or copies or several:
             return None
@@ -215,7 +217,16 @@ def _sum_batch(
     names = {e: var(x) for e, x in axes_of_reader(c, epilogue).items()}
     target = p.place(epilogue.out).at(tuple(i.substitute(names) for i in epilogue.target))
     copy = [] if target.buffer == total.buffer else [Map(target, every, total)]
-    return [Map(total, every, Const(0.0)), For(block, (panels,)), *copy]
+    sums: Statement = For(block, (panels,))
+    columns, width = panels.columns, panels.micro.columns
+    clipped = columns.clip_low or columns.clip_high
+    if not clipped and isinstance(columns.size, int) and columns.size % width == 0:
+        first = columns.base + var("_strip") * width
+        one = replace(columns, base=first, size=width)
+        count = columns.size // width
+        each = For(block, (replace(panels, columns=one),))
+        sums = For(Span("_strip", Affine(), count, count), (each,))
+    return [Map(total, every, Const(0.0)), sums, *copy]
 
 
 def _with_sum(p: BufferPlaces, expr: Expr, tensor: str, sums: Fetch) -> TileExpr:
@@ -364,8 +375,12 @@ def _right_panels(
     depth: tuple[Axis, ...],
     column: Span,
     total: Dim,
+    in_parts: bool,
 ) -> tuple[Fetch, int, list[Pack]] | None:
-    """Return the right operand as panels: its place, its step, and what is packed before."""
+    """Return the right operand as panels: its place, its step, and what is packed before.
+
+    `in_parts`: the batch axis is the outer part of the depth, and lies so in panels packed ahead.
+    """
     lanes = p.tiling.micro.over(contraction.column.extent).columns
     names = frozenset(x.name for x in depth)
     source = p.element(contraction.b, {})
@@ -374,7 +389,8 @@ def _right_panels(
     where, step = panels_of(p.kernel, p.tiling, contraction, depth, column, source)
     if where == "ahead":
         first = _first_packed(column.base, lanes)
-        packed = _pack_ahead(p, contraction, depth, source, concrete_dim(total), form, first)
+        size = concrete_dim(total)
+        packed = _pack_ahead(p, contraction, depth, source, size, form, first, in_parts)
         return None if packed is None else (packed, lanes * form.cells, [])
     if where == "in place":
         offset = source.offset.without(names).substitute({column.axis: var("_j")})
@@ -442,14 +458,17 @@ def _pack_ahead(
     total: int,
     form: Form,
     first: Dim,
+    in_parts: bool,
 ) -> Fetch | None:
     """Return the right operand's panels in a constant packed ahead; None if sizes are symbolic."""
     lanes = p.tiling.micro.over(contraction.column.extent).columns
-    order = (*contraction.batch, contraction.column, *depth)
+    around = () if in_parts else contraction.batch
+    inside = contraction.batch if in_parts else ()
+    order = (*around, contraction.column, *inside, *depth)
     extents, steps = [x.extent for x in order], [source.offset.factor(x.name) for x in order]
     if not all(isinstance(x, int) for x in (*extents, *steps, source.offset.const, first)):
         return None
-    ext, begin, batch = [int(e) for e in extents], int(first), len(contraction.batch)
+    ext, begin, batch = [int(e) for e in extents], int(first), len(around)
     ext[batch] = columns = ext[batch] - begin
     name = f"{contraction.b.tensor}_packed"
     packing = Packing(
@@ -468,10 +487,13 @@ def _pack_ahead(
         packing = replace(packing, name=name)
     if packing not in p.packings:
         p.packings.append(packing)
-    cells = total * form.cells // form.group  # of a column
+    part = total * form.cells // form.group  # of a column, for one point of the batch
+    cells = part * prod(int(x.extent) for x in inside)
     batch_size = -(-columns // lanes) * lanes * cells
     offset = (var("_j") - begin) * cells
-    for x, stride in zip(contraction.batch, row_major(tuple(ext[:batch])), strict=True):
+    for x in inside:
+        offset = offset + var(x.name) * (part * lanes)
+    for x, stride in zip(around, row_major(tuple(ext[:batch])), strict=True):
         offset = offset + var(x.name) * product((stride, batch_size))
     size = prod(ext[:batch]) * batch_size
     return Fetch(p.buffer(name, "packed", size, source.buffer.dtype), offset)
