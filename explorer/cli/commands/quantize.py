@@ -11,8 +11,8 @@ from explorer.cli.compile_model import read_inputs
 from explorer.cli.terminal import print_answer, progress_line, step_progress
 from explorer.errors import BadOption
 from explorer.frontends.load import load
-from explorer.quantization.onnx_model import save_quantized
 from explorer.quantization.quantize import quantize
+from explorer.quantization.save_quantized import save_quantized
 from explorer.views.answer import Answer
 
 BY_COLUMN = "column"
