@@ -50,11 +50,6 @@ class LowBitFormat:
                 actual=n,
             )
 
-    def __str__(self) -> str:
-        """Return the format in words: `int4 in blocks of 32`."""
-        blocks = "by column" if self.block is None else f"in blocks of {self.block}"
-        return f"{self.kind} {blocks}{'' if self.symmetric else ' with zero points'}"
-
     @property
     def bits(self) -> int:
         """The bits of an element."""

@@ -82,8 +82,9 @@ def test_bytes_are_those_of_the_constants(tmp_path: Path) -> None:
         assert row["bytes_after"] == sum(after[n] for n in own)
         assert row["bytes_before"] == before[str(name)]
     text = str(low.quantization)
-    assert text.startswith("int4 in blocks of 16: 3 of 4 products, ") and "last" in text
-    assert "int4 in blocks of 16" in str(low) and low.digest != model.digest
+    first = "3 products in int4, 1 product in float32: "
+    assert text.startswith(first) and "last" in text
+    assert first in str(low) and low.digest != model.digest
     assert "x: float32[rows, 40]" in str(low)
 
 
@@ -106,8 +107,8 @@ def test_names_that_are_kept_stay_in_float32(
     assert model.quantization is not None
     assert {r.weight for r in model.quantization.layers if r.kind == "int8"} == low
     exact = [r for r in model.quantization.layers if r.weight not in low]
-    assert {(r.kind, r.block, r.weight_error, r.output_error) for r in exact} <= {
-        ("float32", None, 0.0, 0.0)
+    assert {(r.kind, r.block, r.symmetric, r.weight_error, r.output_error) for r in exact} <= {
+        ("float32", None, None, 0.0, 0.0)
     }
     if not low:
         np.testing.assert_allclose(
@@ -116,6 +117,28 @@ def test_names_that_are_kept_stay_in_float32(
             rtol=1e-4,
             atol=1e-4,
         )
+
+
+def test_layers_get_different_bits_one_after_the_other(tmp_path: Path) -> None:
+    write_products(tmp_path / "m.onnx")
+    x = {"x": np.random.default_rng(1).standard_normal((5, 40)).astype(np.float32)}
+    half = explorer.quantize(tmp_path / "m.onnx", "int4", 16, ("turned", "last"), inputs=x)
+    low = explorer.quantize(half, "int8", None, "last", symmetric=False, inputs=x)
+    assert half.quantization is not None and low.quantization is not None
+    rows = low.quantization.layers
+    assert [(r.weight, r.kind, r.block, r.symmetric) for r in rows] == [
+        ("first", "int4", 16, True),
+        ("turned", "int8", 64, False),
+        ("layer.weight", "int4", 16, True),
+        ("last", "float32", None, None),
+    ]
+    assert rows[0] == half.quantization.layers[0]
+    assert low.quantization.bytes_before == half.quantization.bytes_before
+    assert low.quantization.bytes_after == sum(
+        c.array.nbytes for c in low.program.constants.values()
+    )
+    found, before = (explorer.compile(m).run(x)["y"] for m in (low, half))
+    assert 0 < np.linalg.norm(found - before) < 0.01 * np.linalg.norm(before)
 
 
 def test_a_name_of_no_product_is_refused_in_a_sentence(tmp_path: Path) -> None:

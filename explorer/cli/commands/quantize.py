@@ -62,7 +62,6 @@ def answer(flags: Namespace) -> Answer:
     data = {
         "model": flags.model,
         "file": flags.output,
-        "format": str(quantization.form),
         "bytes_before": quantization.bytes_before,
         "bytes_after": quantization.bytes_after,
         "layers": quantization.rows(),
