@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from explorer.ir.text.parser import parse_program as parse
     from explorer.passes.registry import compiler_pass, forget_pass
     from explorer.portable.write import export
+    from explorer.quantization.quantize import quantize
+    from explorer.quantization.round_rows import round_rows
     from explorer.relax.dispatch import library
     from explorer.training.training_loop import fit
     from explorer.transforms.rewrite import rewrite
@@ -71,6 +73,8 @@ _HOME = {
     "parse": ("explorer.ir.text.parser", "parse_program"),
     "plugin": ("explorer.extend", "load"),
     "policy": ("explorer.extend.policies", "policy"),
+    "quantize": ("explorer.quantization.quantize", "quantize"),
+    "round_rows": ("explorer.quantization.round_rows", "round_rows"),
     "rewrite": ("explorer.transforms.rewrite", "rewrite"),
     "race": ("explorer.tuning.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
@@ -125,8 +129,10 @@ __all__ = [
     "parse",
     "plugin",
     "policy",
+    "quantize",
     "race",
     "rewrite",
+    "round_rows",
     "scan",
     "shape",
     "sweep",

@@ -296,11 +296,12 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     at_block = (b, *lead, j)
     weight = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
     inner = (blocks, *shape[:-1], columns)
+    if c.zero_terms is not None:
+        of_block = nest.compute("block_sums", inner[:-1], "float32", at_block[:-1], a, [p], "sum")
     sums = nest.compute("sums", inner, "float32", at_block, call("mul", a, weight), [p], "sum")
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
     term = call("mul", at(sums, at_block), scale)
     if c.zero_terms is not None:
-        of_block = nest.compute("block_sums", inner[:-1], "float32", at_block[:-1], a, [p], "sum")
         zeros = low.constant(c.zero_terms, "zero_terms")
         zero = at(nest.tensor(zeros, "zero_terms"), (b, j))
         term = call("sub", term, call("mul", at(of_block, at_block[:-1]), zero))
@@ -341,7 +342,7 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     blocks, block, columns = c.weights.shape
     lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(shape[:-1]))
     b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
-    rows, row_scales = _rounded_rows(low, lead, b, p)
+    rows, row_scales, row_sums = _rounded_rows(low, lead, b, p)
     weights = low.constant(c.weights, "weights")
     scales = low.constant(c.scales, "scales")
     nest = low.nest("integer_product")
@@ -349,12 +350,12 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     weight = call("cast_int32", at(nest.tensor(weights, "w"), (b, p, j)))
     at_block, inner = (b, *lead, j), (blocks, *shape[:-1], columns)
     sums = nest.compute("sums", inner, "int32", at_block, call("mul", a, weight), [p], "sum")
-    of_block = nest.compute("block_sums", inner[:-1], "int32", at_block[:-1], a, [p], "sum")
     zero: Expr = Const(c.zeros, "int32") if isinstance(c.zeros, int) else Const(0)
     if not isinstance(c.zeros, int):
         zeros = low.constant(c.zeros, "zeros")
         zero = call("cast_int32", at(nest.tensor(zeros, "zero"), (b, j)))
-    exact = call("sub", at(sums, at_block), call("mul", zero, at(of_block, at_block[:-1])))
+    row_sum = at(nest.tensor(row_sums, "row_sum"), (*lead, b))
+    exact = call("sub", at(sums, at_block), call("mul", zero, row_sum))
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
     row_scale = at(nest.tensor(row_scales, "row_scale"), (*lead, b))
     term = call("mul", call("mul", call("cast_float32", exact), row_scale), scale)
@@ -362,24 +363,28 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     nest.into(product)
 
 
-def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tuple[Var, Var]:
-    """Bind the left operand as int8 [..., blocks, block], and the scale of each block."""
+def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tuple[Var, Var, Var]:
+    """Bind the left operand as int8 [..., blocks, block], each block's scale, and its sum."""
     left, shape = _in_blocks(low, lead, b, p), tuple(a.extent for a in (*lead, b, p))
-    scales = low.temporary("row_scales", shape[:-1], "float32")
-    nest = low.nest("row_scales")
-    size = call("abs", at(nest.tensor(left, "a"), (*lead, b, p)))
-    most = nest.compute("most", shape[:-1], "float32", (*lead, b), size, [p], "max")
-    step = call("mul", at(most, (*lead, b)), float(np.float32(1 / MOST_CODE)))
-    nest.compute("y", shape[:-1], "float32", (*lead, b), step)
-    nest.into(scales)
-    codes = low.temporary("row_codes", shape, "int8")
-    nest = low.nest("row_codes")
-    scale = at(nest.tensor(scales, "scale"), (*lead, b))
+    of_block, each = (*lead, b), (*lead, b, p)
+    nest = low.nest("rounded_rows")
+    a = at(nest.tensor(left, "a"), each)
+    most = nest.compute("most", shape[:-1], "float32", of_block, call("abs", a), [p], "max")
+    step = call("mul", at(most, of_block), float(np.float32(1 / MOST_CODE)))
+    scale = at(nest.compute("scale", shape[:-1], "float32", of_block, step), of_block)
     per_step = call("where", call("gt", scale, 0.0), call("div", 1.0, scale), 0.0)
-    value = call("mul", at(nest.tensor(left, "a"), (*lead, b, p)), per_step)
-    code = call("max", call("min", call("round", value), MOST_CODE * 1.0), -MOST_CODE * 1.0)
-    nest.compute("y", shape, "int8", (*lead, b, p), call("cast_int8", code))
-    return nest.into(codes), scales
+    code = call("round", call("mul", a, per_step))
+    code = call("max", call("min", code, float(MOST_CODE)), -float(MOST_CODE))
+    codes = nest.compute("codes", shape, "int8", each, call("cast_int8", code))
+    number = call("cast_int32", at(codes, each))
+    nest.compute("sums", shape[:-1], "int32", of_block, number, [p], "sum")
+    results = (
+        low.temporary("row_codes", shape, "int8"),
+        low.temporary("row_scales", shape[:-1], "float32"),
+        low.temporary("row_sums", shape[:-1], "int32"),
+    )
+    nest.bind_outputs(dict(zip(("codes", "scale", "sums"), results, strict=True)))
+    return results
 
 
 def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
@@ -469,6 +474,15 @@ def unpacked(codes: Array, bits: int) -> Array:
     for n in range(8 // bits):
         parts[..., n] = codes >> np.uint8(n * bits) & np.uint8((1 << bits) - 1)
     return parts.reshape(*codes.shape[:-1], -1)
+
+
+def packed(codes: Array, bits: int) -> Array:
+    """Pack elements along the last axis into bytes, the first in the lowest bits."""
+    each = 8 // bits
+    padded = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % each)])
+    parts = padded.astype(np.uint8).reshape(*codes.shape[:-1], -1, each)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray(np.bitwise_or.reduce(parts << shifts, axis=-1))
 
 
 def _reference(attrs: Mapping[str, Any], args: Any) -> Any:

@@ -31,8 +31,7 @@ class PackedMatrix:
     @property
     def shape(self) -> tuple[int, int]:
         """Outputs and inputs."""
-        outputs, blocks = self.scales.type.dims
-        assert isinstance(outputs, int) and isinstance(blocks, int)
+        outputs, blocks = self.scales.shape
         return outputs, blocks * BLOCK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -12,11 +13,12 @@ from explorer.frontends.decoders.decoder_config import DecoderConfig, LayerPosit
 from explorer.frontends.decoders.packed_matrix import BLOCK, PackedMatrix
 from explorer.frontends.python import arrays as xp
 from explorer.frontends.python.tracing.annotations import tensor
-from explorer.frontends.python.tracing.emit import emit, traced
+from explorer.frontends.python.tracing.emit import emit, named_constant
 from explorer.frontends.python.tracing.frames import attributed_to_call
+from explorer.ir.program import Constant
 from explorer.ir.types import Tensor
 
-Weights = Mapping[str, Any]  # arrays or constants; matrices may be a PackedMatrix
+Weights = Mapping[str, Any]  # constants, or values of the program; matrices may be packed
 MASKED = np.float32(-np.inf)
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "silu": xp.silu,
@@ -38,15 +40,17 @@ def step_inputs(config: DecoderConfig) -> dict[str, Any]:
     return {"ids": ids, "at": at, "keys": caches, "values": caches}
 
 
-def step_function(config: DecoderConfig, weights: Weights) -> Callable[..., Any]:
-    """Return the step as a function over arrays.
+def step_function(
+    config: DecoderConfig, weights: Weights, names: Mapping[str, str]
+) -> Callable[..., Any]:
+    """Return the step as a function over arrays, with weights as constants of those names.
 
     It returns `scores`, float32[batch, vocabulary] after the last token of each row, and the
     caches. Padding is written nowhere: negative positions are outside of the cache.
     """
 
     def decoder_step(ids: Any, at: Any, keys: Any, values: Any) -> dict[str, Any]:
-        w = {name: _operand(weight) for name, weight in weights.items()}
+        w = {part: _constant(names[part], weight) for part, weight in weights.items()}
         n = ids.shape[1]
         room = keys[0].shape[2]
         positions = at[:, None] + xp.arange(n)  # [batch, n]
@@ -73,9 +77,13 @@ def step_function(config: DecoderConfig, weights: Weights) -> Callable[..., Any]
     return decoder_step
 
 
-def _operand(weight: Any) -> Any:
-    """Return a weight as an operand of the program; a packed matrix has two, made at its uses."""
-    return weight if isinstance(weight, PackedMatrix) else traced(weight)
+def _constant(name: str, weight: Constant | PackedMatrix) -> Any:
+    """Return a weight as constants of the program."""
+    if not isinstance(weight, PackedMatrix):
+        return named_constant(name, weight)
+    codes: Any = named_constant(f"{name}.codes", weight.codes)
+    scales: Any = named_constant(f"{name}.scales", weight.scales)
+    return replace(weight, codes=codes, scales=scales)
 
 
 def _mask(positions: Any, room: Any, window: int) -> Any:
@@ -112,7 +120,7 @@ def _rows(matrix: Any, ids: Any) -> Any:
     """Return rows of a matrix by number, [batch, n, inputs]."""
     if not isinstance(matrix, PackedMatrix):
         return xp.take(matrix, ids, axis=0)
-    codes, scales = (xp.take(traced(m), ids, axis=0) for m in (matrix.codes, matrix.scales))
+    codes, scales = xp.take(matrix.codes, ids, axis=0), xp.take(matrix.scales, ids, axis=0)
     if matrix.bits == 4:
         halves = xp.stack([codes & np.uint8(15), codes >> np.uint8(4)], axis=-1)
         codes = xp.reshape(halves, (*ids.shape, -1, BLOCK))
@@ -213,7 +221,8 @@ def _times(x: Any, matrix: Any) -> Any:
     if not isinstance(matrix, PackedMatrix):
         return x @ xp.swapaxes(matrix, 0, 1)
     outputs, inputs = matrix.shape
-    codes, scales = traced(matrix.codes), traced(matrix.scales)
+    codes: Any = matrix.codes
+    scales: Any = matrix.scales
     with attributed_to_call("matmul"):
         return emit(
             "MatMulNBits", x, codes, scales, N=outputs, K=inputs, bits=matrix.bits, block_size=BLOCK

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import Dim, ceil_div, concrete_dim, floor_div, product, simplify
-from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, substitute
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, Kernel, Read, substitute
 from explorer.ir.kernels.contraction import Contraction
 from explorer.ir.kernels.forms import Form, form_of
 from explorer.ir.kernels.normal import writers
@@ -30,7 +30,7 @@ from explorer.ir.tile_program import (
 from explorer.ir.tile_traversal import with_loads
 from explorer.tile.lowering.groups import in_groups, padded_extents
 from explorer.tile.lowering.places import BufferPlaces, TensorPlace, applied, row_major
-from explorer.tile.lowering.tile_epilogue import transposed_tile
+from explorer.tile.lowering.tile_epilogue import axes_of_reader, transposed_tile
 
 MOST_STEPS = 4096  # of a table: a bound on memory, chosen
 SHORT_RUN_ELEMENTS = 8  # chosen, no measurement kept
@@ -129,7 +129,8 @@ def contract(
     starts, length, step = walk
     total = product(padded_extents(depth, group))
     p.tables[f"{name}_seg"] = starts
-    columns = _right_panels(p, form, depth, column, total)
+    in_parts = epilogue is not None and bool(epilogue.reduce)
+    columns = _right_panels(p, form, depth, column, total, in_parts)
     if columns is None:
         return None
     b, b_step, prepare = columns
@@ -146,6 +147,12 @@ def contract(
     finish = epilogue_map(p, c, epilogue, sums, column)
     finish, copies = transposed_tile(p, name, rows, column, finish)
     panels = Panels(rows, column, micro, inner, table, finish)
+    if in_parts:
+        assert epilogue is not None
+        several = depth_parts(p.tiling.depth_block, starts, length) > 1
+        if part is not None or prepare or copies or several:
+            return None
+        return [*grouped, *_sum_batch(p, c, epilogue, panels, spans[form.batch[0].name])]
     if part is None:
         parts = [*prepare, *_split_depth(p, panels, c, sums)]
     else:
@@ -182,10 +189,44 @@ def epilogue_map(
     """Return the map on a register tile: a store, or an element-wise epilogue."""
     if epilogue is None:
         return Map(p.place(c.out).at(c.target), (column,), sums)
+    if epilogue.reduce:
+        return _batch_map(p, c, epilogue, sums, column)
     names = {e.name: var(x.name) for e, x in zip(epilogue.axes, c.axes, strict=True)}
     target = p.place(epilogue.out).at(tuple(i.substitute(names) for i in epilogue.target))
     expr = _with_sum(p, substitute(epilogue.expr, names), c.out, sums)
     return Map(target, (column,), expr)
+
+
+def _batch_map(p: BufferPlaces, c: Compute, epilogue: Compute, sums: Fetch, column: Span) -> Map:
+    """Return the map that adds an element of each register tile to the sum over the batch."""
+    names = {e: var(x) for e, x in axes_of_reader(c, epilogue).items()}
+    index = tuple(i.substitute(names) for i in epilogue.target)
+    place, region = p.place(epilogue.out), p.regions.tensors[epilogue.out]
+    if place.buffer.kind != "scratch":
+        place = p.scratch(f"{epilogue.out}_total", region, p.kernel.dtype(epilogue.out))
+    total = place.at(index)
+    element = _with_sum(p, substitute(epilogue.expr, names), c.out, sums)
+    return Map(total, (column,), Do("add", (total, element)))
+
+
+def _sum_batch(
+    p: BufferPlaces, c: Compute, epilogue: Compute, panels: Panels, block: Span
+) -> list[Statement]:
+    """Return the sums over a batch: cleared, added to for each of it, and copied to their place."""
+    total, every = panels.epilogue.target, (*panels.rows, panels.columns)
+    names = {e: var(x) for e, x in axes_of_reader(c, epilogue).items()}
+    target = p.place(epilogue.out).at(tuple(i.substitute(names) for i in epilogue.target))
+    copy = [] if target.buffer == total.buffer else [Map(target, every, total)]
+    sums: Statement = For(block, (panels,))
+    columns, width = panels.columns, panels.micro.columns
+    clipped = columns.clip_low or columns.clip_high
+    if not clipped and isinstance(columns.size, int) and columns.size % width == 0:
+        first = columns.base + var("_strip") * width
+        one = replace(columns, base=first, size=width)
+        count = columns.size // width
+        each = For(block, (replace(panels, columns=one),))
+        sums = For(Span("_strip", Affine(), count, count), (each,))
+    return [Map(total, every, Const(0.0)), sums, *copy]
 
 
 def _with_sum(p: BufferPlaces, expr: Expr, tensor: str, sums: Fetch) -> TileExpr:
@@ -334,8 +375,12 @@ def _right_panels(
     depth: tuple[Axis, ...],
     column: Span,
     total: Dim,
+    in_parts: bool,
 ) -> tuple[Fetch, int, list[Pack]] | None:
-    """Return the right operand as panels: its place, its step, and what is packed before."""
+    """Return the right operand as panels: its place, its step, and what is packed before.
+
+    `in_parts`: the batch axis is the outer part of the depth, and lies so in panels packed ahead.
+    """
     lanes = p.tiling.micro.over(contraction.column.extent).columns
     names = frozenset(x.name for x in depth)
     source = p.element(contraction.b, {})
@@ -344,7 +389,8 @@ def _right_panels(
     where, step = panels_of(p.kernel, p.tiling, contraction, depth, column, source)
     if where == "ahead":
         first = _first_packed(column.base, lanes)
-        packed = _pack_ahead(p, contraction, depth, source, concrete_dim(total), form, first)
+        size = concrete_dim(total)
+        packed = _pack_ahead(p, contraction, depth, source, size, form, first, in_parts)
         return None if packed is None else (packed, lanes * form.cells, [])
     if where == "in place":
         offset = source.offset.without(names).substitute({column.axis: var("_j")})
@@ -412,14 +458,17 @@ def _pack_ahead(
     total: int,
     form: Form,
     first: Dim,
+    in_parts: bool,
 ) -> Fetch | None:
     """Return the right operand's panels in a constant packed ahead; None if sizes are symbolic."""
     lanes = p.tiling.micro.over(contraction.column.extent).columns
-    order = (*contraction.batch, contraction.column, *depth)
+    around = () if in_parts else contraction.batch
+    inside = contraction.batch if in_parts else ()
+    order = (*around, contraction.column, *inside, *depth)
     extents, steps = [x.extent for x in order], [source.offset.factor(x.name) for x in order]
     if not all(isinstance(x, int) for x in (*extents, *steps, source.offset.const, first)):
         return None
-    ext, begin, batch = [int(e) for e in extents], int(first), len(contraction.batch)
+    ext, begin, batch = [int(e) for e in extents], int(first), len(around)
     ext[batch] = columns = ext[batch] - begin
     name = f"{contraction.b.tensor}_packed"
     packing = Packing(
@@ -438,10 +487,13 @@ def _pack_ahead(
         packing = replace(packing, name=name)
     if packing not in p.packings:
         p.packings.append(packing)
-    cells = total * form.cells // form.group  # of a column
+    part = total * form.cells // form.group  # of a column, for one point of the batch
+    cells = part * prod(int(x.extent) for x in inside)
     batch_size = -(-columns // lanes) * lanes * cells
     offset = (var("_j") - begin) * cells
-    for x, stride in zip(contraction.batch, row_major(tuple(ext[:batch])), strict=True):
+    for x in inside:
+        offset = offset + var(x.name) * (part * lanes)
+    for x, stride in zip(around, row_major(tuple(ext[:batch])), strict=True):
         offset = offset + var(x.name) * product((stride, batch_size))
     size = prod(ext[:batch]) * batch_size
     return Fetch(p.buffer(name, "packed", size, source.buffer.dtype), offset)

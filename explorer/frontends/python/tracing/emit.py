@@ -253,8 +253,6 @@ def traced(value: Any) -> TracedArray:
     """Return a value as a traced array; arrays and numbers become constants of the program."""
     if isinstance(value, TracedArray):
         return value
-    if isinstance(value, Constant):
-        return TracedArray(current_frame().recorder.constant(value), current_frame())
     if isinstance(value, SymbolicDim):
         scalar = emit_shape((value.expr,), scalar=True)
         scalar.weak = True
@@ -283,6 +281,12 @@ def traced(value: Any) -> TracedArray:
     frame = current_frame()
     constant = frame.recorder.constant(Constant(array if is_immutable(array) else array.copy()))
     return TracedArray(constant, frame, weak=isinstance(value, PythonNumber))
+
+
+def named_constant(name: str, constant: Constant) -> TracedArray:
+    """Return a constant of the model's under that name."""
+    frame = current_frame()
+    return TracedArray(frame.recorder.constant(constant, name), frame)
 
 
 def is_traced(value: Any) -> bool:

@@ -207,10 +207,10 @@ class Recorder:
         self.sources.append(SourceOp(name, op, line.text))
         return name
 
-    def constant(self, constant: Constant) -> Var:
-        """Return the value of a constant; equal constants are shared."""
+    def constant(self, constant: Constant, name: str = "array") -> Var:
+        """Return a constant as a value; equal constants are shared, under their first name."""
         if constant.digest not in self._places:
-            name = self.fresh("array" if constant.type.rank else "number")
+            name = self.fresh(name if constant.shape else "number")
             self.constants[name] = constant
             self._places[constant.digest] = Var(name, constant.type)
         return self._places[constant.digest]
