@@ -180,6 +180,8 @@ class Executable:
 
             return run
         operands = [as_usable(a) for a in self._input_arrays(inputs, bound)]
+        owned = self._owned(inputs, operands)
+        operands = bound.outputs.own_inputs(operands, owned)
         arrays, later = bound.outputs.select_arrays(out, operands)
         copied = any(operands[n] is not a for n, a in enumerate(self._input_arrays(inputs, bound)))
         if copied or later or len(out) < len(arrays):
@@ -284,11 +286,12 @@ class Executable:
             return copy_out(dict(zip(self.tasks.output_names, results, strict=True)), out)
         outputs = bound.outputs
         operands = [as_usable(a) for a in self._input_arrays(inputs, bound)]
+        owned = self._owned(inputs, operands) if self.donated else []
+        if outputs.written:
+            operands = outputs.own_inputs(operands, owned)
         later: dict[int, Array] = {}
-        if out or self.donated:
-            arrays, later = outputs.select_arrays(
-                out or {}, operands, self._owned(inputs, operands)
-            )
+        if out or owned or outputs.inside:
+            arrays, later = outputs.select_arrays(out or {}, operands, owned)
             theirs = {id(a) for a in (*operands, *(out or {}).values())}
             created = sum(id(a) not in theirs for a in arrays)
         else:
@@ -316,12 +319,17 @@ class Executable:
         """
         if self.frames is not None:
             return {self.tasks.inputs[n]: "" for n in self.donated}
-        names, taken = self.tasks.output_names, dict[int, int]()
+        names, written = self.tasks.output_names, self.planner.written_inputs
+        taken = {at: -1 if n is None else n for at, n in written.items()}
         for at in self.donated:
+            if at in taken:
+                continue
             over = self.planner.overwritable.items()
             candidates = (n for n, inputs in over if at in inputs and n not in taken.values())
             taken[at] = next(candidates, -1)
-        return {self.tasks.inputs[at]: names[n] if n >= 0 else "" for at, n in taken.items()}
+        return {
+            self.tasks.inputs[at]: names[taken[at]] if taken[at] >= 0 else "" for at in self.donated
+        }
 
     def _owned(self, inputs: Mapping[str, Array], operands: Sequence[Array]) -> list[int]:
         """Return the donated inputs that kernels work on in the caller's memory."""
