@@ -307,9 +307,8 @@ class Executable:
             bound.replay(arena, teams(), traced)
         finally:
             bound.give(arena)
-        for n, target in later.items():
-            np.copyto(target, arrays[n])
-            arrays[n] = target
+        if later:
+            arrays = _copied_to(later, arrays)
         return dict(zip(outputs.names, arrays))
 
     def takeovers(self) -> dict[str, str]:
@@ -446,3 +445,16 @@ def _poison(arrays: Iterable[Array]) -> None:
     """Set every byte to 255: NaN in any float, -1 or the greatest number in integers."""
     for array in arrays:
         array.reshape(-1).view(np.uint8)[...] = 255
+
+
+def _copied_to(targets: Mapping[int, Array], arrays: Sequence[Array]) -> list[Array]:
+    """Copy outputs to the caller's arrays, which may lie in the memory of other outputs."""
+
+    def is_free(array: Array) -> bool:
+        return not any(np.may_share_memory(array, t) for t in targets.values())
+
+    sources = [a if is_free(a) else a.copy() for a in arrays]
+    for n, target in targets.items():
+        np.copyto(target, sources[n])
+        sources[n] = target
+    return sources

@@ -281,7 +281,7 @@ class Outputs:
         later = {n: a for n, a in later.items() if not _is_same_memory(a, own[n])}
         wanted = {**targets, **self._taken_over(inputs, donated, targets)} if donated else targets
         direct = _direct(inputs, wanted, self.over)
-        if len(direct) < len(wanted):
+        if len(direct) < len(wanted) or later:
             self._refuse_shared({**targets, **later})
         placed = {**direct, **own}
         if len(placed) == len(self.kinds):
