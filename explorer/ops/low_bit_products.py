@@ -10,7 +10,8 @@ Constant weights become a byte each, and a block's scale leaves its sum:
     y[i, n] = sum over b: scale[b, n] * (sum over p: a[i, b * block_size + p] * w[b, p, n])
 
 A zero point that is no integer, or that does not fit, is a second product, of the sums of the left
-operand's blocks. Weights that a run computes are decoded by integer expressions in each run.
+operand's blocks, and the codes stay unsigned. Weights that a run computes are decoded by integer
+expressions in each run.
 
 With `accuracy_level` 4 the left operand becomes an int8 and a scale for each of its blocks, so that
 integers are multiplied; onnxruntime and llama.cpp do the same:
@@ -143,7 +144,7 @@ def _lower(low: Lowering) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Constant weights as int8 [blocks, block, N], their scales, and zero points times scales.
+    """Constant weights as integers [blocks, block, N], scales, and zero points times scales.
 
     A block's sum times `zero_terms` [blocks, N] is subtracted for zero points that the weights do
     not include; None if they include all.
@@ -163,23 +164,22 @@ def _constants(low: Lowering) -> Blocks | None:
         return None
     n, blocks = packing.columns, packing.blocks
     codes = unpacked(packed, packing.bits).reshape(n, blocks, packing.block)
-    middle, zero = 1 << (packing.bits - 1), _zeros(zeros, packing)
+    zero = _zeros(zeros, packing)
     scale = scales.reshape(n, blocks).astype(np.float32).T
     if zero.dtype != np.float32:
         shifted = codes.astype(np.int16) - zero.astype(np.int16)[..., None]
         low_end, high_end = integer_limits("int8")
         if shifted.min() >= low_end and shifted.max() <= high_end:
             return Blocks(_of_blocks(shifted), scale, None)
-    left = np.float32(zero) - np.float32(middle)
-    shifted = codes.astype(np.int16) - np.int16(middle)
-    return Blocks(_of_blocks(shifted), scale, np.ascontiguousarray(left.T) * scale)
+    return Blocks(_unsigned(codes, packing), scale, _zero_terms(zero, scale))
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
     """Constant weights as they are, [blocks, block, N] of uint4 or uint8, scales and zero points.
 
-    `zeros` is the zero point of all blocks, or that of each, [blocks, N].
+    `zeros` is the zero point of all blocks, or that of each, [blocks, N]: integers, or floats that
+    are multiplied by the scales.
     """
 
     weights: Array
@@ -196,16 +196,28 @@ def _codes(low: Lowering) -> Codes | None:
     packed, scales, zeros = arrays
     if packed is None or scales is None or site.dtype() != "float32":
         return None
-    if site.has(ZEROS) and (zeros is None or zeros.dtype != np.uint8):
+    if site.has(ZEROS) and zeros is None:
         return None
     n, blocks = packing.columns, packing.blocks
     codes = unpacked(packed, packing.bits).reshape(n, blocks, packing.block)
     zero: int | Array = 1 << (packing.bits - 1)
-    if zeros is not None:
+    scale = scales.reshape(n, blocks).T
+    if zeros is not None and zeros.dtype == np.uint8:
         zero = np.ascontiguousarray(_zeros(zeros, packing).T)
-    weights = np.ascontiguousarray(codes.transpose(1, 2, 0))
+    elif zeros is not None:
+        zero = _zero_terms(_zeros(zeros, packing), scale)
+    return Codes(_unsigned(codes, packing), scale, zero)
+
+
+def _zero_terms(zeros: Array, scales: Array) -> Array:
+    """Return zero points [N, blocks] times scales, both as [blocks, N]."""
+    return np.asarray(zeros.T.astype(np.float32) * scales)
+
+
+def _unsigned(codes: Array, packing: Packing) -> Array:
+    """Return codes [N, blocks, block] as [blocks, block, N] of uint4 or uint8."""
     kind = numpy_dtype("uint8" if packing.bits == 8 else "uint4")
-    return Codes(weights.astype(kind, copy=False), scales.reshape(n, blocks).T, zero)
+    return np.ascontiguousarray(codes.transpose(1, 2, 0)).astype(kind, copy=False)
 
 
 def _narrowest(scales: Array) -> Array:
@@ -303,13 +315,18 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     sums = nest.compute("sums", inner, "int32", at_block, call("mul", a, weight), [p], "sum")
     zero: Expr = Const(c.zeros, "int32") if isinstance(c.zeros, int) else Const(0)
     if not isinstance(c.zeros, int):
-        zeros = low.constant(c.zeros, "zeros")
-        zero = call("cast_int32", at(nest.tensor(zeros, "zero"), (b, j)))
+        zero = at(nest.tensor(low.constant(c.zeros, "zeros"), "zero"), (b, j))
     row_sum = at(nest.tensor(row_sums, "row_sum"), (*lead, b))
-    exact = call("sub", at(sums, at_block), call("mul", zero, row_sum))
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
     row_scale = at(nest.tensor(row_scales, "row_scale"), (*lead, b))
-    term = call("mul", call("mul", call("cast_float32", exact), row_scale), scale)
+    block_sum = at(sums, at_block)
+    if isinstance(c.zeros, int) or c.zeros.dtype == np.uint8:
+        exact = call("sub", block_sum, call("mul", call("cast_int32", zero), row_sum))
+        number = call("mul", call("cast_float32", exact), scale)
+    else:
+        number = call("mul", call("cast_float32", block_sum), scale)
+        number = call("sub", number, call("mul", call("cast_float32", row_sum), zero))
+    term = call("mul", number, row_scale)
     nest.compute("y", shape, "float32", (*lead, j), term, [b], "sum")
     nest.into(product)
 
@@ -431,8 +448,10 @@ def packed(codes: Array, bits: int) -> Array:
     each = 8 // bits
     padded = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % each)])
     parts = padded.astype(np.uint8).reshape(*codes.shape[:-1], -1, each)
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return np.asarray(np.bitwise_or.reduce(parts << shifts, axis=-1))
+    result = parts[..., 0].copy()
+    for n in range(1, each):
+        result |= parts[..., n] << np.uint8(n * bits)
+    return np.asarray(result)
 
 
 def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -444,7 +463,7 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     scale = scales.reshape(n, blocks, 1).astype(np.float32)
     weights = ((codes - zero) * scale).reshape(n, -1)[:, : packing.depth].T.astype(a.dtype)
     is_rounded = attrs.get("accuracy_level", 0) == BY_INTEGERS and a.dtype == np.float32
-    rows = _rounded(a, packing) if is_rounded and (zeros is None or zeros.dtype == np.uint8) else a
+    rows = _rounded(a, packing) if is_rounded else a
     y = MATMUL.reference({}, (rows, np.ascontiguousarray(weights)))
     return y if bias is None else (y + bias).astype(a.dtype)
 

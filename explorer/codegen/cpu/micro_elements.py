@@ -96,6 +96,9 @@ class Elements:
             case "int8" if self.is_float:
                 wide = ir.VectorType(I32, self.lanes)
                 return (self.b.sitofp(self.b.sext(loaded, wide), self.vector),)
+            case "uint8" if self.is_float:
+                wide = ir.VectorType(I32, self.lanes)
+                return (self.b.uitofp(self.b.zext(loaded, wide), self.vector),)
             case "bfloat16":
                 wide = ir.VectorType(I32, self.lanes)
                 shift = ir.Constant(wide, [16] * self.lanes)

@@ -40,6 +40,7 @@ FORMS = frozenset(
         Form("float32", "float16", "float32"),
         Form("float32", "bfloat16", "float32"),
         Form("float32", "int8", "float32"),
+        Form("float32", "uint8", "float32"),
         Form("float32", "int4", "float32"),
         Form("float32", "uint4", "float32"),
         Form("float64", "float64", "float64"),
