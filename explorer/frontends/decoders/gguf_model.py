@@ -17,7 +17,7 @@ from explorer.frontends.decoders.families import GGUF_FAMILIES, GGUF_FIELDS
 from explorer.frontends.decoders.family_config import config_of
 from explorer.frontends.decoders.family_weights import Weight, tensor_names, weights_of
 from explorer.frontends.decoders.gguf_file import GgufFile, GgufTensor, read_gguf
-from explorer.frontends.decoders.packed_matrix import packed_matrix
+from explorer.frontends.decoders.packed_matrix import packed_bytes, packed_matrix
 from explorer.process.budget import check_room
 
 POSITIONS = "position_embd.weight"
@@ -33,8 +33,7 @@ def read_gguf_model(
 ) -> tuple[DecoderConfig, dict[str, Weight], dict[str, str], GgufFile]:
     """Return the description, the weights, the file's names of them, and the file.
 
-    Matrices of Q8_0 and Q4_0 stay packed; the embedding, whose rows are looked up, and all other
-    tensors become float32.
+    Quantised matrices stay packed; all other tensors become float32.
 
     Raises:
         BadModelFile, DtypeError, TooLarge: the file is wrong, or the architecture is unknown.
@@ -54,8 +53,7 @@ def read_gguf_model(
     if LONG_FACTORS in file.tensors:
         raise BadModelFile(f"{file.name} scales rotary positions by {LONG_FACTORS}, unsupported")
     family = GGUF_FAMILIES[architecture]
-    decoded = [t for t in file.tensors.values() if t.kind.name != "F32"]
-    check_room(sum(4 * prod(t.shape) for t in decoded), f"the weights of {file.name}")
+    check_room(sum(map(_bytes, file.tensors.values())), f"the weights of {file.name}")
     config = config_of(family, _fields(file, architecture), file.name)
     tensors = {name: _elements(name, t) for name, t in file.tensors.items()}
     if DIVISORS in file.tensors:
@@ -64,11 +62,18 @@ def read_gguf_model(
     return config, weights_of(family, config, tensors), names, file
 
 
+def _bytes(tensor: GgufTensor) -> int:
+    """Return the memory that a tensor takes beside its file."""
+    packed = packed_bytes(tensor.kind, tensor.shape)
+    decoded = 0 if tensor.kind.name == "F32" else 4 * prod(tensor.shape)
+    return decoded if packed is None else packed
+
+
 def _elements(name: str, tensor: GgufTensor) -> Weight:
     """Return a tensor as it is computed with."""
     packed = None
-    if name not in (EMBEDDING, POSITIONS):
-        packed = packed_matrix(tensor.kind.name, tensor.data, tensor.shape)
+    if name != POSITIONS:  # a few rows, which are looked up
+        packed = packed_matrix(tensor.kind, tensor.data, tensor.shape)
     return tensor.array if packed is None else packed
 
 
