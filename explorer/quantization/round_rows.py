@@ -33,7 +33,8 @@ def round_rows(model: ModelKind) -> ModelKind:
             "first, or load a file that has them",
             where=model.name,
         )
-    return replace(model, program=replace(program, functions=functions))
+    changed = replace(program, functions=functions)
+    return replace(model, program=changed, head=b"", path="")  # it is no longer the file's
 
 
 def _rounded(binding: Binding) -> Binding:
