@@ -17,7 +17,7 @@ from explorer.ir.dims import evaluate_dim
 from explorer.ir.program import Constant
 from explorer.runtime.binding.launch_code import LaunchCode
 from explorer.runtime.planning.plan import Plan
-from explorer.runtime.workers.aligned_memory import ALIGNMENT, address_of, in_place
+from explorer.runtime.workers.aligned_memory import ALIGNMENT, address_of, in_place, is_mapped
 from explorer.tile.lowering.packing import packed_constant
 
 ABSOLUTE, ARENA, SCRATCH, FIRST_INPUT = range(4)  # bases; then the inputs, then the outputs
@@ -114,7 +114,10 @@ class Constants:
 
     def plain(self, name: str) -> np.ndarray:
         """Return a constant in its own layout."""
-        return self._keep_alive(self.constants[name].laid_out("in place", in_place))
+        array = self.constants[name].array
+        if not is_mapped(array):
+            array = self.constants[name].laid_out("in place", in_place)
+        return self._keep_alive(array)
 
     def packed(self, name: str, argument: Argument) -> np.ndarray:
         """Return a constant packed for a micro-kernel."""
