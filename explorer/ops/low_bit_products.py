@@ -126,7 +126,7 @@ def _lower(low: Lowering) -> None:
     product = low.temporary("product", low.shape, site.dtype()) if site.has(BIAS) else low.result
     many = low.site.env.hint(product_of(low.shape[:-1])) >= MANY_ROWS
     if many and (constants := _constants(low)) is not None:
-        _by_decoded_constants(low, constants, product)
+        by_decoded_constants(low, constants, product)
     elif (codes := _codes(low)) is not None:
         _by_integers(low, codes, product)
     elif (constants := _constants(low)) is not None:
@@ -149,12 +149,13 @@ class Blocks:
     """Constant weights as integers [blocks, block, N], scales, and zero points times scales.
 
     A block's sum times `zero_terms` [blocks, N] is subtracted for zero points that the weights do
-    not include; None if they include all.
+    not include; None if they include all. The weights may number the floats of a `table`.
     """
 
     weights: Constant
     scales: Constant
-    zero_terms: Constant | None
+    zero_terms: Constant | None = None
+    table: tuple[float, ...] = ()
 
 
 def _constants(low: Lowering) -> Blocks | None:
@@ -330,7 +331,7 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     nest.into(product)
 
 
-def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
+def by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     """Bind the product with weights that are decoded first, each once for all rows."""
     blocks, block, columns = c.weights.shape
     b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
@@ -339,9 +340,9 @@ def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     scales = low.constant(c.scales, "scales")
     left = _in_blocks(low, lead, b, p)
     nest = low.nest("decoded_product")
-    code = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
+    code = at(nest.tensor(weights, "w"), (b, p, j))
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
-    number = call("mul", code, scale)
+    number = call("mul", _number(c.table, code), scale)
     if c.zero_terms is not None:
         zeros = low.constant(c.zero_terms, "zero_terms")
         number = call("sub", number, at(nest.tensor(zeros, "zero_terms"), (b, j)))
@@ -350,6 +351,23 @@ def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     term = call("mul", a, at(decoded, (b, p, j)))
     nest.compute("y", low.shape, low.site.dtype(), (*lead, j), term, [b, p], "sum")
     nest.into(product)
+
+
+def _number(table: tuple[float, ...], code: Expr) -> Expr:
+    """Return a code as a number, or the number of a table that it names, by a tree of selections.
+
+    Vectors have no load of an element for each lane that is as fast.
+    """
+    if not table:
+        return call("cast_float32", code)
+    code, parts = call("cast_int32", code), [Const(n) for n in table]
+    numbers: list[Expr] = [*parts]
+    bit = 1
+    while len(numbers) > 1:
+        is_set = call("ne", call("bitand", code, Const(bit, "int32")), 0, dtype="int32")
+        pairs = zip(numbers[1::2], numbers[::2], strict=True)
+        numbers, bit = [call("where", is_set, x, y) for x, y in pairs], bit * 2
+    return numbers[0]
 
 
 def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
