@@ -169,6 +169,12 @@ def unpacked_pairs(packed: Array) -> Array:
     return np.stack([packed >> np.uint8(4), packed & np.uint8(15)], axis=-1).reshape(-1)
 
 
+def packed_pairs(codes: Array) -> Array:
+    """Return codes as bytes, the first of two in the high bits."""
+    pairs = np.pad(codes, (0, codes.size % 2)).reshape(-1, 2)
+    return np.asarray(pairs[:, 0] << np.uint8(4) | pairs[:, 1])
+
+
 def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     a, packed, scales = args[:3]
     runs = Runs(attrs["K"], attrs["N"], attrs["block_size"], attrs["quant_type"])
