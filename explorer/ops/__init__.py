@@ -47,6 +47,7 @@ OPERATOR_MODULES = (
     "quantization",
     "quantized_products",
     "low_bit_products",
+    "table_products",
     "generate",
     "images.resize",
     "recurrent",

@@ -21,7 +21,7 @@ integers are multiplied; onnxruntime and llama.cpp do the same:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,8 +31,9 @@ from explorer.errors import DtypeError
 from explorer.ir.affine import var
 from explorer.ir.calls import Var
 from explorer.ir.dims import product as product_of
-from explorer.ir.dtypes import integer_limits, numpy_dtype
+from explorer.ir.dtypes import DType, integer_limits, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue
+from explorer.ir.program import Constant
 from explorer.ir.types import Tensor
 from explorer.ops import products
 from explorer.ops.elementwise import call
@@ -45,6 +46,7 @@ LEAST_BLOCK = 16
 BY_INTEGERS = 4  # the accuracy level at which rows may be rounded to int8
 MOST_CODE = 127  # of a rounded row
 MANY_ROWS = 16  # for which weights are decoded once
+COLUMNS = 512  # that are unpacked at a time
 LONGEST_BLOCK = 1 << 16  # whose products of bytes fit the sum of an int32
 WEIGHTS, SCALES, ZEROS, GROUPS, BIAS = 1, 2, 3, 4, 5  # positions of the arguments
 MATMUL = next(r for r in products.RECORDS if r.name == "MatMul")
@@ -124,7 +126,7 @@ def _lower(low: Lowering) -> None:
     product = low.temporary("product", low.shape, site.dtype()) if site.has(BIAS) else low.result
     many = low.site.env.hint(product_of(low.shape[:-1])) >= MANY_ROWS
     if many and (constants := _constants(low)) is not None:
-        _by_decoded_constants(low, constants, product)
+        by_decoded_constants(low, constants, product)
     elif (codes := _codes(low)) is not None:
         _by_integers(low, codes, product)
     elif (constants := _constants(low)) is not None:
@@ -147,92 +149,144 @@ class Blocks:
     """Constant weights as integers [blocks, block, N], scales, and zero points times scales.
 
     A block's sum times `zero_terms` [blocks, N] is subtracted for zero points that the weights do
-    not include; None if they include all.
+    not include; None if they include all. The weights may number the floats of a `table`.
     """
 
-    weights: Array
-    scales: Array
-    zero_terms: Array | None
+    weights: Constant
+    scales: Constant
+    zero_terms: Constant | None = None
+    table: tuple[float, ...] = ()
 
 
 def _constants(low: Lowering) -> Blocks | None:
     """Return the weights in blocks if they, their scales and zero points are constants."""
-    site, packing = low.site, _packing(low.site)
-    arrays = [low.array(site.arg(i)) if site.has(i) else None for i in (WEIGHTS, SCALES, ZEROS)]
-    packed, scales, zeros = arrays
+    packing, constants = _packing(low.site), _constant_args(low)
+    if constants is None:
+        return None
+    packed, scales, zeros = constants
+    by_columns, narrow = _by_columns(packing, scales), "int8" if packing.bits == 8 else "int4"
+    if zeros is None:
+        return Blocks(_of_blocks(packing, packed, narrow), by_columns, None)
+    if zeros.type.dtype == "uint8" and (kind := _kind_of_shifted(packing, packed, zeros)):
+        return Blocks(_of_blocks(packing, packed, kind, zeros), by_columns, None)
+    weights = _of_blocks(packing, packed, _unsigned(packing))
+    return Blocks(weights, by_columns, _zero_terms(packing, zeros, scales))
+
+
+def _constant_args(low: Lowering) -> tuple[Constant, Constant, Constant | None] | None:
+    """Return weights, scales and zero points; None if one is no constant."""
+    site = low.site
+    packed, scales, zeros = (
+        low.constant_of(site.arg(i)) if site.has(i) else None for i in (WEIGHTS, SCALES, ZEROS)
+    )
     if packed is None or scales is None or (zeros is None and site.has(ZEROS)):
         return None
-    n, blocks = packing.columns, packing.blocks
-    codes = unpacked(packed, packing.bits).reshape(n, blocks, packing.block)
-    zero = _zeros(zeros, packing)
-    scale = scales.reshape(n, blocks).astype(np.float32).T
-    if zero.dtype != np.float32:
-        shifted = codes.astype(np.int16) - zero.astype(np.int16)[..., None]
-        low_end, high_end = integer_limits("int8")
-        if shifted.min() >= low_end and shifted.max() <= high_end:
-            return Blocks(_of_blocks(shifted), scale, None)
-    return Blocks(_unsigned(codes, packing), scale, _zero_terms(zero, scale))
+    return packed, scales, zeros
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
     """Constant weights as they are, [blocks, block, N] of uint4 or uint8, scales and zero points.
 
-    `zeros` is the zero point of all blocks, or that of each, [blocks, N]: integers, or floats that
-    are multiplied by the scales.
+    `zeros` is the zero point of all blocks, or that of each, uint8[blocks, N]. A constant of floats
+    holds them times the scales.
     """
 
-    weights: Array
-    scales: Array
-    zeros: int | Array
+    weights: Constant
+    scales: Constant
+    zeros: int | Array | Constant
 
 
 def _codes(low: Lowering) -> Codes | None:
     """Return the weights if rows may be rounded, and all about the weights is constant."""
-    site, packing = low.site, _packing(low.site)
+    site, packing, constants = low.site, _packing(low.site), _constant_args(low)
     if site.integer("accuracy_level", 0) != BY_INTEGERS or packing.block > LONGEST_BLOCK:
         return None
-    arrays = [low.array(site.arg(i)) if site.has(i) else None for i in (WEIGHTS, SCALES, ZEROS)]
-    packed, scales, zeros = arrays
-    if packed is None or scales is None or site.dtype() != "float32":
+    if constants is None or site.dtype() != "float32":
         return None
-    if site.has(ZEROS) and zeros is None:
-        return None
-    n, blocks = packing.columns, packing.blocks
-    codes = unpacked(packed, packing.bits).reshape(n, blocks, packing.block)
-    zero: int | Array = 1 << (packing.bits - 1)
-    scale = scales.reshape(n, blocks).T
-    if zeros is not None and zeros.dtype == np.uint8:
-        zero = np.ascontiguousarray(_zeros(zeros, packing).T)
+    packed, scales, zeros = constants
+    zero: int | Array | Constant = 1 << (packing.bits - 1)
+    if zeros is not None and zeros.type.dtype == "uint8":
+        zero = np.ascontiguousarray(_zeros(zeros.array, packing).T)
     elif zeros is not None:
-        zero = _zero_terms(_zeros(zeros, packing), scale)
-    return Codes(_unsigned(codes, packing), scale, zero)
+        zero = _zero_terms(packing, zeros, scales)
+    weights = _of_blocks(packing, packed, _unsigned(packing))
+    return Codes(weights, _by_columns(packing, scales), zero)
 
 
-def _zero_terms(zeros: Array, scales: Array) -> Array:
-    """Return zero points [N, blocks] times scales, both as [blocks, N]."""
-    return np.asarray(zeros.T.astype(np.float32) * scales)
+def _unsigned(packing: Packing) -> DType:
+    """Return the dtype of codes as they are."""
+    return "uint8" if packing.bits == 8 else "uint4"
 
 
-def _unsigned(codes: Array, packing: Packing) -> Array:
-    """Return codes [N, blocks, block] as [blocks, block, N] of uint4 or uint8."""
-    kind = numpy_dtype("uint8" if packing.bits == 8 else "uint4")
-    return np.ascontiguousarray(codes.transpose(1, 2, 0)).astype(kind, copy=False)
+def _zero_terms(packing: Packing, zeros: Constant, scales: Constant) -> Constant:
+    """Return zero points times scales, [blocks, N]."""
+
+    def make(zeros: Array, scales: Array) -> Array:
+        scale = scales.reshape(packing.columns, packing.blocks).astype(np.float32)
+        return (_zeros(zeros, packing).astype(np.float32) * scale).T
+
+    kind = Tensor((packing.blocks, packing.columns), "float32")
+    return zeros.derived(("zero terms", packing), kind, make, (scales,))
 
 
-def _narrowest(scales: Array) -> Array:
-    """Return scales as float16 if that has them exactly, as files of GGUF do."""
-    half = scales.astype(np.float16)
-    return half if np.array_equal(half.astype(scales.dtype), scales) else scales
+def _by_columns(packing: Packing, scales: Constant) -> Constant:
+    """Return scales as [blocks, N], float16 if that has them exactly, as files of GGUF do."""
+    array = scales.array.astype(np.float32)
+    half = array.astype(np.float16)
+    dtype = "float16" if np.array_equal(half.astype(np.float32), array) else "float32"
+    kind = Tensor((packing.blocks, packing.columns), dtype)
+
+    def make(scales: Array) -> Array:
+        by_rows = scales.reshape(packing.columns, packing.blocks)
+        return by_rows.astype(np.float32).astype(numpy_dtype(dtype)).T
+
+    return scales.derived(("by columns", packing), kind, make)
 
 
-def _of_blocks(codes: Array) -> Array:
-    """Return codes [N, blocks, block] as [blocks, block, N], int4 if all of them fit."""
-    low, high = integer_limits("int4")
-    fits = codes.min() >= low and codes.max() <= high
-    return np.ascontiguousarray(codes.transpose(1, 2, 0).astype(np.int8)).astype(
-        numpy_dtype("int4" if fits else "int8"), copy=False
-    )
+def _kind_of_shifted(packing: Packing, packed: Constant, zeros: Constant) -> DType | None:
+    """Return int4 or int8, whichever holds the weights minus zero points; None if neither does."""
+    zero, codes = _zeros(zeros.array, packing).astype(np.int16), packed.array
+    parts = (_codes_of(packing, codes[rows]) - zero[rows, :, None] for rows in _parts(packing))
+    limits = [(part.min(), part.max()) for part in parts]
+    least, most = min(a for a, _ in limits), max(b for _, b in limits)
+    for dtype in ("int4", "int8"):
+        low, high = integer_limits(dtype)
+        if low <= least and most <= high:
+            return dtype
+    return None
+
+
+def _of_blocks(packing: Packing, packed: Constant, dtype: DType, *zeros: Constant) -> Constant:
+    """Return weights as [blocks, block, N]; signed ones are minus their zero points or the middle.
+
+    It is written some columns at a time: between, an element takes several bytes.
+    """
+    kind = Tensor((packing.blocks, packing.block, packing.columns), dtype)
+
+    def make(packed: Array, *zeros: Array) -> Array:
+        is_signed = dtype.startswith("int")
+        zero = _zeros(zeros[0] if zeros else None, packing) if is_signed else None
+        result = np.empty(kind.dims, np.uint8)  # of all kinds: int4 is the low bits of a byte
+        for rows in _parts(packing):
+            codes = _codes_of(packing, packed[rows])
+            if zero is not None:
+                codes = codes - zero[rows, :, None]  # modulo 256, where both are less
+            result[..., rows] = codes.transpose(1, 2, 0)
+        return result.view(numpy_dtype(dtype))
+
+    return packed.derived(("of blocks", packing), kind, make, zeros)
+
+
+def _parts(packing: Packing) -> Iterator[slice]:
+    """Yield slices of columns."""
+    for first in range(0, packing.columns, COLUMNS):
+        yield slice(first, first + COLUMNS)
+
+
+def _codes_of(packing: Packing, packed: Array) -> Array:
+    """Return the codes of packed columns, uint8[columns, blocks, block]."""
+    return unpacked(packed, packing.bits).reshape(-1, packing.blocks, packing.block)
 
 
 def _zeros(zeros: Array | None, packing: Packing) -> Array:
@@ -252,7 +306,7 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(shape[:-1]))
     b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
     weights = low.constant(c.weights, "weights")
-    scales = low.constant(_narrowest(c.scales), "scales")
+    scales = low.constant(c.scales, "scales")
     left = _in_blocks(low, lead, b, p)
     nest = low.nest("low_bit_product")
     a = call("cast_float32", at(nest.tensor(left, "a"), (*lead, b, p)))
@@ -277,18 +331,18 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     nest.into(product)
 
 
-def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
+def by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     """Bind the product with weights that are decoded first, each once for all rows."""
     blocks, block, columns = c.weights.shape
     b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
     lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(low.shape[:-1]))
     weights = low.constant(c.weights, "weights")
-    scales = low.constant(_narrowest(c.scales), "scales")
+    scales = low.constant(c.scales, "scales")
     left = _in_blocks(low, lead, b, p)
     nest = low.nest("decoded_product")
-    code = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
+    code = at(nest.tensor(weights, "w"), (b, p, j))
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
-    number = call("mul", code, scale)
+    number = call("mul", _number(c.table, code), scale)
     if c.zero_terms is not None:
         zeros = low.constant(c.zero_terms, "zero_terms")
         number = call("sub", number, at(nest.tensor(zeros, "zero_terms"), (b, j)))
@@ -299,6 +353,23 @@ def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     nest.into(product)
 
 
+def _number(table: tuple[float, ...], code: Expr) -> Expr:
+    """Return a code as a number, or the number of a table that it names, by a tree of selections.
+
+    Vectors have no load of an element for each lane that is as fast.
+    """
+    if not table:
+        return call("cast_float32", code)
+    code, parts = call("cast_int32", code), [Const(n) for n in table]
+    numbers: list[Expr] = [*parts]
+    bit = 1
+    while len(numbers) > 1:
+        is_set = call("ne", call("bitand", code, Const(bit, "int32")), 0, dtype="int32")
+        pairs = zip(numbers[1::2], numbers[::2], strict=True)
+        numbers, bit = [call("where", is_set, x, y) for x, y in pairs], bit * 2
+    return numbers[0]
+
+
 def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     """Bind the product of rounded rows as a sum of the blocks' integer sums, each times scales."""
     shape = low.shape
@@ -307,7 +378,7 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
     rows, row_scales, row_sums = _rounded_rows(low, lead, b, p)
     weights = low.constant(c.weights, "weights")
-    scales = low.constant(_narrowest(c.scales), "scales")
+    scales = low.constant(c.scales, "scales")
     nest = low.nest("integer_product")
     a = call("cast_int32", at(nest.tensor(rows, "a"), (*lead, b, p)))
     weight = call("cast_int32", at(nest.tensor(weights, "w"), (b, p, j)))
@@ -320,7 +391,7 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
     row_scale = at(nest.tensor(row_scales, "row_scale"), (*lead, b))
     block_sum = at(sums, at_block)
-    if isinstance(c.zeros, int) or c.zeros.dtype == np.uint8:
+    if not isinstance(c.zeros, Constant):
         exact = call("sub", block_sum, call("mul", call("cast_int32", zero), row_sum))
         number = call("mul", call("cast_float32", exact), scale)
     else:
@@ -438,8 +509,9 @@ def _code(
 
 def unpacked(codes: Array, bits: int) -> Array:
     """Return the elements of packed bytes along the last axis, the lowest bits first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    parts = codes[..., None] >> shifts & np.uint8((1 << bits) - 1)
+    parts = np.empty((*codes.shape, 8 // bits), np.uint8)
+    for n in range(8 // bits):
+        parts[..., n] = codes >> np.uint8(n * bits) & np.uint8((1 << bits) - 1)
     return parts.reshape(*codes.shape[:-1], -1)
 
 

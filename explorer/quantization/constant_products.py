@@ -11,6 +11,7 @@ from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, fresh
 from explorer.ops.low_bit_products import BIAS
 from explorer.quantization.low_bit_matrix import LowBitMatrix
+from explorer.quantization.nf4_matrix import Nf4Matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,10 @@ def _is_scaled(call: OpCall) -> bool:
     return bool(call.attr("transA", 0)) or factors != (1.0, 1.0)
 
 
-Matrices = Mapping[tuple[str, bool], LowBitMatrix]  # by weight, and if it is read by rows
+PRODUCT = ".product"  # the name of a product before its bias ends so
+Matrices = Mapping[
+    tuple[str, bool], LowBitMatrix | Nf4Matrix
+]  # by weight, and if it is read by rows
 
 
 def with_low_bits(
@@ -96,7 +100,8 @@ def with_low_bits(
 ) -> Program:
     """Replace products whose weight has a low-bit matrix.
 
-    After: `y = MatMulNBits(x, w.codes, w.scales)`, and nothing that is read no more is there.
+    After: `y = MatMulNBits(x, w.codes, w.scales)` or `y = MatMulBnb4(x, w.codes, w.scales)`, which
+    has no bias, so it is added. Nothing that is read no more is there.
     """
     taken = {*program.constants, *(v.name for _, b in program.bindings() for v in b.vars)}
     constants = dict(program.constants)
@@ -106,21 +111,39 @@ def with_low_bits(
         taken.update(names.values())
         constants |= {names[part]: Constant(array) for part, array in matrix.arrays.items()}
         arguments[key] = tuple(Var(n, constants[n].type) for n in names.values())
-    new: dict[tuple[str, str], Binding] = {}
+    new: dict[tuple[str, str], tuple[Binding, ...]] = {}
     for p in products:
         if (key := (p.weight, p.by_rows)) in matrices:
-            args: tuple[Var | None, ...] = (p.x, *arguments[key])
-            if p.bias is not None:
-                bias = Var(p.bias, constants[p.bias].type)
-                args = (*args, *[None] * (BIAS - len(args)), bias)
-            call = OpCall("MatMulNBits", args, matrices[key].attrs)
-            new[p.function, p.binding.name] = replace(p.binding, expr=call, origin=p.origin)
+            bias = None if p.bias is None else Var(p.bias, constants[p.bias].type)
+            product = _product(p, arguments[key], bias, matrices[key], taken)
+            new[p.function, p.binding.name] = tuple(product)
     functions = tuple(
-        replace(f, body=tuple(new.get((f.name, b.name), b) for b in f.body))
+        replace(f, body=tuple(n for b in f.body for n in new.get((f.name, b.name), (b,))))
         for f in program.functions
     )
     weights = frozenset(w for w, _ in matrices)
     return _without_unread(replace(program, functions=functions, constants=constants), weights)
+
+
+def _product(
+    p: ConstantProduct,
+    parts: tuple[Var, ...],
+    bias: Var | None,
+    matrix: LowBitMatrix | Nf4Matrix,
+    taken: set[str],
+) -> Iterator[Binding]:
+    """Yield a product with a low-bit matrix, and the sum with its bias where it cannot have one."""
+    args: tuple[Var | None, ...] = (p.x, *parts)
+    result = p.binding.var
+    if bias is not None and isinstance(matrix, Nf4Matrix):
+        result = Var(fresh(f"{result.name}{PRODUCT}", taken), result.type)
+        taken.add(result.name)
+    elif bias is not None:
+        args = (*args, *[None] * (BIAS - len(args)), bias)
+    call = OpCall(matrix.operator, args, matrix.attrs)
+    yield replace(p.binding, vars=(result,), expr=call, origin=p.origin)
+    if bias is not None and result != p.binding.var:
+        yield replace(p.binding, expr=OpCall("Add", (result, bias)), origin=p.origin)
 
 
 def _without_unread(program: Program, weights: frozenset[str]) -> Program:

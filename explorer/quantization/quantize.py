@@ -18,6 +18,7 @@ from explorer.ir.program import Constant, Program
 from explorer.ops.interpreter.evaluate import evaluate
 from explorer.quantization.constant_products import (
     ConstantProduct,
+    Matrices,
     constant_products,
     with_low_bits,
 )
@@ -27,6 +28,7 @@ from explorer.quantization.low_bit_matrix import (
     quantized,
     weight_error,
 )
+from explorer.quantization.nf4_matrix import Nf4Matrix
 from explorer.quantization.quantization import FLOAT, Quantization, QuantizedLayer
 
 Feed = Mapping[str, Any]
@@ -50,7 +52,7 @@ def quantize(
 
     Args:
         model: A model that `explorer.load` returned, or what it takes.
-        kind: int8, int4 or int2.
+        kind: int8, int4, int2 or nf4.
         block: The elements along the sum that share a scale, a power of two from 16 on. None: one
             scale for each column.
         keep: Products to leave in float32, by the name of the weight, the operator or the result,
@@ -75,7 +77,7 @@ def quantize(
     exact = _select(products, (keep,) if isinstance(keep, str) else tuple(keep), loaded.name)
     chosen = {(p.weight, p.by_rows): p for p in products if p not in exact}
     constants = loaded.program.constants
-    matrices: dict[tuple[str, bool], LowBitMatrix] = {}
+    matrices: dict[tuple[str, bool], LowBitMatrix | Nf4Matrix] = {}
     errors: dict[tuple[str, bool], float] = {}
     for done, (key, product) in enumerate(chosen.items()):
         if progress is not None:
@@ -96,7 +98,7 @@ def quantize(
 
 
 def _bytes(program: Program) -> int:
-    return sum(c.array.nbytes for c in program.constants.values())
+    return sum(c.nbytes for c in program.constants.values())
 
 
 def _after(model: Model, rows: tuple[QuantizedLayer, ...], count: int) -> Quantization:
@@ -143,13 +145,13 @@ def _layer(
     product: ConstantProduct,
     constants: Mapping[str, Constant],
     form: LowBitFormat,
-    matrix: LowBitMatrix | None,
+    matrix: LowBitMatrix | Nf4Matrix | None,
     errors: Mapping[tuple[str, bool], float],
     outputs: Mapping[ConstantProduct, float],
 ) -> QuantizedLayer:
     """Return the row of a product; `matrix` is None if it stays in float32."""
     n, depth = product.matrix(constants).shape
-    before = constants[product.weight].array.nbytes
+    before = constants[product.weight].nbytes
     if matrix is None:
         kind, block, symmetric, after, error = FLOAT, None, None, before, 0.0
     else:
@@ -164,7 +166,7 @@ def _layer(
 def _output_errors(
     model: Model,
     products: Sequence[ConstantProduct],
-    matrices: Mapping[tuple[str, bool], LowBitMatrix],
+    matrices: Matrices,
     feeds: Sequence[Feed],
 ) -> dict[ConstantProduct, float]:
     """Return the error of each product's result for the inputs that it has in the float model."""

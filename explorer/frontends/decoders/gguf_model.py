@@ -17,10 +17,9 @@ from explorer.frontends.decoders.families import GGUF_FAMILIES, GGUF_FIELDS
 from explorer.frontends.decoders.family_config import config_of
 from explorer.frontends.decoders.family_weights import Weight, tensor_names, weights_of
 from explorer.frontends.decoders.gguf_file import GgufFile, GgufTensor, read_gguf
-from explorer.frontends.decoders.packed_matrix import packed_bytes, packed_matrix
+from explorer.frontends.decoders.packed_matrix import packed_bytes
 from explorer.process.budget import check_room
 
-POSITIONS = "position_embd.weight"
 EMBEDDING, SCORES, DIVISORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
 LONG_FACTORS = "rope_factors_long.weight"
 LOCAL_BASE = 10000.0  # of Gemma 3's layers with a window; files do not have it
@@ -55,11 +54,10 @@ def read_gguf_model(
     family = GGUF_FAMILIES[architecture]
     check_room(sum(map(_bytes, file.tensors.values())), f"the weights of {file.name}")
     config = config_of(family, _fields(file, architecture), file.name)
-    tensors = {name: _elements(name, t) for name, t in file.tensors.items()}
     if DIVISORS in file.tensors:
         config = _divided(config, file.tensors[DIVISORS].array, file.name)
-    names = tensor_names(family, config, tensors)
-    return config, weights_of(family, config, tensors), names, file
+    names = tensor_names(family, config, file.tensors)
+    return config, weights_of(family, config, file.tensors), names, file
 
 
 def _bytes(tensor: GgufTensor) -> int:
@@ -67,14 +65,6 @@ def _bytes(tensor: GgufTensor) -> int:
     packed = packed_bytes(tensor.kind, tensor.shape)
     decoded = 0 if tensor.kind.name == "F32" else 4 * prod(tensor.shape)
     return decoded if packed is None else packed
-
-
-def _elements(name: str, tensor: GgufTensor) -> Weight:
-    """Return a tensor as it is computed with."""
-    packed = None
-    if name != POSITIONS:  # a few rows, which are looked up
-        packed = packed_matrix(tensor.kind, tensor.data, tensor.shape)
-    return tensor.array if packed is None else packed
 
 
 def _fields(file: GgufFile, architecture: str) -> Mapping[str, Any]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from explorer.frontends.decoders.gguf_blocks import BlockType, Quants
+from explorer.ir.program import Constant, DerivedConstant
+from explorer.ir.types import Tensor
 from explorer.ops.low_bit_products import packed
 
 BLOCKS = 1 << 12  # of a file that are unpacked at a time
@@ -19,34 +23,22 @@ class PackedMatrix:
 
     An element is its block's scale times its code, minus the block's minimum; without minima, its
     block's scale times its code minus `2 ** (bits - 1)`. A scale of zero has a minimum of zero.
+    Zero points are minima as multiples of scales. All are computed from the file's bytes where they
+    are read.
     """
 
-    codes: np.ndarray
-    scales: np.ndarray  # [outputs, blocks]
-    minima: np.ndarray | None  # [outputs, blocks]
+    codes: Constant
+    scales: Constant  # [outputs, blocks], as are minima and zeros
+    minima: Constant | None
+    zeros: Constant | None
     bits: int
     block: int
 
     @property
     def shape(self) -> tuple[int, int]:
         """Outputs and inputs."""
-        return self.scales.shape[0], self.scales.shape[1] * self.block
-
-    @property
-    def zeros(self) -> np.ndarray | None:
-        """The zero points, minima as multiples of scales; None without minima."""
-        if self.minima is None:
-            return None
-        zeros = np.zeros_like(self.scales)
-        np.divide(self.minima, self.scales, out=zeros, where=self.scales != 0)
-        return zeros
-
-    def rows(self, first: int, end: int) -> PackedMatrix:
-        """Return some of its rows."""
-        minima = None if self.minima is None else self.minima[first:end]
-        return replace(
-            self, codes=self.codes[first:end], scales=self.scales[first:end], minima=minima
-        )
+        outputs, blocks = self.scales.shape
+        return outputs, blocks * self.block
 
 
 def packed_bytes(kind: BlockType, shape: tuple[int, ...]) -> int | None:
@@ -63,32 +55,39 @@ def packed_matrix(kind: BlockType, data: np.ndarray, shape: tuple[int, ...]) -> 
     quants = kind.read
     if not isinstance(quants, Quants) or len(shape) != 2:
         return None
-    blocks, (outputs, inputs) = data.reshape(-1, kind.size), shape
-    count, part_bytes = inputs // quants.part, quants.part * quants.bits // 8
+    outputs, count = shape[0], shape[1] // quants.part
+    blocks = Constant(data.reshape(-1, kind.size))
+    codes = Tensor((outputs, count, quants.part * quants.bits // 8), "uint8")
 
-    codes = np.empty((len(blocks), kind.elements // quants.part, part_bytes), np.uint8)
-    scales = np.empty(codes.shape[:2], np.float32)
-    minima = np.empty(codes.shape[:2], np.float32) if quants.minima else None
-    for first in range(0, len(blocks), BLOCKS):
-        some = slice(first, first + BLOCKS)
-        codes[some], scales[some] = _codes(quants, blocks[some]), _scales(quants, blocks[some])
-        if minima is not None and quants.minima:
-            minima[some] = quants.minima(blocks[some])
+    def floats(read: Callable[[np.ndarray], np.ndarray]) -> Constant:
+        kind = Tensor((outputs, count), "float32")
+        return DerivedConstant((blocks,), kind, lambda data: read(data).reshape(outputs, count))
+
     return PackedMatrix(
-        codes.reshape(outputs, count, part_bytes),
-        scales.reshape(outputs, count),
-        None if minima is None else minima.reshape(outputs, count),
+        DerivedConstant((blocks,), codes, partial(_codes, quants, codes.dims)),
+        floats(partial(_scales, quants)),
+        floats(quants.minima) if quants.minima else None,
+        floats(partial(_zeros, quants)) if quants.minima else None,
         quants.bits,
         quants.part,
     )
 
 
-def _codes(quants: Quants, blocks: np.ndarray) -> np.ndarray:
-    """Return unsigned codes, packed; 0 where only the minimum counts."""
-    codes = quants.codes(blocks)
-    if quants.minima is None:
-        return packed(codes.view(np.uint8) + np.uint8(1 << (quants.bits - 1)), quants.bits)
-    return packed(codes * (quants.scales(blocks) != 0)[..., None], quants.bits)
+def _codes(quants: Quants, shape: tuple[int, ...], blocks: np.ndarray) -> np.ndarray:
+    """Return unsigned codes, packed; 0 where only the minimum counts.
+
+    They are packed some blocks at a time: between, an element takes a byte.
+    """
+    result = np.empty((len(blocks), prod(shape) // len(blocks)), np.uint8)
+    for first in range(0, len(blocks), BLOCKS):
+        some = blocks[first : first + BLOCKS]
+        codes = quants.codes(some)
+        if quants.minima is None:
+            codes = codes.view(np.uint8) + np.uint8(1 << (quants.bits - 1))
+        else:
+            codes = codes * (quants.scales(some) != 0)[..., None]
+        result[first : first + BLOCKS] = packed(codes, quants.bits).reshape(len(some), -1)
+    return result.reshape(shape)
 
 
 def _scales(quants: Quants, blocks: np.ndarray) -> np.ndarray:
@@ -98,3 +97,12 @@ def _scales(quants: Quants, blocks: np.ndarray) -> np.ndarray:
         return scales
     minima = quants.minima(blocks)
     return np.where((scales == 0) & (minima != 0), minima, scales)
+
+
+def _zeros(quants: Quants, blocks: np.ndarray) -> np.ndarray:
+    """Return minima as multiples of scales."""
+    assert quants.minima is not None
+    scales = _scales(quants, blocks)
+    zeros = np.zeros_like(scales)
+    np.divide(quants.minima(blocks), scales, out=zeros, where=scales != 0)
+    return zeros

@@ -11,6 +11,7 @@ from explorer.frontends.decoders.packed_matrix import PackedMatrix
 from explorer.frontends.python import arrays as xp
 from explorer.frontends.python.tracing.emit import emit, named_constant
 from explorer.frontends.python.tracing.frames import attributed_to_call
+from explorer.ir.program import Constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,12 @@ class PackedOperand:
     name: str
     matrix: PackedMatrix
 
-    def constant(self, part: str, array: np.ndarray) -> Any:
+    def constant(self, part: str) -> Any:
         """Return codes, scales, minima or zero points as a constant."""
-        return named_constant(f"{self.name}.{part}", array)
+        return named_constant(f"{self.name}.{part}", getattr(self.matrix, part))
 
 
-def operand(name: str, weight: np.ndarray | PackedMatrix) -> Any:
+def operand(name: str, weight: Constant | PackedMatrix) -> Any:
     """Return a weight as a constant of the program, or as several."""
     if isinstance(weight, PackedMatrix):
         return PackedOperand(name, weight)
@@ -38,14 +39,12 @@ def multiply_rows(x: Any, weight: Any) -> Any:
         return x @ xp.swapaxes(weight, 0, 1)
     matrix = weight.matrix
     outputs, inputs = matrix.shape
-    parts = [weight.constant("codes", matrix.codes), weight.constant("scales", matrix.scales)]
-    if (zeros := matrix.zeros) is not None:
-        parts.append(weight.constant("zeros", zeros))
+    parts = ("codes", "scales") if matrix.zeros is None else ("codes", "scales", "zeros")
     with attributed_to_call("matmul"):
         return emit(
             "MatMulNBits",
             x,
-            *parts,
+            *map(weight.constant, parts),
             N=outputs,
             K=inputs,
             bits=matrix.bits,
@@ -61,15 +60,15 @@ def take_rows(weight: Any, ids: Any) -> Any:
     if not isinstance(weight, PackedOperand):
         return xp.take(weight, ids, axis=0)
     matrix = weight.matrix
-    packed = xp.take(weight.constant("codes", matrix.codes), ids, axis=0)
+    packed = xp.take(weight.constant("codes"), ids, axis=0)
     shifts = range(0, 8, matrix.bits)
     parts = [packed >> np.uint8(n) & np.uint8(2**matrix.bits - 1) for n in shifts]
     codes = xp.reshape(xp.stack(parts, axis=-1), (*packed.shape[:-1], matrix.block))
-    scales = xp.take(weight.constant("scales", matrix.scales), ids, axis=0)[..., None]
+    scales = xp.take(weight.constant("scales"), ids, axis=0)[..., None]
     numbers = xp.asarray(codes, "float32")
     if matrix.minima is None:
         numbers = (numbers - np.float32(1 << (matrix.bits - 1))) * scales
     else:
-        minima = xp.take(weight.constant("minima", matrix.minima), ids, axis=0)
+        minima = xp.take(weight.constant("minima"), ids, axis=0)
         numbers = numbers * scales - minima[..., None]
     return xp.reshape(numbers, (*ids.shape, matrix.shape[1]))

@@ -16,7 +16,7 @@ from explorer.frontends.python.tracing.emit import emit
 from explorer.frontends.python.tracing.frames import attributed_to_call
 from explorer.ir.types import Tensor
 
-Weights = Mapping[str, Any]  # arrays; matrices may be a PackedMatrix
+Weights = Mapping[str, Any]  # constants, or values of the program; matrices may be packed
 MASKED = np.float32(-np.inf)
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "silu": xp.silu,

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 import explorer
 from explorer.errors import DtypeError
-from explorer.frontends.decoders import gguf_model
+from explorer.frontends.decoders import family_weights
 from explorer.frontends.decoders.gguf_blocks import BLOCK_TYPES, decode
 from explorer.frontends.decoders.gguf_file import read_gguf
 from explorer.frontends.decoders.language_model import LanguageModel
@@ -221,9 +221,9 @@ def test_a_quantised_model_has_the_weights_that_the_package_decodes(
         assert isinstance(exact, LanguageModel)
         b = scores_of_steps(exact, text, [9])[0]
         assert 0 < abs(a - b).max() < 0.5 * abs(b).max()
-    dtypes = {c.array.dtype.name for c in model.program.constants.values() if c.array.ndim > 1}
+    dtypes = {c.type.dtype for c in model.program.constants.values() if c.type.rank > 1}
     assert dtypes == ({"uint8", "float32"} if kind.startswith("Q") else {"float32"})
-    monkeypatch.setattr(gguf_model, "_elements", lambda name, tensor: tensor.array)
+    monkeypatch.setattr(family_weights, "packed_matrix", lambda kind, data, shape: None)
     decoded = explorer.load(path)
     assert isinstance(decoded, LanguageModel)
     c = scores_of_steps(decoded, text, [9])[0]
@@ -236,19 +236,19 @@ def test_packed_matrices_hold_the_numbers_that_the_package_decodes(kind: str) ->
     for data in (drawn, without_scales(kind, drawn)):
         packed = packed_matrix(KINDS[kind], data.reshape(-1), (5, 1024))
         assert packed is not None and packed.shape == (5, 1024)
-        codes = unpacked(packed.codes, packed.bits).astype(np.float64)
+        codes = unpacked(packed.codes.array, packed.bits).astype(np.float64)
         expected = dequantised(data, kind).reshape(codes.shape)
-        scales = packed.scales[..., None].astype(np.float64)
+        scales = packed.scales.array[..., None].astype(np.float64)
         if packed.minima is None or packed.zeros is None:
             numbers = (codes - 2.0 ** (packed.bits - 1)) * scales
             np.testing.assert_array_equal(numbers.astype(np.float32), expected)
         else:
-            numbers = codes * scales - packed.minima[..., None]
+            minima, zeros = (c.array[..., None] for c in (packed.minima, packed.zeros))
+            numbers = codes * scales - minima
             np.testing.assert_array_equal(numbers.astype(np.float32), expected)
-            by_zeros = (codes - packed.zeros[..., None]) * scales
-            least = packed.minima[..., None].astype(np.float64)
-            assert (abs(by_zeros - numbers) <= 2.0**-24 * abs(least)).all()
-            assert np.isfinite(packed.zeros).all()
+            by_zeros = (codes - zeros) * scales
+            assert (abs(by_zeros - numbers) <= 2.0**-24 * abs(minima.astype(np.float64))).all()
+            assert np.isfinite(zeros).all()
 
 
 @pytest.mark.parametrize("is_without_scales", [False, True])
@@ -291,7 +291,7 @@ def test_a_packed_embedding_is_never_float32_as_a_whole(tmp_path: Path) -> None:
     assert isinstance(model, LanguageModel)
     c = explorer.compile(model, donate=model.caches)
     for program in (model.program, *(s.after for s in c.snapshots)):
-        sizes = [v.array.nbytes for v in program.constants.values()]
+        sizes = [v.nbytes for v in program.constants.values()]
         assert max(sizes) <= 1000 * 64  # a byte an element
 
 
