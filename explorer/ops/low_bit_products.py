@@ -122,19 +122,35 @@ def _check(site: Site, i: int, what: str, shapes: list[tuple[int, ...]], dtype: 
 
 
 def _lower(low: Lowering) -> None:
-    site = low.site
-    product = low.temporary("product", low.shape, site.dtype()) if site.has(BIAS) else low.result
-    many = low.site.env.hint(product_of(low.shape[:-1])) >= MANY_ROWS
+    product = before_bias(low)
+    many = has_many_rows(low)
     if many and (constants := _constants(low)) is not None:
         by_decoded_constants(low, constants, product)
     elif (codes := _codes(low)) is not None:
         _by_integers(low, codes, product)
     elif (constants := _constants(low)) is not None:
-        _by_blocks(low, constants, product)
+        by_blocks(low, constants, product)
     else:
         _by_decoding(low, product)
-    if site.has(BIAS):
-        nest, bias = low.nest("bias"), site.arg(BIAS)
+    add_bias(low, product)
+
+
+def has_many_rows(low: Lowering) -> bool:
+    """Return True for a product that decodes weights once for all rows."""
+    return low.site.env.hint(product_of(low.shape[:-1])) >= MANY_ROWS
+
+
+def before_bias(low: Lowering) -> Var:
+    """Return the value that the product is bound to."""
+    if low.site.has(BIAS):
+        return low.temporary("product", low.shape, low.site.dtype())
+    return low.result
+
+
+def add_bias(low: Lowering, product: Var) -> None:
+    """Bind the result as the product and its bias, if there is one."""
+    if low.site.has(BIAS):
+        nest, bias = low.nest("bias"), low.site.arg(BIAS)
         nest.map(
             "y",
             low.result,
@@ -299,7 +315,7 @@ def _zeros(zeros: Array | None, packing: Packing) -> Array:
     return unpacked(zeros.reshape(n, -1), packing.bits)[:, :blocks]
 
 
-def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
+def by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     """Bind the product as a sum of the blocks' sums, each times its scale."""
     site, shape = low.site, low.shape
     blocks, block, columns = c.weights.shape
@@ -432,7 +448,7 @@ def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
     inner = (*(a.extent for a in lead), b.extent, p.extent)
     result = low.temporary("blocks", inner, low.site.dtype())
     assert isinstance(b.extent, int) and isinstance(p.extent, int)
-    if b.extent * p.extent == _packing(low.site).depth:
+    if b.extent * p.extent == low.site.integer("K"):
         return low.view(result, arg)
     nest = low.nest("in_blocks")
     place = [*(var(a.name) for a in lead), var(b.name) * p.extent + var(p.name)]

@@ -9,9 +9,10 @@ import numpy as np
 
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, fresh
+from explorer.ir.types import Tensor
 from explorer.ops.low_bit_products import BIAS
-from explorer.quantization.low_bit_matrix import LowBitMatrix
-from explorer.quantization.nf4_matrix import Nf4Matrix
+from explorer.quantization.float8_matrix import Float8Matrix
+from explorer.quantization.low_bit_matrix import LowBitMatrix, RoundedMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,7 @@ def _is_scaled(call: OpCall) -> bool:
 
 
 PRODUCT = ".product"  # the name of a product before its bias ends so
-Matrices = Mapping[
-    tuple[str, bool], LowBitMatrix | Nf4Matrix
-]  # by weight, and if it is read by rows
+Matrices = Mapping[tuple[str, bool], RoundedMatrix]  # by weight, and if it is read by rows
 
 
 def with_low_bits(
@@ -100,8 +99,8 @@ def with_low_bits(
 ) -> Program:
     """Replace products whose weight has a low-bit matrix.
 
-    After: `y = MatMulNBits(x, w.codes, w.scales)` or `y = MatMulBnb4(x, w.codes, w.scales)`, which
-    has no bias, so it is added. Nothing that is read no more is there.
+    After: `y = MatMulNBits(x, w.codes, w.scales)`, or MatMulBnb4 for nf4. Float8 is dequantized:
+    `y = MatMul(x, DequantizeLinear(w.codes, w.scales))`. Nothing that is read no more is there.
     """
     taken = {*program.constants, *(v.name for _, b in program.bindings() for v in b.vars)}
     constants = dict(program.constants)
@@ -129,20 +128,30 @@ def _product(
     p: ConstantProduct,
     parts: tuple[Var, ...],
     bias: Var | None,
-    matrix: LowBitMatrix | Nf4Matrix,
+    matrix: RoundedMatrix,
     taken: set[str],
 ) -> Iterator[Binding]:
-    """Yield a product with a low-bit matrix, and the sum with its bias where it cannot have one."""
+    """Yield a product with a rounded matrix, and what it needs before and after it.
+
+    Float8 is dequantized before a plain product. Where that has no bias, it is added.
+    """
     args: tuple[Var | None, ...] = (p.x, *parts)
     result = p.binding.var
-    if bias is not None and isinstance(matrix, Nf4Matrix):
+    if bias is not None and not isinstance(matrix, LowBitMatrix):
         result = Var(fresh(f"{result.name}{PRODUCT}", taken), result.type)
         taken.add(result.name)
     elif bias is not None:
         args = (*args, *[None] * (BIAS - len(args)), bias)
-    call = OpCall(matrix.operator, args, matrix.attrs)
+    if isinstance(matrix, Float8Matrix):
+        weights = Var(fresh(f"{p.weight}.decoded", taken), Tensor(matrix.codes.shape, "float32"))
+        taken.add(weights.name)
+        decoding = OpCall("DequantizeLinear", parts, (("axis", 1),))
+        yield replace(p.binding, vars=(weights,), expr=decoding, origin=p.origin)
+        call = OpCall("MatMul", (p.x, weights))
+    else:
+        call = OpCall(matrix.operator, args, matrix.attrs)
     yield replace(p.binding, vars=(result,), expr=call, origin=p.origin)
-    if bias is not None and result != p.binding.var:
+    if result != p.binding.var:
         yield replace(p.binding, expr=OpCall("Add", (result, bias)), origin=p.origin)
 
 

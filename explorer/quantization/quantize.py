@@ -24,11 +24,10 @@ from explorer.quantization.constant_products import (
 )
 from explorer.quantization.low_bit_matrix import (
     LowBitFormat,
-    LowBitMatrix,
+    RoundedMatrix,
     quantized,
     weight_error,
 )
-from explorer.quantization.nf4_matrix import Nf4Matrix
 from explorer.quantization.quantization import FLOAT, Quantization, QuantizedLayer
 
 Feed = Mapping[str, Any]
@@ -52,7 +51,7 @@ def quantize(
 
     Args:
         model: A model that `explorer.load` returned, or what it takes.
-        kind: int8, int4, int2 or nf4.
+        kind: int8, int4, int2, nf4 or fp8. nf4 needs a block, fp8 `block=None`.
         block: The elements along the sum that share a scale, a power of two from 16 on. None: one
             scale for each column.
         keep: Products to leave in float32, by the name of the weight, the operator or the result,
@@ -77,7 +76,7 @@ def quantize(
     exact = _select(products, (keep,) if isinstance(keep, str) else tuple(keep), loaded.name)
     chosen = {(p.weight, p.by_rows): p for p in products if p not in exact}
     constants = loaded.program.constants
-    matrices: dict[tuple[str, bool], LowBitMatrix | Nf4Matrix] = {}
+    matrices: dict[tuple[str, bool], RoundedMatrix] = {}
     errors: dict[tuple[str, bool], float] = {}
     for done, (key, product) in enumerate(chosen.items()):
         if progress is not None:
@@ -145,7 +144,7 @@ def _layer(
     product: ConstantProduct,
     constants: Mapping[str, Constant],
     form: LowBitFormat,
-    matrix: LowBitMatrix | Nf4Matrix | None,
+    matrix: RoundedMatrix | None,
     errors: Mapping[tuple[str, bool], float],
     outputs: Mapping[ConstantProduct, float],
 ) -> QuantizedLayer:

@@ -43,6 +43,7 @@ FORMS = frozenset(
         Form("float32", "uint8", "float32"),
         Form("float32", "int4", "float32"),
         Form("float32", "uint4", "float32"),
+        Form("float32", "float8_e4m3fn", "float32"),
         Form("float64", "float64", "float64"),
         Form("int32", "int32", "int32"),
         Form("int16", "int16", "int32"),
