@@ -27,7 +27,7 @@ def round_rows(model: ModelKind) -> ModelKind:
     """
     program = model.program
     functions = tuple(replace(f, body=tuple(map(_rounded, f.body))) for f in program.functions)
-    if functions == program.functions:
+    if not any(isinstance(b.expr, OpCall) and b.expr.op == OPERATOR for _, b in program.bindings()):
         raise BadOption(
             f"{model.name} has no product with weights of few bits to round rows for: quantize it "
             "first, or load a file that has them",
