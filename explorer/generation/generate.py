@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,7 +26,8 @@ PAGE = 64  # rows by which a cache grows, at least
 CHUNK = 256  # tokens of a prompt that a run of the prefill reads, at most; chosen
 LEAST_CHUNK = 16
 MOST_ROWS = 16  # prompts at once
-PREFILL, DECODE = "prefill", "decode"
+PREFILL: Final = "prefill"
+DECODE: Final = "decode"
 
 _plans: WeakKeyDictionary[Compilation, dict[tuple[str, int], Compilation]] = WeakKeyDictionary()
 
@@ -73,11 +74,11 @@ def generate(
     sampling = Sampling(temperature, top_k, top_p, seed)
     if type(tokens) is not int or tokens < 1:
         raise BadOption(f"tokens must be a whole number, 1 or more, found {tokens!r}")
-    c, language = _compilation(model, options, progress, cancelled)
+    c, language = language_compilation(model, options, progress, cancelled)
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
-    vocabulary = _vocabulary(language, prompt, stops)
-    rows = _prompts(prompt, language, vocabulary)
-    _check_length(language, max(map(len, rows)) + tokens)
+    vocabulary = open_vocabulary(language, prompt, stops)
+    rows = prompt_tokens(prompt, language, vocabulary)
+    check_length(language, max(map(len, rows)) + tokens)
     streams = [TextStream(vocabulary, stops) for _ in rows]
     run = _Run(c, language, rows, tokens, sampling)
     stopped: list[Stopped | None] = [None] * len(rows)
@@ -85,7 +86,9 @@ def generate(
         for drawn in run.drawn_ids(cancelled or _never):
             for row, token_id in enumerate(drawn.tolist()):
                 if stopped[row] is None:
-                    stopped[row] = _take(streams[row], row, token_id, tokens, language, on_token)
+                    stopped[row] = take_token(
+                        streams[row], row, token_id, tokens, language, on_token
+                    )
             if all(stopped):
                 break
     except KeyboardInterrupt:
@@ -96,7 +99,7 @@ def generate(
     )
 
 
-def _take(
+def take_token(
     stream: TextStream,
     row: int,
     token_id: int,
@@ -132,13 +135,13 @@ class _Run:
         sampling: Sampling,
     ) -> None:
         self.c, self.prompts, self.sampling = c, prompts, sampling
-        self.config = _config(language)
+        self.config = decoder_config(language)
         self.names = language.caches
         longest = max(map(len, prompts))
         self.chunk = min(CHUNK, max(LEAST_CHUNK, 1 << (longest - 1).bit_length()))
-        self.count = _up(longest, self.chunk)
-        self.most = _up(max(longest + tokens, self.count), PAGE)  # rows that may be needed
-        self.room = min(_up(self.count + PAGE, PAGE), self.most)
+        self.count = round_up(longest, self.chunk)
+        self.most = round_up(max(longest + tokens, self.count), PAGE)  # rows that may be needed
+        self.room = min(round_up(self.count + PAGE, PAGE), self.most)
         shape = (len(prompts), self.config.groups, self.room, self.config.each)
         self.caches = {n: np.zeros(shape, np.float32) for n in self.names}
         self.at = np.array([len(p) - self.count for p in prompts])
@@ -166,7 +169,7 @@ class _Run:
         count = ids.shape[1]
         if self.at.max() + count > self.room:
             self._grow()
-        plan = _plan(self.c, kind, len(ids), count, self.room)
+        plan = plan_for(self.c, kind, len(ids), count, self.room)
         inputs = {"ids": ids, "at": self.at, **self.caches}
         plan.runnable.bind(inputs)  # so that times are of runs
         begin = perf_counter()
@@ -182,11 +185,9 @@ class _Run:
 
     def _grow(self) -> None:
         """Double the caches' rows, in pages, up to what may be needed."""
-        self.room = min(_up(2 * self.room, PAGE), self.most)
+        self.room = min(round_up(2 * self.room, PAGE), self.most)
         for name, cache in self.caches.items():
-            larger = np.zeros((*cache.shape[:2], self.room, cache.shape[3]), np.float32)
-            larger[:, :, : cache.shape[2]] = cache
-            self.caches[name] = larger
+            self.caches[name] = lengthened(cache, self.room)
 
     def result(self, rows: Iterator[Continuation]) -> Generated:
         """Return the continuations with the times."""
@@ -200,7 +201,14 @@ class _Run:
         )
 
 
-def _up(count: int, unit: int) -> int:
+def lengthened(cache: np.ndarray, room: int) -> np.ndarray:
+    """Return a cache with room for so many tokens."""
+    longer = np.zeros((*cache.shape[:2], room, cache.shape[3]), np.float32)
+    longer[:, :, : cache.shape[2]] = cache
+    return longer
+
+
+def round_up(count: int, unit: int) -> int:
     """Round up to a multiple."""
     return -(-count // unit) * unit
 
@@ -209,7 +217,7 @@ def _never() -> bool:
     return False
 
 
-def _plan(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compilation:
+def plan_for(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compilation:
     """Return the program with tiles for a prefill or a step of so many rows, made once."""
     plans = _plans.setdefault(c, {})
     if (kind, batch) not in plans:
@@ -217,13 +225,13 @@ def _plan(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compi
     return plans[kind, batch]
 
 
-def _config(language: LanguageModel) -> DecoderConfig:
+def decoder_config(language: LanguageModel) -> DecoderConfig:
     """Return a language model's description."""
     assert language.config is not None, "every language model has a description"
     return language.config
 
 
-def _compilation(
+def language_compilation(
     model: Any,
     options: Options | None,
     progress: Callable[[str, int, int], None] | None,
@@ -249,7 +257,9 @@ def _compilation(
     return model, source
 
 
-def _vocabulary(language: LanguageModel, prompt: Any, stops: Sequence[str]) -> Vocabulary | None:
+def open_vocabulary(
+    language: LanguageModel, prompt: Any, stops: Sequence[str]
+) -> Vocabulary | None:
     """Return the vocabulary, if texts are among the arguments or it is there."""
     needed = bool(stops) or isinstance(prompt, str)
     needed = needed or any(isinstance(p, str) for p in prompt)
@@ -260,7 +270,7 @@ def _vocabulary(language: LanguageModel, prompt: Any, stops: Sequence[str]) -> V
     return language.vocabulary.open()
 
 
-def _prompts(
+def prompt_tokens(
     prompt: Any, language: LanguageModel, vocabulary: Vocabulary | None
 ) -> list[list[int]]:
     """Return the tokens of each prompt."""
@@ -271,7 +281,7 @@ def _prompts(
     ]
     if not 1 <= len(rows) <= MOST_ROWS:
         raise BadOption(f"{len(rows)} prompts are given; 1 to {MOST_ROWS} run together")
-    size = _config(language).vocabulary
+    size = decoder_config(language).vocabulary
     for row in rows:
         if not row:
             raise BadOption(
@@ -285,9 +295,9 @@ def _prompts(
     return rows
 
 
-def _check_length(language: LanguageModel, count: int) -> None:
+def check_length(language: LanguageModel, count: int) -> None:
     """Raise BadOption if learned positions end before the text does."""
-    most = _config(language).positions
+    most = decoder_config(language).positions
     if most and count > most:
         raise BadOption(
             f"{language.name} has {most} positions, and prompt and answer take {count}",
