@@ -18,6 +18,7 @@ from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.frontends.decoders.vocabulary import Vocabulary
 from explorer.frontends.load import load
+from explorer.generation.decode_loop import LOOP_STEPS, loop_plan
 from explorer.generation.generated import Continuation, Generated, Stopped, Token
 from explorer.generation.sampling import Sampling
 from explorer.generation.text_stream import TextStream
@@ -42,6 +43,7 @@ def generate(
     top_p: float = 1.0,
     stop: str | Sequence[str] = (),
     seed: int = 0,
+    loop: bool = False,
     on_token: Callable[[Token], object] | None = None,
     options: Options | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -59,6 +61,8 @@ def generate(
         top_p: Draw from the likeliest tokens whose probabilities sum to this.
         stop: Texts that end a row; its text ends before them.
         seed: Of the random numbers.
+        loop: Decode up to 32 tokens in one launch, with the best token taken on the device. They
+            are reported together, and those after the end of a text are computed in vain.
         on_token: Called with each `Token` as soon as it is known.
         options: The options to compile with.
         progress: Called as `progress(step, done, steps)` while the model is compiled.
@@ -74,13 +78,15 @@ def generate(
     sampling = Sampling(temperature, top_k, top_p, seed)
     if type(tokens) is not int or tokens < 1:
         raise BadOption(f"tokens must be a whole number, 1 or more, found {tokens!r}")
+    if loop and temperature:
+        raise BadOption("loop=True takes the best token, so temperature must be 0", where="loop")
     c, language = language_compilation(model, options, progress, cancelled)
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     vocabulary = open_vocabulary(language, prompt, stops)
     rows = prompt_tokens(prompt, language, vocabulary)
     check_length(language, max(map(len, rows)) + tokens)
     streams = [TextStream(vocabulary, stops) for _ in rows]
-    run = _Run(c, language, rows, tokens, sampling)
+    run = _Run(c, language, rows, tokens, sampling, loop)
     stopped: list[Stopped | None] = [None] * len(rows)
     try:
         for drawn in run.drawn_ids(cancelled or _never):
@@ -133,8 +139,10 @@ class _Run:
         prompts: Sequence[Sequence[int]],
         tokens: int,
         sampling: Sampling,
+        loop: bool,
     ) -> None:
-        self.c, self.prompts, self.sampling = c, prompts, sampling
+        self.c, self.language, self.prompts, self.sampling = c, language, prompts, sampling
+        self.loop, self.left = loop, tokens - 1  # steps that are left
         self.config = decoder_config(language)
         self.names = language.caches
         longest = max(map(len, prompts))
@@ -157,31 +165,56 @@ class _Run:
             if cancelled():
                 return
             scores = self._step(PREFILL, ids[:, first : first + self.chunk])
-        while True:
-            drawn = self.sampling.draw(scores, random)
-            yield drawn
-            if cancelled():
-                return
-            scores = self._step(DECODE, drawn[:, None])
+        drawn = self.sampling.draw(scores, random)
+        yield drawn
+        while not cancelled():
+            if self.loop:
+                tokens = self._loop(drawn)
+                yield from tokens
+                drawn = tokens[-1]
+            else:
+                drawn = self.sampling.draw(self._step(DECODE, drawn[:, None]), random)
+                yield drawn
 
     def _step(self, kind: str, ids: np.ndarray) -> np.ndarray:
         """Run the program on more tokens of each row and return the scores after the last one."""
         count = ids.shape[1]
-        if self.at.max() + count > self.room:
-            self._grow()
+        self._make_room(count)
         plan = plan_for(self.c, kind, len(ids), count, self.room)
-        inputs = {"ids": ids, "at": self.at, **self.caches}
+        outputs, seconds = self._launch(plan, {"ids": ids}, count)
+        if kind == PREFILL:
+            self.prefill_seconds += seconds
+        else:
+            self.steps, self.decode_seconds = self.steps + 1, self.decode_seconds + seconds
+        return outputs["scores"]
+
+    def _loop(self, ids: np.ndarray) -> np.ndarray:
+        """Run many steps in one launch and return the tokens of each, int64[steps, batch]."""
+        count = min(LOOP_STEPS, self.left)
+        self._make_room(count)
+        plan = loop_plan(self.c, self.language, len(ids), self.room)
+        outputs, seconds = self._launch(plan, {"ids": ids, "steps": np.array(count)}, count)
+        self.steps, self.decode_seconds = self.steps + count, self.decode_seconds + seconds
+        self.left -= count
+        return outputs["tokens"][:, :count].T
+
+    def _launch(
+        self, plan: Compilation, more: dict[str, np.ndarray], count: int
+    ) -> tuple[dict[str, np.ndarray], float]:
+        """Run a program that adds so many tokens to the caches; return its outputs and seconds."""
+        inputs = {**more, "at": self.at, **self.caches}
         plan.runnable.bind(inputs)  # so that times are of runs
         begin = perf_counter()
         outputs = plan.run(inputs)
         seconds = perf_counter() - begin
         self.caches = {n: outputs[n] for n in self.names}
         self.at = self.at + count
-        if kind == PREFILL:
-            self.prefill_seconds += seconds
-        else:
-            self.steps, self.decode_seconds = self.steps + 1, self.decode_seconds + seconds
-        return outputs["scores"]
+        return outputs, seconds
+
+    def _make_room(self, count: int) -> None:
+        """Grow the caches if so many more tokens need it."""
+        if self.at.max() + count > self.room:
+            self._grow()
 
     def _grow(self) -> None:
         """Double the caches' rows, in pages, up to what may be needed."""
