@@ -76,7 +76,7 @@ def in_cells(groups: np.ndarray, dtype: DType) -> np.ndarray:
     """
     if dtype not in ELEMENTS_OF_BYTE:
         return groups
-    codes = groups.astype(np.int8).view(np.uint8) & np.uint8(15)
+    codes = groups.view(np.uint8) & np.uint8(15)
     half = groups.shape[-1] // 2
     return codes[..., :half] | codes[..., half:] << np.uint8(4)
 
