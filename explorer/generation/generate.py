@@ -18,6 +18,7 @@ from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.frontends.decoders.vocabulary import Vocabulary
 from explorer.frontends.load import load
+from explorer.frontends.model import Model
 from explorer.generation.generated import Continuation, Generated, Stopped, Token
 from explorer.generation.sampling import Sampling
 from explorer.generation.text_stream import TextStream
@@ -166,7 +167,7 @@ class _Run:
         count = ids.shape[1]
         if self.at.max() + count > self.room:
             self._grow()
-        plan = _plan(self.c, kind, len(ids), count, self.room)
+        plan = plan_for(self.c, kind, len(ids), count, self.room)
         inputs = {"ids": ids, "at": self.at, **self.caches}
         plan.runnable.bind(inputs)  # so that times are of runs
         begin = perf_counter()
@@ -209,7 +210,7 @@ def _never() -> bool:
     return False
 
 
-def _plan(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compilation:
+def plan_for(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compilation:
     """Return the program with tiles for a prefill or a step of so many rows, made once."""
     plans = _plans.setdefault(c, {})
     if (kind, batch) not in plans:
@@ -230,14 +231,7 @@ def _compilation(
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Compilation, LanguageModel]:
     """Return the compilation and its model; raise BadOption if it is no language model."""
-    source = model.model if isinstance(model, Compilation) else load(model)
-    if not isinstance(source, LanguageModel):
-        raise BadOption(
-            f"{source.name} is no language model, so it continues no text",
-            where="model",
-            expected="a GGUF file or a folder of Hugging Face",
-            try_='explorer.generate("model.gguf", "Once upon a time")',
-        )
+    source = as_language_model(model.model if isinstance(model, Compilation) else load(model))
     if not isinstance(model, Compilation):
         donated = source.caches
         c = compiled(
@@ -247,6 +241,18 @@ def _compilation(
     if options is not None:
         raise BadOption("options are given where a model is compiled first", where="options")
     return model, source
+
+
+def as_language_model(model: Model) -> LanguageModel:
+    """Return the model itself; raise BadOption if it is no language model."""
+    if not isinstance(model, LanguageModel):
+        raise BadOption(
+            f"{model.name} is no language model, so it continues no text",
+            where="model",
+            expected="a GGUF file or a folder of Hugging Face",
+            try_='explorer.generate("model.gguf", "Once upon a time")',
+        )
+    return model
 
 
 def _vocabulary(language: LanguageModel, prompt: Any, stops: Sequence[str]) -> Vocabulary | None:
