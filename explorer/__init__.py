@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from explorer.ir.text.parser import parse_program as parse
     from explorer.passes.registry import compiler_pass, forget_pass
     from explorer.portable.write import export
+    from explorer.quantization.quantize import quantize
     from explorer.relax.dispatch import library
     from explorer.training.training_loop import fit
     from explorer.transforms.rewrite import rewrite
@@ -71,6 +72,7 @@ _HOME = {
     "parse": ("explorer.ir.text.parser", "parse_program"),
     "plugin": ("explorer.extend", "load"),
     "policy": ("explorer.extend.policies", "policy"),
+    "quantize": ("explorer.quantization.quantize", "quantize"),
     "rewrite": ("explorer.transforms.rewrite", "rewrite"),
     "race": ("explorer.tuning.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
@@ -125,6 +127,7 @@ __all__ = [
     "parse",
     "plugin",
     "policy",
+    "quantize",
     "race",
     "rewrite",
     "scan",

@@ -67,6 +67,9 @@ COMMANDS = {
         "a run on the GPU that is here, or a recording of one, beside the plan", "time:gpu_main"
     ),
     "generate": Command("a language model continues a text, word by word", "generate:main"),
+    "quantize": Command(
+        "weights of a few bits, the error of each layer, as an ONNX file", "quantize:main"
+    ),
     "race": Command("the same model in other runtimes, answers compared first", "race:main"),
     "export": Command("a C program, for this machine or another", "export:main"),
     "sweep": Command(

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from explorer.ir.types import Annotation
 from explorer.passes.fingerprint import program_key
 from explorer.plain_text import counted, size
 from explorer.printed import Printed
+
+if TYPE_CHECKING:
+    from explorer.quantization.quantization import Quantization
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Model(Printed):
 
     `program` holds its operators; for a `python` model they are named after source lines. `state`
     maps inputs of the program to buffers that runs change. A complex input or output `z` is two
-    values of the program, `z.real` and `z.imag`.
+    values of the program, `z.real` and `z.imag`. `quantization` is that of `explorer.quantize`.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Model(Printed):
     state: Mapping[str, StateBuffer] = field(default_factory=dict)
     complex_inputs: tuple[str, ...] = ()
     complex_outputs: tuple[str, ...] = ()
+    quantization: Quantization | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """Return a summary: operators, inputs, outputs and bounds."""
@@ -69,6 +73,8 @@ class Model(Printed):
         named = ", ".join(f"{n:,} {kind}" for kind, n in kinds[:MOST_KINDS])
         others = len(kinds) - MOST_KINDS
         yield f"{named} and {counted(others, 'other kind')}" if others > 0 else named
+        if self.quantization is not None:
+            yield self.quantization.first_line
         yield from (f"input {name}: {annotation}" for name, annotation in self.inputs.items())
         yield from (f"state {name}" for name in self.state)
         if self.outputs:

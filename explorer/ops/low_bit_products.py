@@ -292,6 +292,15 @@ def unpacked(codes: Array, bits: int) -> Array:
     return parts.reshape(*codes.shape[:-1], -1)
 
 
+def packed(codes: Array, bits: int) -> Array:
+    """Pack elements along the last axis into bytes, the first in the lowest bits."""
+    each = 8 // bits
+    padded = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % each)])
+    parts = padded.astype(np.uint8).reshape(*codes.shape[:-1], -1, each)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray(np.bitwise_or.reduce(parts << shifts, axis=-1))
+
+
 def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     a, b, scales, zeros, _, bias = (*args, None, None, None)[:6]
     packing = Packing(attrs["K"], attrs["N"], attrs.get("bits", 4), attrs["block_size"])

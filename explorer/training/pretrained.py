@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from explorer.errors import BadOption, MissingInput, ShapeError, UnsupportedOperator
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
+from explorer.frontends.onnx.save_onnx import save_onnx
 from explorer.frontends.python.functions import embed_program
 from explorer.frontends.python.tracing.emit import is_traced, traced
 from explorer.frontends.python.tracing.frames import attributed_to_call
@@ -137,13 +137,7 @@ class Pretrained:
             if tensor.name in self.names:
                 array = _cast_like(tensor.name, params, self.params[tensor.name])
                 tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
-        target = Path(path)
-        beside = target.with_name(f".{target.name}.{uuid4().hex}")
-        try:
-            beside.write_bytes(proto.SerializeToString())
-            os.replace(beside, target)
-        finally:
-            beside.unlink(missing_ok=True)
+        save_onnx(proto, Path(path))
 
 
 def trainable(

@@ -20,32 +20,63 @@ KINDS = {
     "uint8": (np.uint8, 0, 255),
     "int4": (ml_dtypes.int4, -8, 7),
     "uint4": (ml_dtypes.uint4, 0, 15),
+    "int2": (ml_dtypes.int2, -2, 1),
+    "uint2": (ml_dtypes.uint2, 0, 3),
 }
 
 
+FORMS = ("MatMul", "Transpose", "Gemm", "Gemm transB")
+
+
 def model(
-    rng: np.random.Generator, kind: str, depth: int, block: int, zeros: bool, axis: int = 0
+    rng: np.random.Generator,
+    kind: str,
+    depth: int,
+    block: int,
+    zeros: bool,
+    axis: int = 0,
+    form: str = "MatMul",
+    **attrs: float,
 ) -> tuple[onnx.ModelProto, np.ndarray]:
-    """A product, and its weights as numbers."""
+    """A product, and its weights as numbers; Gemm adds a bias of ones."""
     dtype, low, high = KINDS[kind]
     columns, blocks = int(rng.integers(1, 40)), -(-depth // block)
     q = rng.integers(low, high, (depth, columns), endpoint=True)
     scale = rng.uniform(0.01, 0.1, (blocks, columns)).astype(np.float32)
     zero = rng.integers(low, high, (blocks, columns), endpoint=True) if zeros else 0 * scale
     spread = [np.repeat(a, block, 0)[:depth] for a in (scale, zero)]
+    weights = (q - spread[1]) * spread[0]
     arrays = {"q": q.astype(dtype), "scale": scale}
     if zeros:
         arrays["zero"] = zero.astype(dtype)
-    node = helper.make_node(
-        "DequantizeLinear", list(arrays), ["w"], "dequantize", axis=axis, block_size=block
-    )
-    product = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    by_rows = form in ("Transpose", "Gemm transB")
+    arrays = {n: a.T if by_rows else a for n, a in arrays.items()}
+    nodes = [
+        helper.make_node(
+            "DequantizeLinear",
+            list(arrays),
+            ["w"],
+            "dequantize",
+            axis=axis + 1 if by_rows else axis,
+            block_size=block,
+        )
+    ]
+    if form == "Transpose":
+        nodes.append(helper.make_node("Transpose", ["w"], ["turned"], "transpose", perm=[1, 0]))
+    if form.startswith("Gemm"):
+        arrays["bias"] = np.ones(columns, np.float32)
+        attrs = {"transB": 1, **attrs} if by_rows else attrs
+        nodes.append(helper.make_node("Gemm", ["x", "w", "bias"], ["y"], "product", **attrs))
+    else:
+        right = "turned" if by_rows else "w"
+        nodes.append(helper.make_node("MatMul", ["x", right], ["y"], "product"))
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", depth])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", columns])
-    weights = [numpy_helper.from_array(a, n) for n, a in arrays.items()]
-    graph = helper.make_graph([node, product], "g", [x], [y], weights)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    return made, (q - spread[1]) * spread[0]
+    initializers = [numpy_helper.from_array(a, n) for n, a in arrays.items()]
+    graph = helper.make_graph(nodes, "g", [x], [y], initializers)
+    opset = 25 if kind.endswith("int2") else 21
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    return made, weights
 
 
 def compiled(proto: onnx.ModelProto, folder: Path) -> explorer.Compilation:
@@ -59,21 +90,66 @@ def operators(c: explorer.Compilation) -> list[str]:
     return [b.expr.op for _, b in program.bindings()]
 
 
+@pytest.mark.few(24)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_product_reads_bytes_and_is_right(kind: str, zeros: bool, tmp_path: Path) -> None:
-    rng = np.random.default_rng(len(kind) + zeros)
+def test_a_product_reads_the_bits_and_is_right(
+    kind: str, zeros: bool, form: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(len(kind) + zeros + len(form))
     for depth, block in ((64, 32), (37, 16), (16, 16), (200, 64)):
-        proto, weights = model(rng, kind, depth, block, zeros, axis=int(rng.choice([0, -2])))
+        axis = int(rng.choice([0, -2]))
+        proto, weights = model(rng, kind, depth, block, zeros, axis, form)
         c = compiled(proto, tmp_path)
         assert operators(c) == ["MatMulNBits"]
-        assert {str(k.dtype) for k in (x.array for x in c.program.constants.values())} >= {"int8"}
         for rows in (1, 5):
             x = rng.standard_normal((rows, depth)).astype(np.float32)
-            right = x.astype(np.float64) @ weights
+            right = x.astype(np.float64) @ weights + (1 if form.startswith("Gemm") else 0)
             size = (np.abs(x).astype(np.float64) @ np.abs(weights)).max()
             for found in (c.run({"x": x})["y"], evaluate(c.model.program, {"x": x})["y"]):
                 assert np.abs(found - right).max() <= 2e-6 * size
+
+
+def test_each_weight_has_its_bits(tmp_path: Path) -> None:
+    for kind, bits in (("int2", 2), ("uint4", 4), ("int8", 8)):
+        proto, weights = model(np.random.default_rng(0), kind, 64, 32, False)
+        program = compiled(proto, tmp_path).snapshot("keep weights in blocks").after
+        (codes,) = (c for n, c in program.constants.items() if n.endswith(".codes"))
+        assert codes.array.nbytes == weights.size * bits // 8
+
+
+@pytest.mark.parametrize("attrs", [{"alpha": 2.0}, {"beta": 0.5}])
+def test_a_scaled_gemm_stays_as_it_is(attrs: dict[str, float], tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    proto, weights = model(rng, "int4", 64, 32, True, form="Gemm transB", **attrs)
+    c = compiled(proto, tmp_path)
+    assert "MatMulNBits" not in operators(c)
+    x = rng.standard_normal((3, 64)).astype(np.float32)
+    right = attrs.get("alpha", 1.0) * (x @ weights) + attrs.get("beta", 1.0)
+    np.testing.assert_allclose(c.run({"x": x})["y"], right, rtol=1e-4, atol=1e-4)
+
+
+def test_blocks_along_the_columns_stay_as_they_are(tmp_path: Path) -> None:
+    """Their scale does not leave the sum: [K, N] with blocks of N, and Gemm without transB."""
+    rng = np.random.default_rng(4)
+    q = rng.integers(-8, 8, (24, 64)).astype(ml_dtypes.int4)
+    scale = rng.uniform(0.01, 0.1, (24, 2)).astype(np.float32)
+    weights = q.astype(np.float32) * np.repeat(scale, 32, 1)
+    for op in ("MatMul", "Gemm"):
+        nodes = [
+            helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=1, block_size=32),
+            helper.make_node(op, ["x", "w"], ["y"]),
+        ]
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 24])
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 64])
+        arrays = [numpy_helper.from_array(a, n) for n, a in (("q", q), ("s", scale))]
+        graph = helper.make_graph(nodes, "g", [x], [y], arrays)
+        opsets = [helper.make_opsetid("", 21)]
+        c = compiled(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path)
+        assert "MatMulNBits" not in operators(c)
+        a = rng.standard_normal((3, 24)).astype(np.float32)
+        np.testing.assert_allclose(c.run({"x": a})["y"], a @ weights, rtol=1e-4, atol=1e-4)
 
 
 def test_other_forms_stay_as_they_are(tmp_path: Path) -> None:

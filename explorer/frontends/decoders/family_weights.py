@@ -28,6 +28,17 @@ def weights_of(
     return {n: _weight(family, n, shapes, tensors[t], t, ps) for n, (t, ps) in sources.items()}
 
 
+def tensor_names(
+    family: Family, config: DecoderConfig, tensors: Mapping[str, Weight]
+) -> dict[str, str]:
+    """Return the file's name of each weight; ours follows where a tensor holds several."""
+    sources = {name: _source(family, name, tensors) for name in config.weights}
+    return {
+        name: theirs if len(parts) == 1 else f"{theirs}.{_parts(name)[1]}"
+        for name, (theirs, parts) in sources.items()
+    }
+
+
 def _is_copied(tensor: Weight) -> bool:
     return isinstance(tensor, np.ndarray) and tensor.dtype != np.float32
 

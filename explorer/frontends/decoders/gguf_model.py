@@ -15,7 +15,7 @@ from explorer.frontends.decoders.checked_json import Fields
 from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.families import GGUF_FAMILIES, GGUF_FIELDS
 from explorer.frontends.decoders.family_config import config_of
-from explorer.frontends.decoders.family_weights import Weight, weights_of
+from explorer.frontends.decoders.family_weights import Weight, tensor_names, weights_of
 from explorer.frontends.decoders.gguf_file import GgufFile, GgufTensor, read_gguf
 from explorer.frontends.decoders.packed_matrix import packed_matrix
 from explorer.process.budget import check_room
@@ -28,8 +28,10 @@ LOCAL_BASE = 10000.0  # of Gemma 3's layers with a window; files do not have it
 SCALED_BY_WIDTH = {"gemma2": 46, "gemma3": 62}
 
 
-def read_gguf_model(path: Path) -> tuple[DecoderConfig, dict[str, Weight], GgufFile]:
-    """Return the description, the weights by name, and the file.
+def read_gguf_model(
+    path: Path,
+) -> tuple[DecoderConfig, dict[str, Weight], dict[str, str], GgufFile]:
+    """Return the description, the weights, the file's names of them, and the file.
 
     Matrices of Q8_0 and Q4_0 stay packed; the embedding, whose rows are looked up, and all other
     tensors become float32.
@@ -58,7 +60,8 @@ def read_gguf_model(path: Path) -> tuple[DecoderConfig, dict[str, Weight], GgufF
     tensors = {name: _elements(name, t) for name, t in file.tensors.items()}
     if DIVISORS in file.tensors:
         config = _divided(config, file.tensors[DIVISORS].array, file.name)
-    return config, weights_of(family, config, tensors), file
+    names = tensor_names(family, config, tensors)
+    return config, weights_of(family, config, tensors), names, file
 
 
 def _elements(name: str, tensor: GgufTensor) -> Weight:

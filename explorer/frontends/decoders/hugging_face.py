@@ -13,7 +13,7 @@ from explorer.frontends.decoders.checked_json import Fields, parse_json
 from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.families import FAMILIES
 from explorer.frontends.decoders.family_config import config_of
-from explorer.frontends.decoders.family_weights import Weight, weights_of
+from explorer.frontends.decoders.family_weights import Weight, tensor_names, weights_of
 from explorer.frontends.decoders.safetensors_file import read_safetensors
 from explorer.frontends.onnx.plain_file import PlainFile
 
@@ -23,8 +23,10 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 
 
-def read_folder(folder: Path) -> tuple[DecoderConfig, dict[str, Weight], Mapping[str, Any]]:
-    """Return the description, the weights by name, and the fields of config.json.
+def read_folder(
+    folder: Path,
+) -> tuple[DecoderConfig, dict[str, Weight], dict[str, str], Mapping[str, Any]]:
+    """Return the description, the weights, the file's names of them, and config.json's fields.
 
     Raises:
         BadModelFile, DtypeError, TooLarge: a file is missing or wrong, or the family is unknown.
@@ -41,7 +43,9 @@ def read_folder(folder: Path) -> tuple[DecoderConfig, dict[str, Weight], Mapping
         )
     family = FAMILIES[kind]
     config = config_of(family, values, CONFIG)
-    return config, weights_of(family, config, _tensors(folder)), values
+    tensors = _tensors(folder)
+    weights = weights_of(family, config, tensors)
+    return config, weights, tensor_names(family, config, tensors), values
 
 
 def _tensors(folder: Path) -> dict[str, np.ndarray]:

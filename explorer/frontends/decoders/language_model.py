@@ -50,12 +50,13 @@ class LanguageModel(Model):
 def language_model(
     config: DecoderConfig,
     weights: Mapping[str, Weight],
+    names: Mapping[str, str],
     name: str,
     path: str = "",
     bounds: Bounds | None = None,
 ) -> LanguageModel:
-    """Return the model of a description and its weights, of the shapes it declares."""
-    step = Traced(step_function(config, weights)).model(step_inputs(config), bounds)
+    """Return the model of a description and its weights, which are constants of those names."""
+    step = Traced(step_function(config, weights, names)).model(step_inputs(config), bounds)
     return LanguageModel(name, path, step.program, step.head, python=True, config=config)
 
 
@@ -74,8 +75,8 @@ def load_language_model(path: Path, bounds: Bounds | None = None) -> LanguageMod
 
 
 def _load_folder(path: Path, bounds: Bounds | None) -> LanguageModel:
-    config, weights, values = read_folder(path)
-    model = language_model(config, weights, path.resolve().name, str(path), bounds)
+    config, weights, names, values = read_folder(path)
+    model = language_model(config, weights, names, path.resolve().name, str(path), bounds)
     vocabulary = FolderVocabulary(path / TOKENIZER)
     return replace(model, ends=_ends(values), vocabulary=vocabulary)
 
@@ -90,8 +91,8 @@ def _ends(values: Mapping[str, Any]) -> frozenset[int]:
 
 
 def _load_gguf(path: Path, bounds: Bounds | None) -> LanguageModel:
-    config, weights, file = read_gguf_model(path)
+    config, weights, names, file = read_gguf_model(path)
     fields = Fields(file.fields, file.name)
     ends = frozenset([fields.integer(END, low=0)]) if END in fields else frozenset[int]()
-    model = language_model(config, weights, path.stem, str(path), bounds)
+    model = language_model(config, weights, names, path.stem, str(path), bounds)
     return replace(model, ends=ends, vocabulary=GgufVocabulary(file.fields, file.name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -12,7 +13,7 @@ from explorer.frontends.decoders.decoder_config import DecoderConfig, LayerPosit
 from explorer.frontends.decoders.packed_matrix import BLOCK, PackedMatrix
 from explorer.frontends.python import arrays as xp
 from explorer.frontends.python.tracing.annotations import tensor
-from explorer.frontends.python.tracing.emit import emit
+from explorer.frontends.python.tracing.emit import emit, named_constant
 from explorer.frontends.python.tracing.frames import attributed_to_call, named_part
 from explorer.ir.types import Tensor
 
@@ -38,14 +39,17 @@ def step_inputs(config: DecoderConfig) -> dict[str, Any]:
     return {"ids": ids, "at": at, "keys": caches, "values": caches}
 
 
-def step_function(config: DecoderConfig, w: Weights) -> Callable[..., Any]:
-    """Return the step as a function over arrays.
+def step_function(
+    config: DecoderConfig, weights: Weights, names: Mapping[str, str]
+) -> Callable[..., Any]:
+    """Return the step as a function over arrays, with weights as constants of those names.
 
     It returns `scores`, float32[batch, vocabulary] after the last token of each row, and the
     caches. Padding is written nowhere: negative positions are outside of the cache.
     """
 
     def decoder_step(ids: Any, at: Any, keys: Any, values: Any) -> dict[str, Any]:
+        w = {part: _constant(names[part], weight) for part, weight in weights.items()}
         positions = xp.maximum(at[:, None] + xp.arange(ids.shape[1]), 0)  # [batch, n]
 
         def append(i: int, k: Any, v: Any) -> tuple[Any, Any]:
@@ -103,6 +107,15 @@ def _run_layers(
                 h = _norm(config, w, f"{name}down.norm", h)
             x = x + h
     return x
+
+
+def _constant(name: str, weight: np.ndarray | PackedMatrix) -> Any:
+    """Return a weight as constants of the program."""
+    if not isinstance(weight, PackedMatrix):
+        return named_constant(name, weight)
+    codes: Any = named_constant(f"{name}.codes", weight.codes)
+    scales: Any = named_constant(f"{name}.scales", weight.scales)
+    return replace(weight, codes=codes, scales=scales)
 
 
 def _mask(positions: Any, room: Any, window: int) -> Any:
@@ -228,9 +241,10 @@ def _project(config: DecoderConfig, w: Weights, name: str, x: Any) -> Any:
 def _times(x: Any, matrix: Any) -> Any:
     """Multiply rows by a matrix, [outputs, inputs]."""
     if not isinstance(matrix, PackedMatrix):
-        return x @ xp.swapaxes(xp.asarray(matrix), 0, 1)
+        return x @ xp.swapaxes(matrix, 0, 1)
     outputs, inputs = matrix.shape
-    codes, scales = xp.asarray(matrix.codes), xp.asarray(matrix.scales)
+    codes: Any = matrix.codes
+    scales: Any = matrix.scales
     with attributed_to_call("matmul"):
         return emit(
             "MatMulNBits", x, codes, scales, N=outputs, K=inputs, bits=matrix.bits, block_size=BLOCK

@@ -1,4 +1,4 @@
-"""Weights with a scale for each block along the sum, kept as small integers in a product."""
+"""Weights with a scale for each block along the sum, kept as their bits in a product."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from explorer.ir.calls import OpCall, Var
 from explorer.ir.dtypes import is_integer
 from explorer.ir.program import Binding, Constant, Function, Program, fresh
 from explorer.ir.types import Tensor
-from explorer.ops.low_bit_products import LEAST_BLOCK
+from explorer.ops.low_bit_products import BIAS, LEAST_BLOCK, packed
 from explorer.passes.registry import compiler_pass
 from explorer.transforms.rewrite import record_match
 
-SMALL = frozenset({"int2", "uint2", "int4", "uint4", "int8", "uint8"})
-MIDDLE = 128  # the code of a signed zero in a byte
+BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
 
 
 @compiler_pass(
@@ -25,11 +24,13 @@ MIDDLE = 128  # the code of a signed zero in a byte
     "through hardware-aware tensor transformation (OSDI)",
 )
 def keep_block_weights(program: Program) -> Program:
-    """Keep constant weights that are dequantized by blocks as bytes in their product.
+    """Keep constant weights that are dequantized by blocks as their bits in the product.
 
-    After: a product with such weights is one operator, which reads a byte an element.
+    After: a product with such weights is one operator, which reads their bits.
     `w = DequantizeLinear(q, scale, zero, axis=0, block_size=32); y = MatMul(x, w)` becomes
     `y = MatMulNBits(x, q', scale', zero')`, with the same elements in the order of columns.
+    Weights [N, K] with blocks along their last axis are read by Transpose and MatMul, or by Gemm
+    with transB.
     """
     constants = dict(program.constants)
     functions = tuple(_rewrite_function(f, constants) for f in program.functions)
@@ -40,8 +41,14 @@ def keep_block_weights(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Weights as MatMulNBits reads them: codes, scales and zero points, and its attributes."""
+    """Weights as MatMulNBits reads them: codes, scales and zero points, and its attributes.
 
+    `name` is the dequantized value. `by_rows`: the value that stands for them is [N, K], with
+    blocks along its last axis; otherwise it is [K, N].
+    """
+
+    name: str
+    by_rows: bool
     arrays: tuple[np.ndarray, ...]
     attrs: tuple[tuple[str, int], ...]
     origin: frozenset[str]
@@ -57,20 +64,64 @@ def _rewrite_function(function: Function, constants: dict[str, Constant]) -> Fun
             case OpCall("DequantizeLinear") as call:
                 if (weights := _blocks_of(call, binding, constants)) is not None:
                     blocks[binding.var.name] = weights
-            case OpCall("MatMul", (Var() as x, Var() as w)) if w.name in blocks and _fits(x):
-                if w.name not in arguments:
-                    arrays = blocks[w.name].arrays
-                    arguments[w.name] = _as_constants(w.name, arrays, constants, taken)
-                call = OpCall("MatMulNBits", (x, *arguments[w.name]), blocks[w.name].attrs)
-                new = replace(binding, expr=call, origin=binding.origin | blocks[w.name].origin)
+            case OpCall("Transpose", (Var() as w,)) as call if w.name in blocks:
+                if call.attr("perm", (1, 0)) == (1, 0):
+                    turned = blocks[w.name]
+                    origin = turned.origin | binding.origin
+                    turned = replace(turned, by_rows=not turned.by_rows, origin=origin)
+                    blocks[binding.var.name] = turned
+            case OpCall() as call if (product := _product_of(call, blocks)) is not None:
+                x, weights, bias = product
+                if weights.name not in arguments:
+                    entered = _as_constants(weights.name, weights.arrays, constants, taken)
+                    arguments[weights.name] = entered
+                args: tuple[Var | None, ...] = (x, *arguments[weights.name])
+                if bias is not None:
+                    args = (*args, *[None] * (BIAS - len(args)), bias)
+                call = OpCall("MatMulNBits", args, weights.attrs)
+                new = replace(binding, expr=call, origin=binding.origin | weights.origin)
                 record_match(keep_block_weights, (binding,), (new,))
                 binding = new
         body.append(binding)
     if all(a is b for a, b in zip(body, function.body, strict=True)):
         return function
-    read = {v.name for b in body for v in b.reads} | {v.name for v in function.outputs}
-    live = (b for b in body if b.vars[0].name not in blocks or b.var.name in read)
-    return replace(function, body=tuple(live))
+    return replace(function, body=_without_unread(body, blocks, function.outputs))
+
+
+def _without_unread(
+    body: list[Binding], blocks: Mapping[str, _Blocks], outputs: tuple[Var, ...]
+) -> tuple[Binding, ...]:
+    """Drop dequantized weights that are read no more."""
+    read = {v.name for v in outputs}
+    live: list[Binding] = []
+    for binding in reversed(body):
+        if binding.name not in blocks or binding.name in read:
+            read.update(v.name for v in binding.reads)
+            live.append(binding)
+    return tuple(reversed(live))
+
+
+def _product_of(
+    call: OpCall, blocks: Mapping[str, _Blocks]
+) -> tuple[Var, _Blocks, Var | None] | None:
+    """Return the rows, the weights and the bias of a product with weights in blocks."""
+    match call:
+        case OpCall("MatMul", (Var() as x, Var() as w)) if w.name in blocks:
+            bias, by_rows = None, False
+        case OpCall("Gemm", (Var() as x, Var() as w, *others)) if w.name in blocks:
+            bias, by_rows = next(iter(others), None), bool(call.attr("transB", 0))
+            if call.attr("transA", 0) or call.attr("alpha", 1.0) != 1.0:
+                return None
+            if bias is not None and not _is_vector(bias, blocks[w.name], call.attr("beta", 1.0)):
+                return None
+        case _:
+            return None
+    return (x, blocks[w.name], bias) if _fits(x) and blocks[w.name].by_rows == by_rows else None
+
+
+def _is_vector(bias: Var, weights: _Blocks, beta: object) -> bool:
+    """Return True for a bias with an element for each column, which is added as it is."""
+    return beta == 1.0 and bias.type == Tensor((dict(weights.attrs)["N"],), "float32")
 
 
 def _fits(x: Var) -> bool:
@@ -99,25 +150,26 @@ def _blocks_of(call: OpCall, binding: Binding, constants: Mapping[str, Constant]
     result = binding.var.type
     if not isinstance(result, Tensor) or result.element != "float32" or len(result.dims) != 2:
         return None
-    if 0 in result.dims:
+    if 0 in result.dims or axis not in (-2, -1, 0, 1):
         return None
     if not isinstance(block, int) or block < LEAST_BLOCK or block & (block - 1):
         return None
-    if axis not in (0, -2) or any(a.name not in constants for a in parts):
+    if any(a.name not in constants for a in parts):
         return None
     dtype = str(parts[0].tensor.element)
-    if dtype not in SMALL or (len(parts) > 2 and not is_integer(str(parts[2].tensor.element))):
+    if dtype not in BITS or (len(parts) > 2 and not is_integer(str(parts[2].tensor.element))):
         return None
-    offset = MIDDLE if dtype.startswith("int") else 0
-    q = constants[parts[0].name].array.astype(np.int16) + offset
-    depth, columns = map(int, np.shape(q))
-    missing = -depth % block
-    codes = np.pad(q, [(0, missing), (0, 0)]).astype(np.uint8)
-    codes = np.ascontiguousarray(codes.reshape(-1, block, columns).transpose(2, 0, 1))
-    scales = np.ascontiguousarray(constants[parts[1].name].array.astype(np.float32).T)
+    by_rows, bits = axis in (-1, 1), BITS[dtype]
+    arrays = [constants[a.name].array for a in parts]
+    q, scales, *zero = arrays if by_rows else [a.T for a in arrays]
+    middle = 1 << (bits - 1) if dtype.startswith("int") else 0  # the code of zero
+    columns, depth = map(int, q.shape)
+    codes = np.pad(q.astype(np.int16) + middle, [(0, 0), (0, -depth % block)])
+    codes = packed(codes.reshape(columns, -1, block), bits)
     zeros: tuple[np.ndarray, ...] = ()
-    if len(parts) > 2 or not offset:
-        zero = constants[parts[2].name].array if len(parts) > 2 else np.zeros_like(scales.T)
-        zeros = (np.ascontiguousarray((zero.astype(np.int16) + offset).astype(np.uint8).T),)
-    sizes = (("K", depth), ("N", columns), ("bits", 8), ("block_size", block))
-    return _Blocks((codes, scales, *zeros), sizes, binding.origin)
+    if zero or not middle:  # without them MatMulNBits takes the middle
+        point = zero[0] if zero else np.zeros_like(scales)
+        zeros = (packed(point.astype(np.int16) + middle, bits),)
+    sizes = (("K", depth), ("N", columns), ("bits", bits), ("block_size", block))
+    scales = np.ascontiguousarray(scales.astype(np.float32))
+    return _Blocks(binding.var.name, by_rows, (codes, scales, *zeros), sizes, binding.origin)

@@ -281,6 +281,12 @@ def traced(value: Any) -> TracedArray:
     return TracedArray(constant, frame, weak=isinstance(value, PythonNumber))
 
 
+def named_constant(name: str, array: np.ndarray) -> TracedArray:
+    """Return an array of the model's as a constant of that name."""
+    frame = current_frame()
+    return TracedArray(frame.recorder.constant(array, name), frame)
+
+
 def is_traced(value: Any) -> bool:
     """Return True if a value, or one nested in it, is known only at run time."""
     if isinstance(value, (TracedArray, SymbolicDim, ComplexArray)):

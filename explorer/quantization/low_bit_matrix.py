@@ -1,0 +1,172 @@
+"""Matrices rounded to a few bits in blocks along their rows, as MatMulNBits reads them.
+
+    W[n, k] ~ (code[n, k] - zero[n, k / block]) * scale[n, k / block]
+
+A symmetric block's zero point is the middle code. Its scale takes the element of largest magnitude
+to the lowest code, of which there is one more than above (as ggml's Q4_0). Other blocks reach from
+their least to their greatest element, and have 0 among their values. The scale is then fitted to
+the codes by least squares, so that the error is never larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.errors import BadOption
+from explorer.ops.low_bit_products import LEAST_BLOCK, packed, unpacked
+
+BITS = {"int2": 2, "int4": 4, "int8": 8}
+PART = 1 << 22  # elements that are rounded at a time, for the memory of the float copies; chosen
+
+
+@dataclass(frozen=True, slots=True)
+class LowBitFormat:
+    """Bits of an element, elements of a block (None: a block is a whole row), and symmetry."""
+
+    kind: str
+    block: int | None
+    symmetric: bool
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        if self.kind not in BITS:
+            raise BadOption(
+                f"weights are quantized to {', '.join(BITS)}, found {self.kind!r}",
+                where="kind",
+                expected=", ".join(BITS),
+                actual=self.kind,
+            )
+        n = self.block
+        if n is not None and (type(n) is not int or n < LEAST_BLOCK or n & (n - 1)):
+            raise BadOption(
+                f"a block has a power of two of elements from {LEAST_BLOCK} on, found {n!r}",
+                where="block",
+                expected="16, 32, 64, 128 and so on, or None: one block for each column",
+                actual=n,
+            )
+
+    def __str__(self) -> str:
+        """Return the format in words: `int4 in blocks of 32`."""
+        blocks = "by column" if self.block is None else f"in blocks of {self.block}"
+        return f"{self.kind} {blocks}{'' if self.symmetric else ' with zero points'}"
+
+    @property
+    def bits(self) -> int:
+        """The bits of an element."""
+        return BITS[self.kind]
+
+    def block_of(self, depth: int) -> int:
+        """Return the elements of a block: for whole rows the next power of two."""
+        return self.block or max(LEAST_BLOCK, 1 << (depth - 1).bit_length())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LowBitMatrix:
+    """A matrix [outputs, inputs]: codes uint8[outputs, blocks, bytes], scales [outputs, blocks].
+
+    `zeros` are packed zero points by rows, None for symmetric blocks.
+    """
+
+    codes: np.ndarray
+    scales: np.ndarray
+    zeros: np.ndarray | None
+    bits: int
+    depth: int
+
+    @property
+    def block(self) -> int:
+        """The elements of a block."""
+        return int(self.codes.shape[2]) * 8 // self.bits
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that are stored, by name."""
+        arrays = {"codes": self.codes, "scales": self.scales}
+        return arrays if self.zeros is None else {**arrays, "zeros": self.zeros}
+
+    @property
+    def attrs(self) -> tuple[tuple[str, int], ...]:
+        """The attributes of MatMulNBits."""
+        sizes = {"K": self.depth, "N": self.codes.shape[0]}
+        return (*sizes.items(), ("bits", self.bits), ("block_size", self.block))
+
+    def values(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield rows as float32, some at a time, each with the number of its first."""
+        rows, blocks = self.scales.shape
+        for begin in range(0, rows, step := _rows_at_a_time(blocks * self.block)):
+            part = slice(begin, begin + step)
+            codes = unpacked(self.codes[part], self.bits).astype(np.float32)
+            zeros = np.full((1, 1, 1), 1 << (self.bits - 1), np.float32)
+            if self.zeros is not None:
+                points = unpacked(self.zeros[part], self.bits)[:, :blocks]
+                zeros = points.astype(np.float32)[..., None]
+            numbers = (codes - zeros) * self.scales[part][..., None]
+            yield begin, numbers.reshape(len(codes), -1)[:, : self.depth]
+
+
+def quantized(matrix: np.ndarray, form: LowBitFormat) -> LowBitMatrix:
+    """Round a matrix float32[outputs, inputs] of finite elements."""
+    outputs, depth = matrix.shape
+    block = form.block_of(depth)
+    blocks, bits = -(-depth // block), form.bits
+    codes = np.empty((outputs, blocks, block * bits // 8), np.uint8)
+    scales = np.empty((outputs, blocks), np.float32)
+    zeros = None if form.symmetric else np.empty((outputs, -(-blocks * bits // 8)), np.uint8)
+    for begin in range(0, outputs, step := _rows_at_a_time(blocks * block)):
+        part = slice(begin, begin + step)
+        rows = np.pad(matrix[part], [(0, 0), (0, blocks * block - depth)])
+        steps, scale, zero = _rounded(rows.reshape(-1, blocks, block), bits, form.symmetric)
+        codes[part] = packed(steps + zero[..., None], bits)
+        scales[part] = scale
+        if zeros is not None:
+            zeros[part] = packed(zero, bits)
+    return LowBitMatrix(codes, scales, zeros, bits, depth)
+
+
+def _rows_at_a_time(width: int) -> int:
+    return max(1, PART // width)
+
+
+def _rounded(
+    blocks: np.ndarray, bits: int, symmetric: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return elements of [..., block] as whole multiples of their scales, and the zero points."""
+    half, most = np.float32(1 << (bits - 1)), np.float32((1 << bits) - 1)
+    if symmetric:
+        place = np.abs(blocks).argmax(-1)[..., None]
+        scale = np.take_along_axis(blocks, place, -1)[..., 0] / -half
+        zero = np.full(scale.shape, half)
+    else:
+        low, high = np.minimum(blocks.min(-1), 0), np.maximum(blocks.max(-1), 0)
+        scale = high / most - low / most
+        zero = np.clip(np.rint(_divided(-low, scale)), 0, most)
+    steps = np.rint(_divided(blocks, scale[..., None]))
+    steps = np.clip(steps, -zero[..., None], most - zero[..., None])
+    return steps, _fitted(blocks, steps, scale), zero
+
+
+def _divided(numbers: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Divide; the quotient by 0 is 0."""
+    return np.asarray(np.divide(numbers, by, out=np.zeros_like(numbers), where=by != 0))
+
+
+def _fitted(blocks: np.ndarray, steps: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the scales with the least squared error for these steps."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        products = np.einsum("...p,...p->...", blocks, steps)
+        squares = np.einsum("...p,...p->...", steps, steps)
+        best = _divided(products, squares)
+    return np.asarray(np.where(np.isfinite(best) & (squares > 0), best, scale), np.float32)
+
+
+def weight_error(matrix: np.ndarray, rounded: LowBitMatrix) -> float:
+    """Return the Frobenius norm of the error over the norm of the matrix."""
+    lost = total = 0.0
+    for begin, rows in rounded.values():
+        exact = matrix[begin : begin + len(rows)].astype(np.float64)
+        lost += float(np.square(exact - rows).sum())
+        total += float(np.square(exact).sum())
+    return (lost / total) ** 0.5 if total else 0.0
