@@ -88,7 +88,8 @@ def manual_model(
     if stored is None:
         stored = save(_train(train, steps, progress))
         cache.put(key, stored)
-    model = language_model(CONFIG, load(stored), "manual")
+    weights = load(stored)
+    model = language_model(CONFIG, weights, {name: name for name in weights}, "manual")
     return replace(model, vocabulary=CharacterVocabulary(CHARACTERS))
 
 

@@ -47,7 +47,16 @@ from widgets.roller import (
     tile_layout,
     tile_panels,
 )
-from widgets.timed import ablation, hardware, inside_kernel, kernel_table, search, sizes
+from widgets.timed import (
+    ablation,
+    hardware,
+    inside_kernel,
+    kernel_table,
+    low_bit,
+    one_token,
+    search,
+    sizes,
+)
 from widgets.timed import options as options_picture
 from widgets.training import backward, cache_panel, memory_front
 from widgets.welder import connections, pipeline_picture, tile_curve, tile_graph
@@ -71,6 +80,7 @@ PICTURES: tuple[Picture, ...] = (
     task_tree.PICTURE,
     iterations.PICTURE,
     crossing_picture.PICTURE,
+    low_bit.PICTURE,
     pipeline_picture.PICTURE,
     tile_curve.PICTURE,
     connections.PICTURE,
@@ -98,6 +108,7 @@ PICTURES: tuple[Picture, ...] = (
     flow_graph.PICTURE,
     inside_kernel.PICTURE,
     kernel_table.PICTURE,
+    one_token.PICTURE,
     backward.PICTURE,
     memory_front.PICTURE,
     cache_panel.PICTURE,

@@ -50,14 +50,17 @@ def step_function(
 
     def decoder_step(ids: Any, at: Any, keys: Any, values: Any) -> dict[str, Any]:
         w = {part: _constant(names[part], weight) for part, weight in weights.items()}
-        positions = xp.maximum(at[:, None] + xp.arange(ids.shape[1]), 0)  # [batch, n]
+        with named_part("positions"):
+            positions = xp.maximum(at[:, None] + xp.arange(ids.shape[1]), 0)  # [batch, n]
 
         def append(i: int, k: Any, v: Any) -> tuple[Any, Any]:
             keys[i], values[i] = _append(keys[i], k, at), _append(values[i], v, at)
             return keys[i], values[i]
 
         x = _run_layers(config, w, ids, positions, keys[0].shape[2], append)
-        return {"scores": _scores(config, w, x[:, -1]), "keys": keys, "values": values}
+        with named_part("scores"):
+            scores = _scores(config, w, x[:, -1])
+        return {"scores": scores, "keys": keys, "values": values}
 
     return decoder_step
 
@@ -88,8 +91,10 @@ def _run_layers(
 
     `append` takes a layer's new keys and values and returns all `room` rows to attend to.
     """
-    masks = {window: _mask(positions, room, window) for window in {p.window for p in config.layers}}
-    turns = {r: _turns(r, positions) for r in {p.rotary for p in config.layers} if r}
+    with named_part("positions"):
+        windows = {p.window for p in config.layers}
+        masks = {window: _mask(positions, room, window) for window in windows}
+        turns = {r: _turns(r, positions) for r in {p.rotary for p in config.layers} if r}
     with named_part("embedding"):
         x = _embed(config, w, ids, positions)
     for i, layer in enumerate(config.layers):
@@ -217,12 +222,11 @@ def _mlp(config: DecoderConfig, w: Weights, name: str, h: Any) -> Any:
 
 def _scores(config: DecoderConfig, w: Weights, x: Any) -> Any:
     """Return the score of each next token, [batch, vocabulary]."""
-    with named_part("scores"):
-        x = _norm(config, w, "norm", x)
-        scores = _times(x, w["embedding" if config.tied else "scores"])
-        if "scores" in config.biases:
-            scores = scores + w["scores.bias"]
-        return _capped(scores, config.scores_cap) if config.scores_cap else scores
+    x = _norm(config, w, "norm", x)
+    scores = _times(x, w["embedding" if config.tied else "scores"])
+    if "scores" in config.biases:
+        scores = scores + w["scores.bias"]
+    return _capped(scores, config.scores_cap) if config.scores_cap else scores
 
 
 def _capped(scores: Any, cap: float) -> Any:
