@@ -8,7 +8,7 @@ and then comes from the compiler cache.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -95,7 +95,7 @@ def manual_model(
 
 def _train(
     text: str, steps: int, progress: Callable[[Fitted], object] | None
-) -> Mapping[str, np.ndarray]:
+) -> dict[str, np.ndarray]:
     """Return the trained weights by name."""
     ids = np.array(CharacterVocabulary(CHARACTERS).encode(text).ids)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
 
@@ -21,7 +21,7 @@ from explorer.quantization.constant_products import ConstantProduct, constant_pr
 from explorer.quantization.low_bit_matrix import LowBitFormat, quantized, weight_error
 from explorer.quantization.quantize import quantize
 from explorer.training.manual_model import manual_text
-from widgets.draw.slide import BOLD, NARROW, PX, cut_to, label_width
+from widgets.draw.slide import NARROW, PX, cut_to, label_width
 from widgets.draw.svg import Svg, label, path, rect, wrap_text
 from widgets.draw.table import Cell, Mark, Sentence, Table, lit_by, size_text
 from widgets.model.compiled import Arrays
@@ -120,6 +120,11 @@ class LowBitRows:
     text: str
 
     @property
+    def can_choose(self) -> bool:
+        """True if there are several forms: the model has float weights."""
+        return len(self.forms) > 1
+
+    @property
     def bytes(self) -> float:
         """The bytes of all matrices in the form on show."""
         return sum(m.bytes for m in self.matrices)
@@ -141,7 +146,7 @@ class LowBitRows:
             return "nowhere: the product reads the numbers"
         if self.form.name in self.tried:
             return self.tried[self.form.name].decoded
-        return "" if len(self.forms) > 1 else self.matrices[0].stored.decoded
+        return "" if self.can_choose else self.matrices[0].stored.decoded
 
 
 def data(s: OnShow) -> LowBitRows | None:
@@ -175,10 +180,8 @@ def _as_stored(
     errors = {layer.operator: layer.weight_error for layer in layers}
     rows, forms = [], set[Form]()
     for b, call in _low_bit_products(model.program):
-        bits, block = int(call.attr("bits", 4)), int(call.attr("block_size"))
-        form = Form(bits, block)
+        inputs, outputs, form = _sizes(call)
         op = min(b.origin, default=b.name)
-        inputs, outputs = int(call.attr("K")), int(call.attr("N"))
         size = inputs * outputs * form.bits_a_weight / 8
         ops = tuple(sorted(b.origin))
         rows.append(
@@ -198,6 +201,12 @@ def _low_bit_products(program: Program) -> Iterator[tuple[Any, OpCall]]:
                 yield b, call
 
 
+def _sizes(call: OpCall) -> tuple[int, int, Form]:
+    """Return inputs, outputs and form of a MatMulNBits."""
+    attrs: dict[str, Any] = dict(call.attrs)
+    return attrs["K"], attrs["N"], Form(attrs.get("bits", 4), attrs["block_size"])
+
+
 def stored_weights(source: Program, final: Program) -> dict[str, Stored]:
     """Return by operator the bytes of its weights in the compiled program.
 
@@ -205,8 +214,8 @@ def stored_weights(source: Program, final: Program) -> dict[str, Stored]:
     """
     sizes = {p.operator: p.matrix(source.constants).size for p in constant_products(source)}
     for b, call in _low_bit_products(source):
-        op = min(b.origin, default=b.name)
-        sizes[op] = int(call.attr("K")) * int(call.attr("N"))
+        inputs, outputs, _ = _sizes(call)
+        sizes[min(b.origin, default=b.name)] = inputs * outputs
     total = dict.fromkeys(sizes, 0.0)
     decoded = dict.fromkeys(sizes, "")
     for b in final.kernel_calls:
@@ -264,7 +273,7 @@ def caption(rows: LowBitRows) -> str:
     before = size_text(rows.stored)
     text = f"{counted(len(rows.matrices), 'matrix')} of {rows.model}: {before} in this program"
     text = text.replace("matrixs", "matrices")
-    if len(rows.forms) > 1:
+    if rows.can_choose:
         text += f"; as {rows.form.words} {size_text(round(rows.bytes))}"
     if rows.form.name in rows.tried:
         text += f", perplexity {rows.tried[rows.form.name].perplexity:.3f}"
@@ -369,60 +378,61 @@ def figure(rows: LowBitRows, size: tuple[int, int], selected: str = "") -> Svg:
 
 
 def _matrices(rows: LowBitRows, at: _Places) -> Iterator[str]:
-    (left, wide), (axis, room) = at.bars, at.errors
+    left, (axis, room) = at.bars[0], at.errors
     yield label(0, at.top + 14, "matrix", "w")
     yield label(left, at.top + 14, "bytes", "w")
     yield label(axis, at.top + 14, "error", "w")
-    foot = at.height - 24
-    room_for = foot - at.top - HEAD
+    room_for = at.height - 24 - at.top - HEAD
     most = max(1, int(room_for / ROW))
     shown = rows.matrices[: most if most >= len(rows.matrices) else most - 1]
-    step = min(TALLEST_ROW, max(ROW, room_for / max(1, len(shown))))
-    bottom = at.top + HEAD + step * len(shown)
-    scale = max(max(m.stored.bytes, m.bytes) for m in rows.matrices)
-    for n, m in enumerate(shown):
-        y = at.top + HEAD + step * n
-        yield lit_by("".join(_matrix(m, (y, step), rows, at, scale)), f"matrix matrix:{n}")
+    lines = min(len(rows.matrices), most)  # the last one may say how many more there are
+    step = min(TALLEST_ROW, max(ROW, room_for / lines))
+    tops = [at.top + HEAD + step * n for n in range(len(shown) + 1)]
+    for m, y in zip(shown, tops, strict=False):
+        tip = f"{m.label}: {m.inputs:,} inputs, {m.outputs:,} outputs"
+        ground = 'class="ground"'
+        yield rect(0, y, at.right, step - 2, "var(--pane)", ground, title=tip, ops=m.ops)
     for n in range(ceil(log10(LEAST_ERROR)), floor(log10(MOST_ERROR)) + 1):
         x = axis + room * _share(10.0**n)
-        yield path(f"M{x:.1f} {at.top + HEAD - 4:g}V{bottom:g}", "var(--line)")
+        yield path(f"M{x:.1f} {at.top + HEAD - 4:g}V{tops[-1]:g}", "var(--line2)")
         yield label(x, at.top + 32, f"{10.0**n * 100:g} %", "q", anchor="middle")
+    scale = max(max(m.stored.bytes, m.bytes) for m in rows.matrices)
+    for n, (m, y) in enumerate(zip(shown, tops, strict=False)):
+        marks = "".join(_matrix(m, y + (step - ROW) / 2, rows, at, scale))
+        yield lit_by(marks, f"matrix matrix:{n}")
     if len(shown) < len(rows.matrices):
         more = f"and {len(rows.matrices) - len(shown)} more, in the table"
-        yield label(0, bottom + 16, more, "q")
+        yield label(0, tops[-1] + 16, more, "q")
     y = at.height - 8
     yield rect(left, y - 10, 22, 7, "var(--t2)") + label(left + 30, y, "in this program")
-    if len(rows.forms) > 1:
+    if rows.form != FLOAT:
         x = left + 46 + label_width("in this program")
-        yield _dashed(x, y - 10, 22) + label(x + 30, y, cut_to(f"as {rows.form.name}", at.right - x))
+        words = f"as {rows.form.name}" if rows.can_choose else "in the model"
+        yield _dashed(x, y - 10, 22) + label(x + 30, y, words)
 
 
-def _matrix(
-    m: MatrixRow, line: tuple[float, float], rows: LowBitRows, at: _Places, scale: float
-) -> Iterator[str]:
-    """Draw a matrix on a line, given by its top and height."""
-    (left, wide), (axis, room), (y, high) = at.bars, at.errors, line
-    tip = f"{m.label}: {m.inputs:,} inputs, {m.outputs:,} outputs"
-    yield rect(0, y, at.right, high - 2, "var(--pane)", 'class="ground"', title=tip, ops=m.ops)
-    y += (high - ROW) / 2
+def _matrix(m: MatrixRow, y: float, rows: LowBitRows, at: _Places, scale: float) -> Iterator[str]:
+    """Draw a matrix's name, bytes and error on a line whose top is `y`."""
+    (left, wide), (axis, room) = at.bars, at.errors
     name = m.label.removesuffix(PRODUCT)
     yield label(0, y + 15, cut_to(name, left - 10), "i", ops=m.ops, title=name)
     stored, form = wide * m.stored.bytes / scale, wide * m.bytes / scale
     yield rect(left, y + 3, max(1, stored), 7, "var(--t2)", title=f"{m.stored.bytes:,} bytes")
-    if len(rows.forms) > 1:
+    text, other = size_text(m.stored.bytes), size_text(round(m.bytes))
+    if rows.form != FLOAT:
         yield _dashed(left, y + 12, form, f"{round(m.bytes):,} bytes as {rows.form.words}")
-    text = before = size_text(m.stored.bytes)
-    if (after := size_text(round(m.bytes))) != before and len(rows.forms) > 1:
-        text = f"{before} → {after}"
-    elif after != before:
-        text = f"{before} of {after}"
+        text = f"{text} → {other}" if rows.can_choose else f"{text} from {other}"
     yield label(left + max(stored, form) + 6, y + 15, text, "i")
-    if m.error is not None and m.error > 0:
-        x = axis + room * _share(m.error)
-        if x - axis > 60:
-            yield label(x - 9, y + 15, f"{m.error:.2%}", "i", anchor="end")
-        yield f'<circle cx="{x:.1f}" cy="{y + 11:.1f}" r="4" fill="var(--ink)">'
-        yield f"<title>{m.error:.3%}</title></circle>"
+    if m.error is None or m.error == 0:
+        return
+    x = axis + room * _share(m.error)
+    if x - axis > 60:
+        text = f"{m.error:.2%}"
+        w = label_width(text) + 4  # over the axis' lines
+        yield rect(x - 7 - w, y + 2, w, 17, "var(--pane)", 'class="ground"', ops=m.ops)
+        yield label(x - 9, y + 15, text, "i", anchor="end")
+    yield f'<circle cx="{x:.1f}" cy="{y + 11:.1f}" r="4" fill="var(--ink)">'
+    yield f"<title>{m.error:.3%}</title></circle>"
 
 
 def _dashed(x: float, y: float, w: float, title: str = "") -> str:
@@ -446,7 +456,7 @@ def _panel(rows: LowBitRows, at: _Places) -> Iterator[str]:
             yield label(x, line, text)
             line += 17
     top = line + 14
-    yield from _curve(rows, (x + 44, top + 12), (wide - 60, high - (top - y) - 62))
+    yield from _curve(rows, (x + 44, top + 20), (wide - 60, high - (top - y) - 70))
 
 
 def _block(form: Form, x: float, y: float, wide: float) -> Iterator[str]:
@@ -474,13 +484,13 @@ def _curve(
     """Draw perplexity over bits a weight: a point for each form that was measured."""
     (x, y), (w, h) = origin, size
     forms = [f for f in rows.forms if f.name in rows.tried]
-    yield label(x - 44, y - 8, "perplexity", "w")
+    yield label(x - 44, y - 14, "perplexity", "w")
     if h < 40:
         return
-    if len(rows.forms) == 1 or not rows.text:
+    if not (rows.can_choose and rows.text):
         reason = "not measured: " + (
             "the model came with weights of few bits"
-            if len(rows.forms) == 1
+            if not rows.can_choose
             else "this is no language model with a vocabulary"
         )
         for n, text in enumerate(wrap_text(reason, w + 44, PX)[:3]):
@@ -559,7 +569,7 @@ def measure_forms(
         model, compiled = c.model, c
         if form.block:
             model = quantize(c.model, f"int{form.bits}", form.block)
-            compiled = compile(model, c.device, c.options, donate=model.caches)
+            compiled = compile(model, c.device, c.options, donate=c.model.caches)
         weights = stored_weights(model.program, compiled.program).values()
         places = sorted({w.decoded for w in weights if w.decoded})
         size = sum(w.bytes for w in weights)

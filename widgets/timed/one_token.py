@@ -5,10 +5,10 @@ The floor is the time to read the weights and the cache once, at the bandwidth o
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log2
+from math import ceil, floor, log2, log10
 from time import perf_counter
 from typing import Any
 
@@ -24,7 +24,7 @@ from explorer.measure.compare import Measurement
 from explorer.measure.fit import COPY, READ, bandwidths
 from explorer.measure.this_cpu import code_of
 from explorer.plain_text import counted
-from widgets.draw.slide import NARROW, PX, cut_to, label_width, legend
+from widgets.draw.slide import NARROW, PX, label_width, legend
 from widgets.draw.svg import Svg, label, path, rect
 from widgets.draw.table import Cell, Mark, Sentence, Table, lit_by, size_text, time_text
 from widgets.model import brick_wall
@@ -42,7 +42,8 @@ SECONDS_EACH = 0.15  # of a context
 MOST_SPAN = 256 << 20  # bytes that are read for the bandwidth; no cache holds more
 READS = {"weights": "reads weights", "cache": "reads the cache", "": "reads neither"}
 FILLS = {"weights": "matmul", "cache": "reduction", "": "elementwise"}  # hatches, by `READS`
-ROW, TALLEST_ROW, HEAD = 26.0, 40.0, 26.0
+ROW, TALLEST_ROW, HEAD = 26.0, 48.0, 26.0
+LEAST_US = 0.05  # a shorter floor is not written
 NOT_HERE = "this is no language model, or not compiled through its code"
 
 
@@ -229,10 +230,10 @@ def see(rows: OneTokenRows) -> tuple[Sentence, ...]:
     """Return the sentences: the floor, the time over it, and what the cache adds."""
     at = rows.at
     read = Mark(size_text(rows.weights), "floor")
-    floor = Mark(time_text(at.floor_us), "floor")
+    least = Mark(time_text(at.floor_us), "floor")
     sentences: list[Sentence] = [
         ("A token reads ", read, f" of weights: at {rows.gb_per_s:.0f} GB/s (", rows.source,
-         ") that takes ", floor, "."),
+         ") that takes ", least, "."),
     ]  # fmt: skip
     us, word = at.planned_us, "predicted"
     if at.measured is not None:
@@ -254,8 +255,8 @@ def table(rows: OneTokenRows) -> Table:
     lines: list[tuple[Cell, ...]] = []
     for p in rows.parts:
         share = f"{p.floor_us / p.us:.1%}" if p.us else ""
-        read = (p.name, p.weights, p.cache, round(p.floor_us, 3), round(p.planned_us, 3))
-        lines.append((*read, *cells(p.measured), share, ""))
+        read = (p.name, p.weights, p.cache, round(p.floor_us, 3))
+        lines.append((*read, round(p.planned_us, 3), *cells(p.measured), share, ""))
     for c in rows.contexts:
         us = c.measured.median_us if c.measured else c.planned_us
         read = (f"{c.tokens} tokens", rows.weights, c.cache, round(c.floor_us, 3))
@@ -295,13 +296,16 @@ def _parts(rows: OneTokenRows, box: Box) -> Iterator[str]:
     yield label(left, y + 14, "time of its kernels, and its floor", "w")
     most = max(1, int((foot - y - HEAD) / ROW))
     shown = rows.parts[: most if most >= len(rows.parts) else most - 1]
-    step = min(TALLEST_ROW, max(ROW, (foot - y - HEAD) / max(1, len(shown))))
+    lines = min(len(rows.parts), most)  # the last one may say how many more there are
+    step = min(TALLEST_ROW, max(ROW, (foot - y - HEAD) / lines))
     texts = [_part_text(p) for p in shown]
     longest = max((max(p.us, p.planned_us, p.floor_us) for p in shown), default=1.0) or 1.0
     scale = (room - max(map(label_width, texts), default=0) - 14) / longest
     for n, (p, text) in enumerate(zip(shown, texts, strict=True)):
         line = (left, y + HEAD + step * n, scale, step)
-        yield lit_by("".join(_part(p, text, x, line)), f"part part:{n}")
+        size = (wide, step - 2)
+        ground = rect(x, line[1], *size, "var(--pane)", 'class="ground"', ops=p.ops)
+        yield lit_by(ground + "".join(_part(p, text, x, line)), f"part part:{n}")
     if len(shown) < len(rows.parts):
         more = f"and {len(rows.parts) - len(shown)} more, in the table"
         yield label(x, y + HEAD + step * len(shown) + 16, more, "q")
@@ -314,15 +318,17 @@ def _parts(rows: OneTokenRows, box: Box) -> Iterator[str]:
 
 
 def _part_text(p: PartRow) -> str:
-    return f"{time_text(p.us)}, floor {time_text(p.floor_us)}"
+    least = f", floor {time_text(p.floor_us)}" if p.floor_us >= LEAST_US else ""
+    return f"{time_text(p.us)}{least}"
 
 
-def _part(p: PartRow, text: str, x: float, line: tuple[float, float, float, float]) -> Iterator[str]:
+def _part(
+    p: PartRow, text: str, x: float, line: tuple[float, float, float, float]
+) -> Iterator[str]:
     """Draw a part on a line, given by its left end, top, pixels a microsecond, and height."""
     left, top, scale, high = line
     middle = top + high / 2
     tip = f"{p.name}: {size_text(p.weights)} of weights, {size_text(p.cache)} of cache"
-    yield rect(x, top, left - x + 40, high - 2, "var(--pane)", 'class="ground"', ops=p.ops)
     yield label(x, middle + 5, p.name, "i", ops=p.ops, title=p.name)
     at = left
     for kind, us in p.kinds.items() if p.measured else ():
@@ -350,7 +356,7 @@ def _outline(x: float, y: float, w: float, h: float, title: str = "") -> str:
 def _curve(rows: OneTokenRows, box: Box) -> Iterator[str]:
     """Draw tokens a second over the tokens before: floor, predicted, and measured with interval."""
     x, y, wide, high = box
-    left, top, w, h = x + 52, y + 26, wide - 62, high - 26 - 62
+    top, h = y + 26, high - 26 - 62
     yield label(x, y + 14, "tokens a second over the context", "w")
     if h < 40:
         return
@@ -358,25 +364,26 @@ def _curve(rows: OneTokenRows, box: Box) -> Iterator[str]:
     speeds = [1e6 / c.floor_us for c in rows.contexts]
     speeds += [1e6 / c.planned_us for c in rows.contexts]
     speeds += [1e6 / c.measured.low_us for c in rows.contexts if c.measured]
-    most = _round_up(max(speeds))
+    speeds += [1e6 / c.measured.high_us for c in rows.contexts if c.measured]
+    low, end = floor(log10(min(speeds))), ceil(log10(max(speeds)))
+    left = x + label_width(f"{10**end:,}") + 10
+    w = x + wide - 22 - left
 
     def place(c: ContextPoint, us: float) -> tuple[float, float]:
-        return (
-            left + w * (log2(c.tokens) - first) / (last - first),
-            top + h * (1 - 1e6 / us / most),
-        )
+        share = (log10(1e6 / us) - low) / (end - low)
+        return left + w * (log2(c.tokens) - first) / (last - first), top + h * (1 - share)
 
-    for n in range(5):
-        level = top + h * (1 - n / 4)
-        yield path(f"M{left:g} {level:.1f}h{w:g}", "var(--line)" if n else "var(--line2)")
-        yield label(left - 6, level + 4, f"{most * n / 4:,.0f}", "q", anchor="end")
+    for n in range(low, end + 1):
+        level = top + h * (1 - (n - low) / (end - low))
+        yield path(f"M{left:g} {level:.1f}h{w:g}", "var(--line2)" if n == low else "var(--line)")
+        yield label(left - 6, level + 4, f"{10**n:,}", "q", anchor="end")
     apart = max(1, round(46 * len(rows.contexts) / w))
     for c in rows.contexts[::apart]:
         yield label(place(c, 1.0)[0], top + h + 18, f"{c.tokens:,}", "q", anchor="middle")
     yield label(left + w, top + h + 35, "tokens in the cache", anchor="end")
-    floor = [place(c, c.floor_us) for c in rows.contexts]
+    floors = [place(c, c.floor_us) for c in rows.contexts]
     planned = [place(c, c.planned_us) for c in rows.contexts]
-    yield lit_by(_line(floor, "bad", ""), "floor")
+    yield lit_by(_line(floors, "bad", ""), "floor")
     yield lit_by(_line(planned, "ink2", "4 3"), "predicted")
     for c, (a, b) in zip(rows.contexts, planned, strict=True):
         words = f"{c.tokens:,} tokens: predicted {1e6 / c.planned_us:,.0f} a second"
@@ -386,8 +393,8 @@ def _curve(rows: OneTokenRows, box: Box) -> Iterator[str]:
     if timed:
         yield _line([place(c, m.median_us) for c, m in timed], "ink", "")
     for c, m in timed:
-        (a, b), (_, low), (_, up) = (place(c, us) for us in (m.median_us, m.high_us, m.low_us))
-        bar = path(f"M{a:.1f} {low:.1f}V{up:.1f}", "var(--ink)", 'stroke-width="1.4"')
+        (a, b), (_, foot), (_, head) = (place(c, us) for us in (m.median_us, m.high_us, m.low_us))
+        bar = path(f"M{a:.1f} {foot:.1f}V{head:.1f}", "var(--ink)", 'stroke-width="1.4"')
         words = f"{c.tokens:,} tokens: {1e6 / m.median_us:,.0f} a second, {measured_text(m)}"
         dot = f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4.5" fill="var(--ink)">'
         keys = f"measured context:{c.tokens}"
@@ -405,12 +412,6 @@ def _line(points: Sequence[tuple[float, float]], ink: str, dash: str) -> str:
     d = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in points)
     extra = f' stroke-dasharray="{dash}"' if dash else ""
     return path(d, f"var(--{ink})", f'stroke-width="1.6"{extra}')
-
-
-def _round_up(value: float) -> float:
-    """Return the next of 1, 2, 4, 8 times a power of ten."""
-    power = 10.0 ** np.floor(np.log10(value))
-    return next(float(k * power) for k in (1, 2, 4, 8, 10) if k * power >= value)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
@@ -444,7 +445,9 @@ def measure_token(
 def read_gb_per_s(span: int, units: int) -> float:
     """Measure the bandwidth at which `units` together read `span` bytes, each its own share."""
     read, copy = code_of(READ), code_of(COPY)
-    (rate,) = bandwidths({"weights": span}, frozenset(("weights",)), units, read.address, copy.address)
+    (rate,) = bandwidths(
+        {"weights": span}, frozenset(("weights",)), units, read.address, copy.address
+    )
     return rate.read_together * units
 
 
@@ -457,12 +460,12 @@ def _kernel_times(
     by_part, by_kind = list[dict[str, float]](), list[dict[tuple[str, str], float]]()
     end = perf_counter() + SECONDS
     while len(by_part) < LEAST or (len(by_part) < RUNS and perf_counter() < end):
-        part, kind = Counter[str](), Counter[tuple[str, str]]()
+        part, kind = defaultdict[str, float](float), defaultdict[tuple[str, str], float](float)
         spent = busiest_us(brick_wall.data(plan.measured_wall(inputs), ()), tasks)
         for name, us in spent.items():
             if name in calls:
-                part[calls[name].part] += us  # type: ignore[assignment]
-                kind[calls[name].part, calls[name].reads] += us  # type: ignore[assignment]
+                part[calls[name].part] += us
+                kind[calls[name].part, calls[name].reads] += us
         by_part.append(dict(part))
         by_kind.append(dict(kind))
     medians = {k: float(np.median([run.get(k, 0.0) for run in by_kind])) for k in by_kind[0]}
