@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from explorer.frontends.python.tracing.control_flow import cond, scan, while_loop
     from explorer.frontends.python.tracing.operation import operator
     from explorer.generation.generate import generate
+    from explorer.generation.perplexity import perplexity
     from explorer.gradients import evaluate, grad, value_and_grad, vjp
     from explorer.ir.stage import Stage
     from explorer.ir.text.parser import parse_program as parse
@@ -77,6 +78,7 @@ _HOME = {
     "race": ("explorer.tuning.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
     "generate": ("explorer.generation.generate", "generate"),
+    "perplexity": ("explorer.generation.perplexity", "perplexity"),
     "kernel_parts": ("explorer.tuning.kernel_parts", "kernel_parts"),
     "try_kernel": ("explorer.tuning.edited_kernel", "try_kernel"),
     # models written in Python
@@ -125,6 +127,7 @@ __all__ = [
     "np",
     "operator",
     "parse",
+    "perplexity",
     "plugin",
     "policy",
     "quantize",
