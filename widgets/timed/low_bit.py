@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
@@ -392,10 +392,13 @@ def _matrices(rows: LowBitRows, at: _Places) -> Iterator[str]:
         tip = f"{m.label}: {m.inputs:,} inputs, {m.outputs:,} outputs"
         ground = 'class="ground"'
         yield rect(0, y, at.right, step - 2, "var(--pane)", ground, title=tip, ops=m.ops)
-    for n in range(ceil(log10(LEAST_ERROR)), floor(log10(MOST_ERROR)) + 1):
+    decades = range(ceil(log10(LEAST_ERROR)), floor(log10(MOST_ERROR)) + 1)
+    every = ceil(label_width("100 %  ") * len(decades) / room)
+    for n in decades:
         x = axis + room * _share(10.0**n)
         yield path(f"M{x:.1f} {at.top + HEAD - 4:g}V{tops[-1]:g}", "var(--line2)")
-        yield label(x, at.top + 32, f"{10.0**n * 100:g} %", "q", anchor="middle")
+        if n % every == 0:
+            yield label(x, at.top + 32, f"{10.0**n * 100:g} %", "q", anchor="middle")
     scale = max(max(m.stored.bytes, m.bytes) for m in rows.matrices)
     for n, (m, y) in enumerate(zip(shown, tops, strict=False)):
         marks = "".join(_matrix(m, y + (step - ROW) / 2, rows, at, scale))
@@ -408,7 +411,8 @@ def _matrices(rows: LowBitRows, at: _Places) -> Iterator[str]:
     if rows.form != FLOAT:
         x = left + 46 + label_width("in this program")
         words = f"as {rows.form.name}" if rows.can_choose else "in the model"
-        yield _dashed(x, y - 10, 22) + label(x + 30, y, words)
+        if x + 30 + label_width(words) <= at.right:
+            yield _dashed(x, y - 10, 22) + label(x + 30, y, words)
 
 
 def _matrix(m: MatrixRow, y: float, rows: LowBitRows, at: _Places, scale: float) -> Iterator[str]:
@@ -422,17 +426,27 @@ def _matrix(m: MatrixRow, y: float, rows: LowBitRows, at: _Places, scale: float)
     if rows.form != FLOAT:
         yield _dashed(left, y + 12, form, f"{round(m.bytes):,} bytes as {rows.form.words}")
         text = f"{text} → {other}" if rows.can_choose else f"{text} from {other}"
-    yield label(left + max(stored, form) + 6, y + 15, text, "i")
+    end = left + max(stored, form) + 6
+    for words in (text, other, ""):
+        if end + label_width(words) < axis - 16:
+            yield label(end, y + 15, words, "i", title=text)
+            break
     if m.error is None or m.error == 0:
         return
     x = axis + room * _share(m.error)
     if x - axis > 60:
         text = f"{m.error:.2%}"
-        w = label_width(text) + 4  # over the axis' lines
-        yield rect(x - 7 - w, y + 2, w, 17, "var(--pane)", 'class="ground"', ops=m.ops)
-        yield label(x - 9, y + 15, text, "i", anchor="end")
+        yield _over_lines(x - 9 - label_width(text), y + 15, text, "i", m.ops)
     yield f'<circle cx="{x:.1f}" cy="{y + 11:.1f}" r="4" fill="var(--ink)">'
     yield f"<title>{m.error:.3%}</title></circle>"
+
+
+def _over_lines(x: float, y: float, text: str, style: str, ops: Collection[str] = ()) -> str:
+    """Write a text on a ground that hides the lines under it."""
+    w = label_width(text, bold=style == "a") + 4
+    return rect(x - 2, y - 13, w, 17, "var(--pane)", 'class="ground"', ops=ops) + label(
+        x, y, text, style
+    )
 
 
 def _dashed(x: float, y: float, w: float, title: str = "") -> str:
@@ -516,7 +530,7 @@ def _curve(
     spot = place(rows.form)
     yield path(f"M{spot:.1f} {y:g}V{y + h:g}", "var(--accent)", 'stroke-dasharray="2 3"')
     if not forms:
-        yield label(x + 10, y + h / 2, "not measured yet", "q")
+        yield _over_lines(x + 10, y + h / 2, "not measured yet", "q")
         return
     points = [(place(f), up(rows.tried[f.name].perplexity)) for f in forms]
     yield path("M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in points), "var(--ink2)")
@@ -532,7 +546,8 @@ def _curve(
             ends.append(b)
             text, is_right = f"{value:.2f}", a + 50 > x + w
             style = "a" if is_current else "i"
-            yield label(a - 9 if is_right else a + 9, b - 6, text, style, anchor="end" * is_right)
+            left = a - 9 - label_width(text, bold=is_current) if is_right else a + 9
+            yield _over_lines(left, b - 6, text, style)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

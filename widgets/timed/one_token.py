@@ -5,7 +5,7 @@ The floor is the time to read the weights and the cache once, at the bandwidth o
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log2, log10
@@ -174,9 +174,12 @@ def _bytes(v: Var, sizes: Sizes) -> int:
 
 
 def part_of(origin: Collection[str]) -> str:
-    """Return the part of the model that most of a kernel's operators are in."""
-    parts = Counter(op.partition("/")[0] for op in sorted(origin))
-    return parts.most_common(1)[0][0] if parts else ""
+    """Return the part of the model that a kernel is in: its last product with weights decides."""
+
+    def rank(op: str) -> tuple[bool, str]:
+        return op.count("/") > 1 or op.startswith("scores/matmul"), op
+
+    return max(origin, key=rank).partition("/")[0] if origin else ""
 
 
 def data(now: Setting, house: House, times: Times | None) -> OneTokenRows:
