@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from explorer.plain_text import size, table
+from explorer.plain_text import counted, size, table
 from explorer.printed import Printed
-from explorer.quantization.low_bit_matrix import LowBitFormat
 
 FLOAT = "float32"
 
@@ -16,9 +16,10 @@ FLOAT = "float32"
 class QuantizedLayer:
     """A product with a constant matrix: `weight` [inputs, outputs], read by `operator`.
 
-    `weight_error` is the Frobenius norm of the weights' error over that of the weights.
-    `output_error` is the same of the product of the float model's inputs, None if no inputs were
-    given or the product is inside of a loop or a branch. Layers that stay in float32 have no block.
+    `block` elements share a scale, and a zero point unless they are `symmetric`; layers in float32
+    have neither. `weight_error` is the Frobenius norm of the error of the weights over theirs.
+    `output_error` is the same of the product, for the float model's operands; None if no inputs
+    were given, or the product is inside of a loop or a branch.
     """
 
     weight: str
@@ -27,6 +28,7 @@ class QuantizedLayer:
     outputs: int
     kind: str
     block: int | None
+    symmetric: bool | None
     bytes_before: int
     bytes_after: int
     weight_error: float
@@ -37,7 +39,6 @@ class QuantizedLayer:
 class Quantization(Printed):
     """The layers of a quantized model, and the bytes of all constants before and after."""
 
-    form: LowBitFormat
     layers: tuple[QuantizedLayer, ...]
     bytes_before: int
     bytes_after: int
@@ -48,12 +49,10 @@ class Quantization(Printed):
 
     @property
     def first_line(self) -> str:
-        """The format, the number of products, and the bytes."""
-        low = sum(layer.kind != FLOAT for layer in self.layers)
-        of = "" if low == len(self.layers) else f" of {len(self.layers):,}"
-        count = f"{low:,}{of} {'product' if len(self.layers) == 1 else 'products'}"
-        weights = f"{size(self.bytes_before)} of weights become {size(self.bytes_after)}"
-        return f"{self.form}: {count}, {weights}"
+        """The number of products of each kind, and the bytes."""
+        kinds = Counter(layer.kind for layer in self.layers)
+        counts = ", ".join(f"{counted(n, 'product')} in {kind}" for kind, n in kinds.items())
+        return f"{counts}: {size(self.bytes_before)} of weights become {size(self.bytes_after)}"
 
     def rows(self) -> list[dict[str, object]]:
         """Return a dict for each layer."""
@@ -61,14 +60,33 @@ class Quantization(Printed):
 
     def _table(self) -> str:
         has_outputs = any(layer.output_error is not None for layer in self.layers)
-        head = ["weight", ">inputs", ">outputs", "kind", ">before", ">after", ">weights' error"]
+        head = [
+            "weight",
+            ">inputs",
+            ">outputs",
+            "kind",
+            "blocks",
+            ">before",
+            ">after",
+            ">weights' error",
+        ]
         head += [">output's error"] if has_outputs else []
         return table(head, (tuple(self._cells(layer, has_outputs)) for layer in self.layers))
 
     def _cells(self, layer: QuantizedLayer, has_outputs: bool) -> Iterator[str]:
         yield layer.weight
-        yield from (f"{layer.inputs:,}", f"{layer.outputs:,}", layer.kind)
+        yield from (f"{layer.inputs:,}", f"{layer.outputs:,}", layer.kind, _blocks(layer))
         yield from (size(layer.bytes_before), size(layer.bytes_after))
-        yield f"{layer.weight_error:.2e}"
+        yield _error(layer.weight_error)
         if has_outputs:
-            yield "–" if layer.output_error is None else f"{layer.output_error:.2e}"
+            yield _error(layer.output_error)
+
+
+def _blocks(layer: QuantizedLayer) -> str:
+    return "" if layer.block is None else f"{layer.block}{'' if layer.symmetric else ', zeros'}"
+
+
+def _error(share: float | None) -> str:
+    if share is None:
+        return "–"
+    return f"{share:.2e}" if share else "0"

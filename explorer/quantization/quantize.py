@@ -45,7 +45,8 @@ def quantize(
     """Return a model whose products with constant float32 matrices read weights of a few bits.
 
     These are MatMul and Gemm, also with a transposed weight. Everything else stays in float32. The
-    result is of the model's class; its `quantization` has bits, bytes and errors of each layer.
+    result is of the model's class; its `quantization` has bits, bytes and errors of each layer. It
+    can be quantized again: the products that were left in float32 then get other bits.
 
     Args:
         model: A model that `explorer.load` returned, or what it takes.
@@ -90,12 +91,22 @@ def quantize(
         _layer(p, constants, form, matrices.get((p.weight, p.by_rows)), errors, outputs)
         for p in products
     )
-    quantization = Quantization(form, rows, _bytes(loaded.program), _bytes(program))
+    quantization = _after(loaded, rows, _bytes(program))
     return replace(loaded, program=program, head=b"", path="", quantization=quantization)
 
 
 def _bytes(program: Program) -> int:
     return sum(c.array.nbytes for c in program.constants.values())
+
+
+def _after(model: Model, rows: tuple[QuantizedLayer, ...], count: int) -> Quantization:
+    """Return the table of a model; layers that were quantized before keep their rows."""
+    before = model.quantization
+    if before is None:
+        return Quantization(rows, _bytes(model.program), count)
+    new = {(row.weight, row.operator): row for row in rows}
+    layers = tuple(new.get((row.weight, row.operator), row) for row in before.layers)
+    return replace(before, layers=layers, bytes_after=count)
 
 
 def _check_finite(matrix: np.ndarray, name: str) -> None:
@@ -140,15 +151,14 @@ def _layer(
     n, depth = product.matrix(constants).shape
     before = constants[product.weight].array.nbytes
     if matrix is None:
-        kind, block, after, error = FLOAT, None, before, 0.0
+        kind, block, symmetric, after, error = FLOAT, None, None, before, 0.0
     else:
-        kind, block = form.kind, matrix.block
+        kind, block, symmetric = form.kind, matrix.block, form.symmetric
         after = sum(a.nbytes for a in matrix.arrays.values())
         error = errors[product.weight, product.by_rows]
     output = outputs.get(product)
-    return QuantizedLayer(
-        product.weight, product.operator, depth, n, kind, block, before, after, error, output
-    )
+    layout = (depth, n, kind, block, symmetric)
+    return QuantizedLayer(product.weight, product.operator, *layout, before, after, error, output)
 
 
 def _output_errors(

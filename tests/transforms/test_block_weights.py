@@ -130,6 +130,41 @@ def test_a_scaled_gemm_stays_as_it_is(attrs: dict[str, float], tmp_path: Path) -
     np.testing.assert_allclose(c.run({"x": x})["y"], right, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_weights_by_column_are_transposed_as_integers(
+    zeros: bool, axis: int | None, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(6)
+    extent = () if axis is None else (1024, 1000)[axis]
+    q = rng.integers(-110, 110, (1024, 1000)).astype(np.int8)  # less a zero point they fit int8
+    arrays = {"q": q, "s": rng.uniform(0.01, 0.1, extent).astype(np.float32)}
+    if zeros:
+        arrays["z"] = np.asarray(rng.integers(-9, 9, extent)).astype(np.int8)
+    column = (slice(None), None) if axis == 0 else ()
+    zero = arrays.get("z", np.zeros(extent, np.int8)).astype(np.float64)
+    weights = (q - zero[column]) * arrays["s"][column]
+    attrs = {} if axis is None else {"axis": axis}
+    nodes = [
+        helper.make_node("DequantizeLinear", list(arrays), ["w"], "dequantize", **attrs),
+        helper.make_node("Transpose", ["w"], ["t"], "turn", perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "t"], ["y"], "product"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 1000])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 1024])
+    tensors = [numpy_helper.from_array(a, n) for n, a in arrays.items()]
+    graph = helper.make_graph(nodes, "g", [x], [y], tensors)
+    opsets = [helper.make_opsetid("", 21)]
+    c = compiled(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path)
+    assert operators(c) == ["DequantizeLinear", "MatMul"]
+    stored = sum(k.array.nbytes for k in c.program.constants.values())
+    is_whole_row = axis == 1  # its scale does not leave the sum
+    assert stored < (5 if is_whole_row else 1.1) * q.size
+    a = rng.standard_normal((3, 1000)).astype(np.float32)
+    size = np.abs(a).astype(np.float64) @ np.abs(weights).T
+    assert (np.abs(c.run({"x": a})["y"] - a.astype(np.float64) @ weights.T) <= 2e-6 * size).all()
+
+
 def test_blocks_along_the_columns_stay_as_they_are(tmp_path: Path) -> None:
     """Their scale does not leave the sum: [K, N] with blocks of N, and Gemm without transB."""
     rng = np.random.default_rng(4)

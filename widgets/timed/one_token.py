@@ -59,7 +59,7 @@ class Call:
 
     @property
     def reads(self) -> str:
-        """What it reads most of, a key of `READS`."""
+        """The larger kind of its reads, a key of `READS`."""
         if max(self.weights, self.cache) == 0:
             return ""
         return "weights" if self.weights >= self.cache else "cache"

@@ -11,8 +11,8 @@ from explorer.cli.compile_model import read_inputs
 from explorer.cli.terminal import print_answer, progress_line, step_progress
 from explorer.errors import BadOption
 from explorer.frontends.load import load
-from explorer.quantization.onnx_model import save_quantized
 from explorer.quantization.quantize import quantize
+from explorer.quantization.save_quantized import save_quantized
 from explorer.views.answer import Answer
 
 BY_COLUMN = "column"
@@ -62,7 +62,6 @@ def answer(flags: Namespace) -> Answer:
     data = {
         "model": flags.model,
         "file": flags.output,
-        "format": str(quantization.form),
         "bytes_before": quantization.bytes_before,
         "bytes_after": quantization.bytes_after,
         "layers": quantization.rows(),

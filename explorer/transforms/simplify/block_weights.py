@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from explorer.ops.low_bit_products import BIAS, LEAST_BLOCK, packed
 from explorer.passes.registry import compiler_pass
 from explorer.transforms.rewrite import record_match
 
+TURN = (1, 0)  # the order of axes of a transposed matrix
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
 
 
@@ -30,7 +31,7 @@ def keep_block_weights(program: Program) -> Program:
     `w = DequantizeLinear(q, scale, zero, axis=0, block_size=32); y = MatMul(x, w)` becomes
     `y = MatMulNBits(x, q', scale', zero')`, with the same elements in the order of columns.
     Weights [N, K] with blocks along their last axis are read by Transpose and MatMul, or by Gemm
-    with transB.
+    with transB. Weights that are dequantized by column are transposed before that.
     """
     constants = dict(program.constants)
     functions = tuple(_rewrite_function(f, constants) for f in program.functions)
@@ -57,19 +58,21 @@ class _Blocks:
 def _rewrite_function(function: Function, constants: dict[str, Constant]) -> Function:
     taken = {*constants, *(v.name for b in function.body for v in b.vars)}
     blocks: dict[str, _Blocks] = {}
+    by_column: dict[str, Binding] = {}  # matrices that are dequantized without blocks
     arguments: dict[str, tuple[Var, ...]] = {}  # the constants that replace a weight
     body: list[Binding] = []
     for binding in function.body:
         match binding.expr:
             case OpCall("DequantizeLinear") as call:
                 if (weights := _blocks_of(call, binding, constants)) is not None:
-                    blocks[binding.var.name] = weights
-            case OpCall("Transpose", (Var() as w,)) as call if w.name in blocks:
-                if call.attr("perm", (1, 0)) == (1, 0):
-                    turned = blocks[w.name]
-                    origin = turned.origin | binding.origin
-                    turned = replace(turned, by_rows=not turned.by_rows, origin=origin)
-                    blocks[binding.var.name] = turned
+                    blocks[binding.name] = weights
+                elif _is_by_column(call, binding, constants):
+                    by_column[binding.name] = binding
+            case OpCall("Transpose", (Var() as w,)) as call if call.attr("perm", TURN) == TURN:
+                if w.name in blocks:
+                    blocks[binding.name] = _turned(blocks[w.name], binding)
+                elif w.name in by_column:
+                    binding = _dequantize_turned(binding, by_column[w.name], constants, taken)
             case OpCall() as call if (product := _product_of(call, blocks)) is not None:
                 x, weights, bias = product
                 if weights.name not in arguments:
@@ -85,17 +88,51 @@ def _rewrite_function(function: Function, constants: dict[str, Constant]) -> Fun
         body.append(binding)
     if all(a is b for a, b in zip(body, function.body, strict=True)):
         return function
-    return replace(function, body=_without_unread(body, blocks, function.outputs))
+    return replace(function, body=_without_unread(body, blocks.keys() | by_column, function))
+
+
+def _turned(blocks: _Blocks, transpose: Binding) -> _Blocks:
+    """Return weights in blocks as their transpose stands for them."""
+    origin = blocks.origin | transpose.origin
+    return replace(blocks, by_rows=not blocks.by_rows, origin=origin)
+
+
+def _is_by_column(call: OpCall, binding: Binding, constants: Mapping[str, Constant]) -> bool:
+    """Return True for a constant matrix with a scale for each row or column, or for all."""
+    result = binding.var.type
+    is_matrix = isinstance(result, Tensor) and result.shape is not None and len(result.dims) == 2
+    are_constants = all(a is None or a.name in constants for a in call.args)
+    return is_matrix and are_constants and not call.attr("block_size", 0)
+
+
+def _dequantize_turned(
+    transpose: Binding, weights: Binding, constants: dict[str, Constant], taken: set[str]
+) -> Binding:
+    """Dequantize transposed integers, in place of the transpose of dequantized ones.
+
+    `keep weights quantized` then moves their scale behind the product.
+    """
+    call = weights.op_call
+    assert call.args[0] is not None
+    integers = constants[call.args[0].name].array
+    (q,) = _as_constants(f"{weights.name}.turned", (integers.T,), constants, taken)
+    axis = call.attr("axis", 1)
+    others = tuple((n, v) for n, v in call.attrs if n != "axis")
+    attrs = (*others, ("axis", 1 if axis in (0, -2) else 0))
+    expr = OpCall("DequantizeLinear", (q, *call.args[1:]), attrs)
+    new = replace(transpose, expr=expr, origin=transpose.origin | weights.origin)
+    record_match(keep_block_weights, (weights, transpose), (new,))
+    return new
 
 
 def _without_unread(
-    body: list[Binding], blocks: Mapping[str, _Blocks], outputs: tuple[Var, ...]
+    body: list[Binding], weights: Set[str], function: Function
 ) -> tuple[Binding, ...]:
     """Drop dequantized weights that are read no more."""
-    read = {v.name for v in outputs}
+    read = {v.name for v in function.outputs}
     live: list[Binding] = []
     for binding in reversed(body):
-        if binding.name not in blocks or binding.name in read:
+        if binding.name not in weights or binding.name in read:
             read.update(v.name for v in binding.reads)
             live.append(binding)
     return tuple(reversed(live))
