@@ -393,7 +393,7 @@ def _matrices(rows: LowBitRows, at: _Places) -> Iterator[str]:
         ground = 'class="ground"'
         yield rect(0, y, at.right, step - 2, "var(--pane)", ground, title=tip, ops=m.ops)
     decades = range(ceil(log10(LEAST_ERROR)), floor(log10(MOST_ERROR)) + 1)
-    every = ceil(label_width("100 %  ") * len(decades) / room)
+    every = ceil(label_width("100 % ") * (len(decades) - 1) / room)
     for n in decades:
         x = axis + room * _share(10.0**n)
         yield path(f"M{x:.1f} {at.top + HEAD - 4:g}V{tops[-1]:g}", "var(--line2)")

@@ -366,8 +366,7 @@ def _curve(rows: OneTokenRows, box: Box) -> Iterator[str]:
     first, last = (log2(c.tokens) for c in (rows.contexts[0], rows.contexts[-1]))
     speeds = [1e6 / c.floor_us for c in rows.contexts]
     speeds += [1e6 / c.planned_us for c in rows.contexts]
-    speeds += [1e6 / c.measured.low_us for c in rows.contexts if c.measured]
-    speeds += [1e6 / c.measured.high_us for c in rows.contexts if c.measured]
+    speeds += [1e6 / c.measured.median_us for c in rows.contexts if c.measured]
     low, end = floor(log10(min(speeds))), ceil(log10(max(speeds)))
     left = x + label_width(f"{10**end:,}") + 10
     w = x + wide - 22 - left
@@ -397,6 +396,7 @@ def _curve(rows: OneTokenRows, box: Box) -> Iterator[str]:
         yield _line([place(c, m.median_us) for c, m in timed], "ink", "")
     for c, m in timed:
         (a, b), (_, foot), (_, head) = (place(c, us) for us in (m.median_us, m.high_us, m.low_us))
+        foot, head = min(foot, top + h), max(head, top)  # a disturbed machine's ends leave the axis
         bar = path(f"M{a:.1f} {foot:.1f}V{head:.1f}", "var(--ink)", 'stroke-width="1.4"')
         words = f"{c.tokens:,} tokens: {1e6 / m.median_us:,.0f} a second, {measured_text(m)}"
         dot = f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4.5" fill="var(--ink)">'
