@@ -298,14 +298,16 @@ def _parts(rows: OneTokenRows, box: Box) -> Iterator[str]:
     yield label(x, y + 14, "part", "w")
     yield label(left, y + 14, "time of its kernels, and its floor", "w")
     most = max(1, int((foot - y - HEAD) / ROW))
-    shown = rows.parts[: most if most >= len(rows.parts) else most - 1]
+    count = most if most >= len(rows.parts) else most - 1
+    longest = sorted(range(len(rows.parts)), key=lambda n: -rows.parts[n].us)[:count]
+    shown = [(n, rows.parts[n]) for n in sorted(longest)]
     lines = min(len(rows.parts), most)  # the last one may say how many more there are
     step = min(TALLEST_ROW, max(ROW, (foot - y - HEAD) / lines))
-    texts = [_part_text(p) for p in shown]
-    longest = max((max(p.us, p.planned_us, p.floor_us) for p in shown), default=1.0) or 1.0
-    scale = (room - max(map(label_width, texts), default=0) - 14) / longest
-    for n, (p, text) in enumerate(zip(shown, texts, strict=True)):
-        line = (left, y + HEAD + step * n, scale, step)
+    texts = [_part_text(p) for _, p in shown]
+    most_us = max((max(p.us, p.planned_us, p.floor_us) for _, p in shown), default=1.0) or 1.0
+    scale = (room - max(map(label_width, texts), default=0) - 14) / most_us
+    for at_line, ((n, p), text) in enumerate(zip(shown, texts, strict=True)):
+        line = (left, y + HEAD + step * at_line, scale, step)
         size = (wide, step - 2)
         ground = rect(x, line[1], *size, "var(--pane)", 'class="ground"', ops=p.ops)
         yield lit_by(ground + "".join(_part(p, text, x, line)), f"part part:{n}")
