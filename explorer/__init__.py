@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from explorer.passes.registry import compiler_pass, forget_pass
     from explorer.portable.write import export
     from explorer.quantization.quantize import quantize
+    from explorer.quantization.round_rows import round_rows
     from explorer.relax.dispatch import library
     from explorer.training.training_loop import fit
     from explorer.transforms.rewrite import rewrite
@@ -74,6 +75,7 @@ _HOME = {
     "plugin": ("explorer.extend", "load"),
     "policy": ("explorer.extend.policies", "policy"),
     "quantize": ("explorer.quantization.quantize", "quantize"),
+    "round_rows": ("explorer.quantization.round_rows", "round_rows"),
     "rewrite": ("explorer.transforms.rewrite", "rewrite"),
     "race": ("explorer.tuning.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
@@ -133,6 +135,7 @@ __all__ = [
     "quantize",
     "race",
     "rewrite",
+    "round_rows",
     "scan",
     "shape",
     "sweep",

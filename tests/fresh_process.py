@@ -13,7 +13,7 @@ import explorer
 from explorer import cache
 from explorer.codegen import emit
 from explorer.passes import snapshots
-from explorer.stored import programs
+from explorer.stored import constants, programs
 
 Told = dict[str, Any]
 SCRIPT = "from tests.fresh_process import tell; tell({0!r})"
@@ -24,6 +24,7 @@ def forgotten() -> None:
     cache.finish()
     programs._compiled_here.clear()
     programs._open_programs.clear()
+    constants._open_constants.clear()
     snapshots._memos.clear()
     emit._codes.clear()
 

@@ -99,7 +99,7 @@ def count_contraction(
     depth = -(-prod(size[a.name] for a in contraction.depth) // f.group)
     columns, batch = size[contraction.column.name], prod(size[a.name] for a in contraction.batch)
     panels, parts = -(-columns // micro.columns), sum(times for _, times in form.parts)
-    step = step_cycles(micro.rows, micro.vectors, device)
+    step = step_cycles(micro.rows, micro.vectors, device) + micro.vectors * f.decode
     for part, alike in form.parts:
         run = prod([size.get(a, 1) for a in form.rows[-part.run :]]) if part.run else 0
         blocks = rows // run * -(-run // micro.rows) if run else -(-rows // micro.rows)

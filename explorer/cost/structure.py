@@ -13,7 +13,7 @@ from explorer.ir.by_identity import by_identity_at
 from explorer.ir.dims import Dim, Shape, product
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, reads
 from explorer.ir.kernels.contraction import Contraction
-from explorer.ir.kernels.forms import form_of
+from explorer.ir.kernels.forms import ELEMENTS_OF_BYTE, form_of
 from explorer.ir.kernels.normal import stores
 from explorer.ir.kernels.running import running
 from explorer.ir.types import ITEM_BYTES
@@ -22,6 +22,7 @@ from explorer.tile.lowering.tile_epilogue import tile_epilogue
 from explorer.tile.rewriting.vectorise import memory_runs
 
 REMEMBERED_KERNELS = 64  # a bound on memory, chosen
+DECODE_CYCLES = 1.0  # a shift or a mask, and a conversion, on two units; no measurement kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class CostedCompute:
     dense_columns: bool = False  # of the right operand
     dense_depth: bool = True
     runs: bool = False  # the right operand is in runs, which are transposed in blocks
+    decode: float = 0.0  # cycles a step for a vector of the right operand, of several a byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def _contraction_cost(
     form = form_of(kernel, c, contraction)
     assert form is not None  # a contraction that the micro-kernels can do has one
     last = epilogue or c
-    along = last.axes[-1].name
+    along, of_byte = last.axes[-1].name, ELEMENTS_OF_BYTE.get(form.right, 1)
     return CostedCompute(
         c,
         n,
@@ -148,12 +150,13 @@ def _contraction_cost(
         None,
         0.0 if epilogue is None else operations(epilogue.expr, along) + 1.0,
         0.0 if epilogue is None else function_cycles(epilogue.expr, along),
-        form.group,
+        form.group // of_byte,
         form.lanes(16),
         contraction.b.tensor not in kernel.constants,
         _last_dim_stride(contraction.b, contraction.column.name) == 1,
         _last_dim_stride(_without_units(kernel, contraction.b), contraction.depth[-1].name) == 1,
         _is_in_runs(kernel, contraction),
+        DECODE_CYCLES if of_byte > 1 else 0.0,
     )
 
 

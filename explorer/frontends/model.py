@@ -65,7 +65,7 @@ class Model(Printed):
     def first_line(self) -> str:
         """The name, the number of operators, and the size of the weights."""
         constants = self.program.constants.values()
-        weights = f"{size(sum(c.array.nbytes for c in constants))} of weights"
+        weights = f"{size(sum(c.nbytes for c in constants))} of weights"
         return f"{self.name}: {counted(len(self.program.sources), 'operator')}, {weights}"
 
     def _lines(self) -> Iterator[str]:

@@ -22,11 +22,13 @@ from explorer.frontends.model import Model
 from explorer.generation.generated import Continuation, Generated, Stopped, Token
 from explorer.generation.sampling import Sampling
 from explorer.generation.text_stream import TextStream
+from explorer.process.budget import budget
 
 PAGE = 64  # rows by which a cache grows, at least
 CHUNK = 256  # tokens of a prompt that a run of the prefill reads, at most; chosen
 LEAST_CHUNK = 16
 MOST_ROWS = 16  # prompts at once
+BUDGET_PARTS = 2  # at most half of the memory budget holds weights twice; chosen
 PREFILL, DECODE = "prefill", "decode"
 
 _plans: WeakKeyDictionary[Compilation, dict[tuple[str, int], Compilation]] = WeakKeyDictionary()
@@ -211,8 +213,15 @@ def _never() -> bool:
 
 
 def plan_for(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compilation:
-    """Return the program with tiles for a prefill or a step of so many rows, made once."""
+    """Return the program with tiles for a prefill or a step of so many rows, made once.
+
+    Each has the weights in a layout of its own. Where both take more than their share of the
+    memory budget, the program of a step reads the prompts too.
+    """
     plans = _plans.setdefault(c, {})
+    weights = sum(constant.nbytes for constant in c.model.program.constants.values())
+    if 2 * weights > budget() // BUDGET_PARTS:
+        kind, count = DECODE, 1
     if (kind, batch) not in plans:
         plans[kind, batch] = c.planned_for({"batch": batch, "n": count, "room": room})
     return plans[kind, batch]

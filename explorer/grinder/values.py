@@ -134,7 +134,7 @@ class Values:
     def is_true(self, name: str) -> bool:
         """Return True if a value is the constant True."""
         constant = self.program.constants.get(name)
-        return constant is not None and constant.array.size == 1 and bool(constant.array.item())
+        return constant is not None and constant.size == 1 and bool(constant.array.item())
 
 
 class Bodies(Protocol):

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import count
+from math import prod
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -29,10 +30,11 @@ from explorer.ir.calls import (
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.stage import Stage
-from explorer.ir.types import Tensor, dtype_of
+from explorer.ir.types import ITEM_BYTES, Tensor, dtype_of
 from explorer.plain_text import counted
 from explorer.printed import Printed
 from explorer.process.allowance import cores
+from explorer.process.mapped_memory import drop_pages
 
 CHUNK_BYTES = 16 << 20  # of a large constant that one thread hashes at a time; chosen
 
@@ -61,8 +63,11 @@ class Constant:
         """Take the array over and make it contiguous and read-only."""
         self.array = np.ascontiguousarray(array).reshape(array.shape)
         self.array.flags.writeable = False
+        self._begin_caches()
+
+    def _begin_caches(self) -> None:
         self._layouts: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
-        self._transposed: WeakValueDictionary[Hashable, Constant] = WeakValueDictionary()
+        self._derived: WeakValueDictionary[Hashable, DerivedConstant] = WeakValueDictionary()
 
     def laid_out(self, layout: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Return the value in another layout, cached while the result is referenced elsewhere."""
@@ -71,14 +76,22 @@ class Constant:
             array = self._layouts[layout] = make(self.array)
         return array
 
-    def transposed(self, order: Hashable, make: Callable[[], Constant]) -> Constant:
-        """Return a transpose of the value, cached while the result is referenced elsewhere.
+    def derived(
+        self,
+        how: Hashable,
+        type: Tensor,
+        make: Callable[..., np.ndarray],
+        others: tuple[Constant, ...] = (),
+    ) -> DerivedConstant:
+        """Return the constant `make(self.array, *others' arrays)`, shared while it is referenced.
 
-        So the plans of a model for several sizes share the memory of their folded weights.
+        So the plans of a model for several sizes have one. `how` names the function in this
+        process.
         """
-        constant = self._transposed.get(order)
+        key = (how, type, tuple(map(id, others)))
+        constant = self._derived.get(key)
         if constant is None:
-            constant = self._transposed[order] = make()
+            constant = self._derived[key] = DerivedConstant((self, *others), type, make)
         return constant
 
     @cached_property
@@ -94,12 +107,33 @@ class Constant:
             parts = _chunks(self.array.reshape(-1).view(np.uint8).data)
             for part in parts if len(parts) == 1 else _digests(parts):
                 digest.update(part)
+            drop_pages(self.array)
         return digest.hexdigest()
 
     @property
     def type(self) -> Tensor:
         """The annotation of the value."""
         return Tensor(tuple(self.array.shape), dtype_of(self.array))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return tuple(map(int, self.type.dims))
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return self.array.nbytes
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the elements if they stay in memory as long as the constant."""
+        return self.nbytes
 
     def __eq__(self, other: object) -> bool:
         """Return True if both have the same dtype, shape and bytes."""
@@ -116,6 +150,54 @@ class Constant:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the value alone: layouts are computed again."""
         return Constant, (self.array,)
+
+
+class DerivedConstant(Constant):
+    """A constant that is computed from others when it is read, and dropped once nothing reads it.
+
+    So a weight that kernels read in a packed layout is in memory in that layout alone.
+    """
+
+    def __init__(
+        self, sources: tuple[Constant, ...], type: Tensor, make: Callable[..., np.ndarray]
+    ) -> None:
+        """State what `make` returns for the arrays of the sources."""
+        self._sources, self._type, self._make = sources, type, make
+        self._array: Callable[[], np.ndarray | None] = _no_array
+        self._begin_caches()
+
+    @property
+    def array(self) -> np.ndarray:  # type: ignore[override]
+        """The value; the same array as long as somewhere refers to it."""
+        array = self._array()
+        if array is None:
+            sources = [s.array for s in self._sources]
+            array = np.ascontiguousarray(self._make(*sources))
+            assert (array.shape, dtype_of(array)) == (self._type.shape, self._type.dtype)
+            array.flags.writeable = False
+            self._array = ref(array)
+            for source in sources:
+                drop_pages(source)
+        return array
+
+    @property
+    def type(self) -> Tensor:
+        """The annotation of the value."""
+        return self._type
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return self.size * ITEM_BYTES[self._type.element]
+
+    @property
+    def held_bytes(self) -> int:
+        """No bytes: they are computed again."""
+        return 0
+
+
+def _no_array() -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)

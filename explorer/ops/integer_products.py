@@ -45,7 +45,9 @@ def narrow_product(
         return False
     weights = _as_int8(low, b)
     z = _number(low, a)
-    if weights is None or (record.name == "Conv" and (z is None or low.array(weights) is None)):
+    if weights is None or (
+        record.name == "Conv" and (z is None or low.constant_of(weights) is None)
+    ):
         left, right = _in_int16(low, a, "a16"), _in_int16(low, b, "b16")
         _bind(low, record, left, right, bias, 0, result)
     elif record.name == "Conv":
@@ -68,7 +70,7 @@ def _convolution(
     left, moved = _as_uint8(low, a)
     z, array = z + moved, low.array(weights)
     assert array is not None
-    if z and (bias is None or low.array(bias) is not None):
+    if z and (bias is None or low.constant_of(bias) is not None):
         sums = z * array.reshape(array.shape[0], -1).sum(axis=1, dtype=np.int64)
         start = 0 if bias is None else low.array(bias)
         bias = low.constant((start - sums).astype(np.int32), "bias")

@@ -11,11 +11,16 @@ Constant weights become a byte each, and a block's scale leaves its sum:
 
 A zero point that is no integer, or that does not fit, is a second product, of the sums of the left
 operand's blocks. Weights that a run computes are decoded by integer expressions in each run.
+
+With `accuracy_level` 4 the left operand becomes an int8 and a scale for each of its blocks, so that
+integers are multiplied; onnxruntime and llama.cpp do the same:
+
+    s = max |a| / 127,  c = round(a / s);  y = sum over b: s * scale * (sum over p: c * (B - zero))
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +29,10 @@ import numpy as np
 from explorer.errors import DtypeError
 from explorer.ir.affine import var
 from explorer.ir.calls import Var
-from explorer.ir.dtypes import integer_limits
+from explorer.ir.dims import product as product_of
+from explorer.ir.dtypes import DType, integer_limits, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue
+from explorer.ir.program import Constant
 from explorer.ir.types import Tensor
 from explorer.ops import products
 from explorer.ops.elementwise import call
@@ -35,6 +42,11 @@ from explorer.ops.record import Array, OperatorRecord, Site
 
 WIDTHS = (2, 4, 8)  # bits of an element
 LEAST_BLOCK = 16
+BY_INTEGERS = 4  # the accuracy level at which rows may be rounded to int8
+MOST_CODE = 127  # of a rounded row
+MANY_ROWS = 16  # for which weights are decoded once
+COLUMNS = 512  # that are unpacked at a time
+LONGEST_BLOCK = 1 << 16  # whose products of bytes fit the sum of an int32
 WEIGHTS, SCALES, ZEROS, GROUPS, BIAS = 1, 2, 3, 4, 5  # positions of the arguments
 MATMUL = next(r for r in products.RECORDS if r.name == "MatMul")
 
@@ -111,7 +123,12 @@ def _check(site: Site, i: int, what: str, shapes: list[tuple[int, ...]], dtype: 
 def _lower(low: Lowering) -> None:
     site = low.site
     product = low.temporary("product", low.shape, site.dtype()) if site.has(BIAS) else low.result
-    if (constants := _constants(low)) is not None:
+    many = low.site.env.hint(product_of(low.shape[:-1])) >= MANY_ROWS
+    if many and (constants := _constants(low)) is not None:
+        _by_decoded_constants(low, constants, product)
+    elif (codes := _codes(low)) is not None:
+        _by_integers(low, codes, product)
+    elif (constants := _constants(low)) is not None:
         _by_blocks(low, constants, product)
     else:
         _by_decoding(low, product)
@@ -128,41 +145,135 @@ def _lower(low: Lowering) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Constant weights as int8 [blocks, block, N], their scales, and zero points times scales.
+    """Constant weights as int8 or int4 [blocks, block, N], scales, and zero points times scales.
 
     A block's sum times `zero_terms` [blocks, N] is subtracted for zero points that the weights do
     not include; None if they include all.
     """
 
-    weights: Array
-    scales: Array
+    weights: Constant
+    scales: Constant
     zero_terms: Array | None
 
 
 def _constants(low: Lowering) -> Blocks | None:
     """Return the weights in blocks if they, their scales and zero points are constants."""
-    site, packing = low.site, _packing(low.site)
-    arrays = [low.array(site.arg(i)) if site.has(i) else None for i in (WEIGHTS, SCALES, ZEROS)]
-    packed, scales, zeros = arrays
+    packing, constants = _packing(low.site), _constant_args(low)
+    if constants is None:
+        return None
+    packed, scales, zeros = constants
+    by_columns, narrow = _by_columns(packing, scales), "int8" if packing.bits == 8 else "int4"
+    if zeros is None:
+        return Blocks(_of_blocks(packing, packed, narrow), by_columns, None)
+    if zeros.type.dtype == "uint8" and (kind := _kind_of_shifted(packing, packed, zeros)):
+        return Blocks(_of_blocks(packing, packed, kind, zeros), by_columns, None)
+    middle, zero = 1 << (packing.bits - 1), _zeros(zeros.array, packing)
+    scale = scales.array.reshape(packing.columns, packing.blocks).astype(np.float32)
+    zero_terms = np.ascontiguousarray(((np.float32(zero) - np.float32(middle)) * scale).T)
+    return Blocks(_of_blocks(packing, packed, narrow), by_columns, zero_terms)
+
+
+def _constant_args(low: Lowering) -> tuple[Constant, Constant, Constant | None] | None:
+    """Return weights, scales and zero points; None if one is no constant."""
+    site = low.site
+    packed, scales, zeros = (
+        low.constant_of(site.arg(i)) if site.has(i) else None for i in (WEIGHTS, SCALES, ZEROS)
+    )
     if packed is None or scales is None or (zeros is None and site.has(ZEROS)):
         return None
-    n, blocks = packing.columns, packing.blocks
-    codes = unpacked(packed, packing.bits).reshape(n, blocks, packing.block)
-    middle, zero = 1 << (packing.bits - 1), _zeros(zeros, packing)
-    scale = scales.reshape(n, blocks).astype(np.float32).T
-    if zero.dtype != np.float32:
-        shifted = codes.astype(np.int16) - zero.astype(np.int16)[..., None]
-        low_end, high_end = integer_limits("int8")
-        if shifted.min() >= low_end and shifted.max() <= high_end:
-            return Blocks(_of_blocks(shifted), scale, None)
-    left = np.float32(zero) - np.float32(middle)
-    shifted = codes.astype(np.int16) - np.int16(middle)
-    return Blocks(_of_blocks(shifted), scale, np.ascontiguousarray(left.T) * scale)
+    return packed, scales, zeros
 
 
-def _of_blocks(codes: Array) -> Array:
-    """Return codes [N, blocks, block] as int8 [blocks, block, N]."""
-    return np.ascontiguousarray(codes.transpose(1, 2, 0).astype(np.int8))
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Constant weights as they are, [blocks, block, N] of uint4 or uint8, scales and zero points.
+
+    `zeros` is the zero point of all blocks, or that of each, [blocks, N].
+    """
+
+    weights: Constant
+    scales: Constant
+    zeros: int | Array
+
+
+def _rounds(low: Lowering) -> bool:
+    """Return True if the rows of the left operand are rounded to int8."""
+    site = low.site
+    is_allowed = site.integer("accuracy_level", 0) == BY_INTEGERS and site.dtype() == "float32"
+    is_integer_zero = not site.has(ZEROS) or site.dtype(ZEROS) == "uint8"
+    return is_allowed and is_integer_zero and _packing(site).block <= LONGEST_BLOCK
+
+
+def _codes(low: Lowering) -> Codes | None:
+    """Return the weights if rows may be rounded, and all about the weights is constant."""
+    packing, constants = _packing(low.site), _constant_args(low)
+    if constants is None or not _rounds(low):
+        return None
+    packed, scales, zeros = constants
+    zero: int | Array = 1 << (packing.bits - 1)
+    if zeros is not None:
+        zero = np.ascontiguousarray(_zeros(zeros.array, packing).T)
+    weights = _of_blocks(packing, packed, "uint8" if packing.bits == 8 else "uint4")
+    return Codes(weights, _by_columns(packing, scales), zero)
+
+
+def _by_columns(packing: Packing, scales: Constant) -> Constant:
+    """Return scales as [blocks, N], float16 if that has them exactly, as files of GGUF do."""
+    array = scales.array.astype(np.float32)
+    half = array.astype(np.float16)
+    dtype = "float16" if np.array_equal(half.astype(np.float32), array) else "float32"
+    kind = Tensor((packing.blocks, packing.columns), dtype)
+
+    def make(scales: Array) -> Array:
+        by_rows = scales.reshape(packing.columns, packing.blocks)
+        return by_rows.astype(np.float32).astype(numpy_dtype(dtype)).T
+
+    return scales.derived(("by columns", packing), kind, make)
+
+
+def _kind_of_shifted(packing: Packing, packed: Constant, zeros: Constant) -> DType | None:
+    """Return int4 or int8, whichever holds the weights minus zero points; None if neither does."""
+    zero, codes = _zeros(zeros.array, packing).astype(np.int16), packed.array
+    parts = (_codes_of(packing, codes[rows]) - zero[rows, :, None] for rows in _parts(packing))
+    limits = [(part.min(), part.max()) for part in parts]
+    least, most = min(a for a, _ in limits), max(b for _, b in limits)
+    for dtype in ("int4", "int8"):
+        low, high = integer_limits(dtype)
+        if low <= least and most <= high:
+            return dtype
+    return None
+
+
+def _of_blocks(packing: Packing, packed: Constant, dtype: DType, *zeros: Constant) -> Constant:
+    """Return weights as [blocks, block, N]; signed ones are minus their zero points or the middle.
+
+    It is written some columns at a time: between, an element takes several bytes.
+    """
+    kind = Tensor((packing.blocks, packing.block, packing.columns), dtype)
+
+    def make(packed: Array, *zeros: Array) -> Array:
+        is_signed = dtype.startswith("int")
+        zero = _zeros(zeros[0] if zeros else None, packing) if is_signed else None
+        result = np.empty(kind.dims, np.uint8)  # of all kinds: int4 is the low bits of a byte
+        for rows in _parts(packing):
+            codes = _codes_of(packing, packed[rows])
+            if zero is not None:
+                codes = codes - zero[rows, :, None]  # modulo 256, where both are less
+            result[..., rows] = codes.transpose(1, 2, 0)
+        return result.view(numpy_dtype(dtype))
+
+    return packed.derived(("of blocks", packing), kind, make, zeros)
+
+
+def _parts(packing: Packing) -> Iterator[slice]:
+    """Yield slices of columns."""
+    for first in range(0, packing.columns, COLUMNS):
+        yield slice(first, first + COLUMNS)
+
+
+def _codes_of(packing: Packing, packed: Array) -> Array:
+    """Return the codes of packed columns, uint8[columns, blocks, block]."""
+    return unpacked(packed, packing.bits).reshape(-1, packing.blocks, packing.block)
 
 
 def _zeros(zeros: Array | None, packing: Packing) -> Array:
@@ -181,17 +292,20 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     blocks, block, columns = c.weights.shape
     lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(shape[:-1]))
     b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
-    weights, scales = low.constant(c.weights, "weights"), low.constant(c.scales, "scales")
+    weights = low.constant(c.weights, "weights")
+    scales = low.constant(c.scales, "scales")
     left = _in_blocks(low, lead, b, p)
     nest = low.nest("low_bit_product")
     a = call("cast_float32", at(nest.tensor(left, "a"), (*lead, b, p)))
     at_block = (b, *lead, j)
     weight = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
     inner = (blocks, *shape[:-1], columns)
-    sums = nest.compute("sums", inner, "float32", at_block, call("mul", a, weight), [p], "sum")
-    term = call("mul", at(sums, at_block), at(nest.tensor(scales, "scale"), (b, j)))
     if c.zero_terms is not None:
         of_block = nest.compute("block_sums", inner[:-1], "float32", at_block[:-1], a, [p], "sum")
+    sums = nest.compute("sums", inner, "float32", at_block, call("mul", a, weight), [p], "sum")
+    scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
+    term = call("mul", at(sums, at_block), scale)
+    if c.zero_terms is not None:
         zeros = low.constant(c.zero_terms, "zero_terms")
         zero = at(nest.tensor(zeros, "zero_terms"), (b, j))
         term = call("sub", term, call("mul", at(of_block, at_block[:-1]), zero))
@@ -202,6 +316,90 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
         rounded = call(f"cast_{site.dtype()}", at(total, (*lead, j)))
         nest.compute("y", shape, site.dtype(), (*lead, j), rounded)
     nest.into(product)
+
+
+def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
+    """Bind the product with weights that are decoded first, each once for all rows."""
+    blocks, block, columns = c.weights.shape
+    b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
+    lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(low.shape[:-1]))
+    weights = low.constant(c.weights, "weights")
+    scales = low.constant(c.scales, "scales")
+    left = _rounded_values(low, lead, b, p) if _rounds(low) else _in_blocks(low, lead, b, p)
+    nest = low.nest("decoded_product")
+    code = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
+    scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
+    number = call("mul", code, scale)
+    if c.zero_terms is not None:
+        zeros = low.constant(c.zero_terms, "zero_terms")
+        number = call("sub", number, at(nest.tensor(zeros, "zero_terms"), (b, j)))
+    decoded = nest.compute("decoded", c.weights.shape, "float32", (b, p, j), number)
+    a = call("cast_float32", at(nest.tensor(left, "a"), (*lead, b, p)))
+    term = call("mul", a, at(decoded, (b, p, j)))
+    nest.compute("y", low.shape, low.site.dtype(), (*lead, j), term, [b, p], "sum")
+    nest.into(product)
+
+
+def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
+    """Bind the product of rounded rows as a sum of the blocks' integer sums, each times scales."""
+    shape = low.shape
+    blocks, block, columns = c.weights.shape
+    lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(shape[:-1]))
+    b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
+    rows, row_scales, row_sums = _rounded_rows(low, lead, b, p)
+    weights = low.constant(c.weights, "weights")
+    scales = low.constant(c.scales, "scales")
+    nest = low.nest("integer_product")
+    a = call("cast_int32", at(nest.tensor(rows, "a"), (*lead, b, p)))
+    weight = call("cast_int32", at(nest.tensor(weights, "w"), (b, p, j)))
+    at_block, inner = (b, *lead, j), (blocks, *shape[:-1], columns)
+    sums = nest.compute("sums", inner, "int32", at_block, call("mul", a, weight), [p], "sum")
+    zero: Expr = Const(c.zeros, "int32") if isinstance(c.zeros, int) else Const(0)
+    if not isinstance(c.zeros, int):
+        zeros = low.constant(c.zeros, "zeros")
+        zero = call("cast_int32", at(nest.tensor(zeros, "zero"), (b, j)))
+    row_sum = at(nest.tensor(row_sums, "row_sum"), (*lead, b))
+    exact = call("sub", at(sums, at_block), call("mul", zero, row_sum))
+    scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
+    row_scale = at(nest.tensor(row_scales, "row_scale"), (*lead, b))
+    term = call("mul", call("mul", call("cast_float32", exact), row_scale), scale)
+    nest.compute("y", shape, "float32", (*lead, j), term, [b], "sum")
+    nest.into(product)
+
+
+def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tuple[Var, Var, Var]:
+    """Bind the left operand as int8 [..., blocks, block], each block's scale, and its sum."""
+    left, shape = _in_blocks(low, lead, b, p), tuple(a.extent for a in (*lead, b, p))
+    of_block, each = (*lead, b), (*lead, b, p)
+    nest = low.nest("rounded_rows")
+    a = at(nest.tensor(left, "a"), each)
+    most = nest.compute("most", shape[:-1], "float32", of_block, call("abs", a), [p], "max")
+    step = call("mul", at(most, of_block), float(np.float32(1 / MOST_CODE)))
+    scale = at(nest.compute("scale", shape[:-1], "float32", of_block, step), of_block)
+    per_step = call("where", call("gt", scale, 0.0), call("div", 1.0, scale), 0.0)
+    code = call("round", call("mul", a, per_step))
+    code = call("max", call("min", code, float(MOST_CODE)), -float(MOST_CODE))
+    codes = nest.compute("codes", shape, "int8", each, call("cast_int8", code))
+    number = call("cast_int32", at(codes, each))
+    nest.compute("sums", shape[:-1], "int32", of_block, number, [p], "sum")
+    results = (
+        low.temporary("row_codes", shape, "int8"),
+        low.temporary("row_scales", shape[:-1], "float32"),
+        low.temporary("row_sums", shape[:-1], "int32"),
+    )
+    nest.bind_outputs(dict(zip(("codes", "scale", "sums"), results, strict=True)))
+    return results
+
+
+def _rounded_values(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
+    """Bind the numbers that rounded rows stand for, [..., blocks, block]."""
+    codes, scales, _ = _rounded_rows(low, lead, b, p)
+    result = low.temporary("rounded", codes.tensor.dims, "float32")
+    nest = low.nest("rounded_values")
+    code = call("cast_float32", at(nest.tensor(codes, "code"), (*lead, b, p)))
+    number = call("mul", code, at(nest.tensor(scales, "scale"), (*lead, b)))
+    nest.compute("y", codes.tensor.dims, "float32", (*lead, b, p), number)
+    return nest.into(result)
 
 
 def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
@@ -287,8 +485,9 @@ def _code(
 
 def unpacked(codes: Array, bits: int) -> Array:
     """Return the elements of packed bytes along the last axis, the lowest bits first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    parts = codes[..., None] >> shifts & np.uint8((1 << bits) - 1)
+    parts = np.empty((*codes.shape, 8 // bits), np.uint8)
+    for n in range(8 // bits):
+        parts[..., n] = codes >> np.uint8(n * bits) & np.uint8((1 << bits) - 1)
     return parts.reshape(*codes.shape[:-1], -1)
 
 
@@ -309,8 +508,22 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     zero = _zeros(zeros, packing).astype(np.float32)[..., None]
     scale = scales.reshape(n, blocks, 1).astype(np.float32)
     weights = ((codes - zero) * scale).reshape(n, -1)[:, : packing.depth].T.astype(a.dtype)
-    y = MATMUL.reference({}, (a, np.ascontiguousarray(weights)))
+    is_rounded = attrs.get("accuracy_level", 0) == BY_INTEGERS and a.dtype == np.float32
+    rows = _rounded(a, packing) if is_rounded and (zeros is None or zeros.dtype == np.uint8) else a
+    y = MATMUL.reference({}, (rows, np.ascontiguousarray(weights)))
     return y if bias is None else (y + bias).astype(a.dtype)
+
+
+def _rounded(a: Array, packing: Packing) -> Array:
+    """Return rows as int8 and a scale of each block have them."""
+    missing = packing.blocks * packing.block - packing.depth
+    rows = np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, missing)])
+    rows = rows.reshape(*a.shape[:-1], packing.blocks, packing.block)
+    scale = np.abs(rows).max(axis=-1, keepdims=True) * np.float32(1 / MOST_CODE)
+    per_step = np.where(scale > 0, np.float32(1) / np.where(scale > 0, scale, 1), 0)
+    codes = np.clip(np.rint(rows * per_step.astype(np.float32)), -MOST_CODE, MOST_CODE)
+    rounded: Array = (codes * scale).reshape(*a.shape[:-1], -1)
+    return rounded[..., : packing.depth]
 
 
 RECORDS = (OperatorRecord("MatMulNBits", "matmul", _types, _reference, _lower, first=1),)

@@ -13,7 +13,7 @@ from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, reads
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Constant, Function
-from explorer.ir.types import DType, Tensor, dtype_of
+from explorer.ir.types import DType, Tensor
 from explorer.ops.record import Array, Site
 
 LETTERS = "ijklmnpq"
@@ -65,7 +65,7 @@ class Lowering:
         """
         own = {v.name for v in params} | {v.name for b in body.bindings for v in b.vars}
         read = dict.fromkeys(v for b in body.bindings for v in b.reads if v.name not in own)
-        args = tuple(v for v in read if body.array(v) is None)
+        args = tuple(v for v in read if body.constant_of(v) is None)
         body_function = Function(
             body.result.name, (*params, *args), tuple(body.bindings), tuple(outputs)
         )
@@ -100,21 +100,28 @@ class Lowering:
         """Return the least value that an extent can have."""
         return self.site.env.bounds(extent)[0]
 
+    def constant_of(self, value: Var) -> Constant | None:
+        """Return a constant of the program or of this operator, or None for another value."""
+        return self.outer_constants.get(value.name) or self.constants.get(value.name)
+
     def array(self, value: Var) -> Array | None:
         """Return the value of a constant, or None."""
-        constant = self.outer_constants.get(value.name) or self.constants.get(value.name)
+        constant = self.constant_of(value)
         return None if constant is None else constant.array
 
     def scalar(self, value: Var) -> Number | None:
         """Return the value of a constant of one element, or None."""
-        array = self.array(value)
-        return None if array is None or array.size != 1 else array.reshape(()).item()
+        constant = self.constant_of(value)
+        if constant is None or constant.size != 1:
+            return None
+        number: Number = constant.array.reshape(()).item()
+        return number
 
-    def constant(self, array: Array, hint: str) -> Var:
+    def constant(self, value: Array | Constant, hint: str) -> Var:
         """Add a constant to the program."""
-        array = np.asarray(array)
-        variable = Var(f"{self.result.name}.{hint}", Tensor(tuple(array.shape), dtype_of(array)))
-        self.constants[variable.name] = Constant(array)
+        constant = value if isinstance(value, Constant) else Constant(np.asarray(value))
+        variable = Var(f"{self.result.name}.{hint}", constant.type)
+        self.constants[variable.name] = constant
         return variable
 
     def temporary(self, hint: str, shape: Shape, dtype: DType) -> Var:
@@ -214,7 +221,9 @@ class Nest:
         self.computes = _needed(self.computes, results)
         read = {r.tensor for c in self.computes for r in reads(c.expr)}
         self.args = {n: v for n, v in self.args.items() if n in read}
-        constants = frozenset(n for n, v in self.args.items() if self.lowering.array(v) is not None)
+        constants = frozenset(
+            n for n, v in self.args.items() if self.lowering.constant_of(v) is not None
+        )
         order = (*self.args, *dict.fromkeys(c.out for c in self.computes))
         kernel = Kernel(
             self.name,

@@ -27,7 +27,7 @@ from explorer.ir.kernels.forms import FORMS, Form
 from explorer.ir.program import Binding, Constant
 from explorer.ir.types import Tensor
 from explorer.ops.lowering import Lowering, entry
-from explorer.ops.record import OperatorRecord
+from explorer.ops.record import Array, OperatorRecord
 from explorer.ops.user_operators import deduced_types, user_operators
 from explorer.ops.verify_kernel import verify_kernel
 
@@ -112,10 +112,10 @@ class _Wide:
 
     def _argument(self, arg: Var) -> Var:
         """Return the argument in float32; a constant becomes another constant."""
-        array = self.low.array(arg)
+        constant = self.low.constant_of(arg)
         wide = _named(arg, f"{self.low.result.name}.{arg.name}.wide")
-        if array is not None:
-            self.constants[wide.name] = Constant(np.asarray(array, np.float32))
+        if constant is not None:
+            self.constants[wide.name] = constant.derived("wide", wide.tensor, _as_float32)
         return wide
 
     def _bindings(self) -> Iterator[Binding]:
@@ -208,6 +208,10 @@ def _with_narrow_weights(call: KernelCall, narrow_by_wide: Mapping[str, Var]) ->
         computes=tuple(replace(c, expr=rewrite(c.expr, load)) for c in call.kernel.computes),
     )
     return replace(call, kernel=kernel, args=tuple(chosen.get(n, v) for n, v in args.items()))
+
+
+def _as_float32(array: Array) -> Array:
+    return array.astype(np.float32)
 
 
 def _named(value: Var, name: str) -> Var:

@@ -132,7 +132,7 @@ def _digest(value: object) -> bytes:
 
 
 def _constant_digest(constant: Constant) -> bytes:
-    if constant.array.nbytes <= SMALL_BYTES:
+    if constant.nbytes <= SMALL_BYTES:
         return constant.digest.encode()
     return _name_of(constant).encode()
 

@@ -60,7 +60,7 @@ def trials(program: Program) -> Iterator[dict[str, int]]:
     if first:
         extents: set[int] = set()
         for constant in program.constants.values():
-            extents.update(constant.array.shape)
+            extents.update(n for n in constant.type.dims if isinstance(n, int))
         for n in (0, *sorted(extents - {0})[:MOST_EXTENTS]):
             sizes = {s: _clip(program.env.of(s), n) for s in first}
             if _count_elements(program, sizes) <= max(

@@ -138,7 +138,7 @@ def memo_of(key: str, program: Program) -> Memo:
     Memos of models unused for long are dropped, and the least recently used results of a model
     whose steps made too many bytes of constants.
     """
-    own = sum(c.array.nbytes for c in program.constants.values())
+    own = sum(c.nbytes for c in program.constants.values())
     with _lock:
         memo = _memos.pop(key, None) or cache.Memory(
             limit_bytes=memo_limit_bytes(own), parts=_held_constants
@@ -162,7 +162,7 @@ def _held_constants(result: Result) -> Iterator[tuple[int, int]]:
     yield id(result), 0
     for result_part in (result, result.before):
         if result_part is not None:
-            yield from ((id(c), c.array.nbytes) for c in result_part.program.constants.values())
+            yield from ((id(c), c.held_bytes) for c in result_part.program.constants.values())
 
 
 def run_steps(

@@ -96,7 +96,7 @@ def quantize(
 
 
 def _bytes(program: Program) -> int:
-    return sum(c.array.nbytes for c in program.constants.values())
+    return sum(c.nbytes for c in program.constants.values())
 
 
 def _after(model: Model, rows: tuple[QuantizedLayer, ...], count: int) -> Quantization:
@@ -149,7 +149,7 @@ def _layer(
 ) -> QuantizedLayer:
     """Return the row of a product; `matrix` is None if it stays in float32."""
     n, depth = product.matrix(constants).shape
-    before = constants[product.weight].array.nbytes
+    before = constants[product.weight].nbytes
     if matrix is None:
         kind, block, symmetric, after, error = FLOAT, None, None, before, 0.0
     else:

@@ -7,7 +7,7 @@ none.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from math import prod
@@ -20,7 +20,7 @@ from explorer import cache
 from explorer.cached_property import cached_property
 from explorer.errors import CacheError
 from explorer.ir.dtypes import ITEM_BYTES, dtype_of, numpy_dtype
-from explorer.ir.program import Constant
+from explorer.ir.program import Constant, DerivedConstant
 from explorer.ir.types import Tensor
 from explorer.process.allowance import cores
 
@@ -28,9 +28,8 @@ SMALL_BYTES = 1 << 12  # constants up to here stand beside the program
 LARGEST_BYTES = 256 << 20  # of all of one program: a share of the folder's bound
 MANY_BYTES = 1 << 20  # from here on several threads read
 THREADS = 4
-_in_memory: WeakValueDictionary[tuple[str, str, tuple[int, ...]], np.ndarray] = (
-    WeakValueDictionary()
-)  # values that were read and are in use, so that the plans of a model share them
+AHEAD_BYTES = 32 << 20  # of the next constants, which are read together with one; chosen
+Content: TypeAlias = tuple[str, str, tuple[int, ...]]  # digest, dtype and shape
 Remake: TypeAlias = Callable[[], Mapping[str, Constant]]
 T = TypeVar("T")
 R = TypeVar("R")
@@ -67,18 +66,56 @@ class Batch:
     def __init__(self, rows: Sequence[ConstantRow], remake: Remake) -> None:
         """Describe the constants of one program."""
         self.rows, self.remake = rows, remake
+        self._unread: set[int] = set()  # numbers of values that only this batch reads
+        self._ahead: dict[int, np.ndarray] = {}  # values that were read and are not used yet
 
     @property
     def is_there(self) -> bool:
         """True if each has an entry, intact or not."""
         return all(row.small is not None or cache.has(row.key) for row in self.rows)
 
+    def constants(self) -> Mapping[str, Constant]:
+        """Return the constants by their names in an entry; equal ones of several programs once."""
+        return {f"derived {row.name}": self._constant(n) for n, row in enumerate(self.rows)}
+
+    def _constant(self, number: int) -> Constant:
+        row = self.rows[number]
+        content = row.digest, row.dtype, row.shape
+        constant = _open_constants.get(content)
+        if constant is None:
+            small = None if row.small is None else _read(row)
+            if small is None:
+                self._unread.add(number)
+            constant = StoredConstant(self, number) if small is None else Constant(small)
+            _open_constants[content] = constant
+        return constant
+
+    def array(self, number: int) -> np.ndarray:
+        """Return a value, read from disk together with the next ones, or made again."""
+        array = self._ahead.pop(number, None)
+        if array is None:
+            numbers = [number, *self._next(number)]
+            self._unread.difference_update(numbers)
+            rows = [self.rows[n] for n in numbers]
+            arrays = _each(_read, rows, sum(row.bytes for row in rows))
+            array, *others = arrays
+            after = zip(numbers[1:], others, strict=True)
+            self._ahead |= {n: a for n, a in after if a is not None}
+        return self._remade[self.rows[number].name].array if array is None else array
+
+    def _next(self, number: int) -> Iterator[int]:
+        """Yield the numbers of the next values, as far as they are few bytes."""
+        size = self.rows[number].bytes
+        for n in range(number + 1, len(self.rows)):
+            size += self.rows[n].bytes if n in self._unread else 0
+            if size > AHEAD_BYTES:
+                return
+            if n in self._unread:
+                yield n
+
     @cached_property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """The values, read from disk or made again."""
-        read = _each(self._read, self.rows, sum(row.bytes for row in self.rows))
-        if all(array is not None for array in read):
-            return tuple(array for array in read if array is not None)
+    def _remade(self) -> Mapping[str, Constant]:
+        """The constants that the passes make now; CacheError if they make others."""
         constants = self.remake()
         remade = [constants[row.name] for row in self.rows if row.name in constants]
         if [c.digest for c in remade] != [row.digest for row in self.rows]:
@@ -87,57 +124,40 @@ class Batch:
                 where=cache.disk().folder,
                 try_="ironworks cache clear",
             )
-        return tuple(c.array for c in remade)
-
-    def _read(self, row: ConstantRow) -> np.ndarray | None:
-        """Read one value; return None if it is missing or has another size."""
-        content = row.digest, row.dtype, row.shape
-        if (value := _in_memory.get(content)) is not None:
-            return value
-        data = cache.get(row.key) if row.small is None else b64decode(row.small)
-        if data is None or len(data) != row.bytes:
-            return None
-        element = numpy_dtype(row.dtype)
-        array = np.frombuffer(data, element) if data else np.empty(0, element)
-        return _in_memory.setdefault(content, array.reshape(row.shape))
+        return constants
 
 
-class StoredConstant(Constant):
-    """Constant whose value is read when it is first used; its description is at hand."""
+class StoredConstant(DerivedConstant):
+    """Constant whose value is read when it is used; its description is at hand."""
 
     def __init__(self, batch: Batch, number: int) -> None:
         """Describe constant `number` of a batch."""
-        self._batch, self._number = batch, number
-        self._layouts = WeakValueDictionary()
-        self._transposed = WeakValueDictionary()
-
-    @cached_property
-    def array(self) -> np.ndarray:
-        """The value; read-only."""
-        value = np.ascontiguousarray(self._batch.arrays[self._number])
-        value = value.reshape(self._row.shape)
-        value.flags.writeable = False
-        return value
-
-    @property
-    def _row(self) -> ConstantRow:
-        """Its description."""
-        return self._batch.rows[self._number]
+        self._row = batch.rows[number]
+        kind = Tensor(self._row.shape, self._row.dtype)
+        super().__init__((), kind, lambda: batch.array(number))
 
     @cached_property
     def digest(self) -> str:
         """The digest that it was stored with."""
         return self._row.digest
 
-    @property
-    def type(self) -> Tensor:
-        """The type of the value."""
-        return Tensor(self._row.shape, self._row.dtype)
+
+_open_constants: WeakValueDictionary[Content, Constant] = WeakValueDictionary()
+
+
+def _read(row: ConstantRow) -> np.ndarray | None:
+    """Read one value; return None if it is missing or has another size."""
+    data = cache.get(row.key) if row.small is None else b64decode(row.small)
+    if data is None or len(data) != row.bytes:
+        return None
+    element = numpy_dtype(row.dtype)
+    array = np.frombuffer(data, element) if data else np.empty(0, element)
+    return array.reshape(row.shape)
 
 
 def bytes_of(constants: Iterable[Constant]) -> int:
     """Return the total size of constants in bytes."""
-    return sum(c.array.nbytes for c in constants)
+    return sum(c.nbytes for c in constants)
 
 
 def store_constants(

@@ -178,12 +178,8 @@ def _opened(
     batch = constants.Batch(_rows(head), remake)
     if not batch.is_there:
         return None
-    derived = {
-        f"derived {row.name}": constants.StoredConstant(batch, n)
-        for n, row in enumerate(batch.rows)
-    }
     names = {number: name for name, number in _operator_numbers(model).items()}
-    entry = deserialize(text, {**_model_objects(model), **derived}, names)
+    entry = deserialize(text, {**_model_objects(model), **batch.constants()}, names)
     if not isinstance(entry, Entry) or not isinstance(entry.program, Program):
         raise Unreadable("it holds another value")
     codes: dict[str, KernelCode] = {}

@@ -201,7 +201,7 @@ def _tile_invariant(kernel: Kernel, number: int) -> _TileInvariant | None:
     return _TileInvariant(
         contraction,
         _left(p, number, contraction)
-        if is_plain and group_of(kernel.dtype(contraction.a.tensor)) == 1
+        if is_plain and group_of(*(kernel.dtype(r.tensor) for r in contraction.operands)) == 1
         else None,
         p.element(contraction.b, {}) if contraction.b.tensor in border else None,
         _epilogue(p, number, p.spans(number, c)[contraction.column.name])

@@ -18,7 +18,7 @@ from explorer.ir.combiners import COMBINERS
 from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.dtypes import as_computed, is_float, numpy_dtype
 from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.kernels.forms import group_of
+from explorer.ir.kernels.forms import Form, from_cells
 from explorer.ir.tile_program import (
     REGISTER,
     At,
@@ -325,19 +325,19 @@ class Interpreter:
     def contract(self, c: Contract, lanes: int, env: Env, rows: int) -> None:
         """Run one register tile."""
         steps = np.arange(self.dim(c.depth))
-        group = group_of(c.a.buffer.dtype)
-        each = np.arange(group)
+        form = Form(c.a.buffer.dtype, c.b.buffer.dtype, c.acc.dtype)
         along = (np.asarray(c.segment_values)[:, None] + steps * c.a_step).ravel()
-        down = np.arange(len(along))[:, None, None] * c.b_step + each[:, None]
-        down = (down + np.arange(lanes) * group).reshape(-1, lanes)
-        along = (along[:, None] + each).ravel()
+        down = np.arange(len(along))[:, None, None] * c.b_step
+        down = down + np.arange(lanes)[:, None] * form.cells + np.arange(form.cells)
+        along = (along[:, None] + np.arange(form.group)).ravel()
         (a, a_at), (b, b_at) = self.where(c.a, env), self.where(c.b, env)
         start = np.broadcast_to(a_at.reshape(-1, 1) if a_at.ndim else a_at, (rows, 1))
         a_index, b_index = start + along, np.ravel(b_at)[0] + down
         self.check(c.a.buffer, a, a_index)
         self.check(c.b.buffer, b, b_index)
         total = numpy_dtype(c.acc.dtype)
-        acc = a[a_index].astype(total) @ b[b_index].astype(total)
+        columns = from_cells(b[b_index], form.right).swapaxes(1, 2).reshape(-1, lanes)
+        acc = a[a_index].astype(total) @ columns.astype(total)
         self.arrays[c.acc.name][: acc.size] = acc.ravel()
 
     def check(self, buffer: Buffer, flat: np.ndarray, index: np.ndarray) -> None:

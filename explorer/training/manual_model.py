@@ -22,6 +22,7 @@ from explorer.frontends.decoders.language_model import LanguageModel, language_m
 from explorer.frontends.decoders.step_program import text_function
 from explorer.frontends.decoders.vocabulary import CharacterVocabulary
 from explorer.frontends.python import arrays as xp
+from explorer.ir.program import Constant
 from explorer.training.fitted import Fitted
 from explorer.training.losses import cross_entropy
 from explorer.training.optimizers import AdamW
@@ -88,7 +89,7 @@ def manual_model(
     if stored is None:
         stored = save(_train(train, steps, progress))
         cache.put(key, stored)
-    weights = load(stored)
+    weights = {name: Constant(array) for name, array in load(stored).items()}
     model = language_model(CONFIG, weights, {name: name for name in weights}, "manual")
     return replace(model, vocabulary=CharacterVocabulary(CHARACTERS))
 

@@ -124,7 +124,7 @@ class _Counting:
     def is_number(self, var: Var, number: int) -> bool:
         """Return True if a value is this constant scalar."""
         constant = self.constants.get(var.name)
-        return constant is not None and constant.array.size == 1 and constant.array.item() == number
+        return constant is not None and constant.size == 1 and constant.array.item() == number
 
     def match_first(
         self, cond: Var, begin: Var, limit: Var, around: Function, several: bool

@@ -149,7 +149,7 @@ class ShareProducts:
         `a = x @ w; b = y @ w` becomes `t = concat(x, y); u = t @ w; a, b = split(u)`. The decisions
         list each candidate group and the order of the main function.
         """
-        size = sum(c.array.nbytes for c in program.constants.values())
+        size = sum(c.nbytes for c in program.constants.values())
         weighed: list[ProductsDecision] = []
         functions = []
         for f in program.functions:
@@ -352,7 +352,7 @@ class HoistRowProducts:
         if trips is None:
             return [], []
         read = {v.name for b in inside.body for v in b.reads} & program.constants.keys()
-        constant_bytes = sum(program.constants[n].array.nbytes for n in read)
+        constant_bytes = sum(program.constants[n].nbytes for n in read)
         taken, decided = [], []
         for candidate in _row_products(loop, inside, trips, program):
             product = inside.body[candidate.place]

@@ -171,7 +171,7 @@ class Winograd:
 
         The rate is infinite if a cache holds all constants.
         """
-        total = sum(c.array.nbytes for c in program.constants.values())
+        total = sum(c.nbytes for c in program.constants.values())
         if self.device is None or total <= _cache_bytes(self.device):
             return float("inf")
         return self.device.all_gb_per_s(self.device.levels[-1]) * 1e3

@@ -97,7 +97,7 @@ def check(model: Any) -> Forecast:
         loaded.name,
         operators,
         {s.name: (s.low, s.high) for s in env.symbols},
-        sum(c.array.nbytes for c in loaded.program.constants.values()),
+        sum(c.nbytes for c in loaded.program.constants.values()),
         None if after is None else intermediate_bytes(after),
         {s.name: (env if after is None else after.env).of(s.name).hint for s in env.symbols},
     )

@@ -16,6 +16,7 @@ from explorer.frontends.decoders.families import FAMILIES
 from explorer.frontends.decoders.family_config import config_of
 from explorer.frontends.decoders.language_model import language_model
 from explorer.frontends.decoders.vocabulary import CharacterVocabulary
+from explorer.ir.program import Constant
 from explorer.training.manual_model import CHARACTERS
 from tests.browser.over_session import house, settle
 from tests.frontends.decoders.tiny_models import LLAMA, drawn
@@ -27,8 +28,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def session() -> Session:
     config = config_of(FAMILIES["llama"], {**LLAMA, "vocab_size": len(CHARACTERS)}, "config.json")
-    weights = drawn(config)
-    tiny = language_model(config, weights, {n: n for n in weights}, "tiny")
+    arrays = drawn(config)
+    constants = {n: Constant(a) for n, a in arrays.items()}
+    tiny = language_model(config, constants, {n: n for n in arrays}, "tiny")
     model = replace(tiny, vocabulary=CharacterVocabulary(CHARACTERS))
     return Session(explorer.compile(model, donate=model.caches))
 

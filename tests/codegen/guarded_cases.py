@@ -74,8 +74,15 @@ def products() -> Iterator[Guarded]:
     """Contractions of every form at every width, at the edges of their tiles."""
     for form, lanes in every(test_forms.BY_NAME, test_forms.WIDTHS):
         micro = test_forms.micro(form, lanes)
-        for m, k, n in ((1, 1, 8), (13, 7, 33), (micro.rows + 1, 5, micro.columns + 1)):
+        for m, k, n in (
+            (1, 1, 8),
+            (13, 7, 33),
+            (9, 16, 33),
+            (micro.rows + 1, 5, micro.columns + 1),
+        ):
             for constant in (True, False):
+                if not test_forms.has_form(form, k, constant):
+                    continue
                 kernel = test_forms.product(form, m, k, n, constant)
                 name = f"product {form.left} {form.right} {lanes} {m}x{k}x{n} {constant}"
                 yield of_kernel(name, kernel, Tiling((("i", 5),), micro))
@@ -86,6 +93,7 @@ def convolutions() -> Iterator[Guarded]:
     forms = (
         Form("uint8", "int8", "int32"),
         Form("int16", "int16", "int32"),
+        Form("int8", "uint4", "int32"),
     )
     for form in (*forms, Form("float64", "float64", "float64")):
         for c, o, size, step, pad in ((3, 9, 3, 2, 1), (4, 17, 1, 1, 0), (5, 8, 2, 1, 0)):

@@ -226,9 +226,6 @@ def test_the_plans_of_a_model_share_their_folded_weights(folder: Path, is_stored
     if is_stored:
         again = explorer.compile(explorer.load(folder))
         plans = [again.planned_for({"n": n, "room": 64}) for n in (1, 64)]
-    one, other = (
-        {c.array.ctypes.data: c.array.nbytes for c in plan.program.constants.values()}
-        for plan in plans
-    )
+    one, other = ({id(c): c.nbytes for c in plan.program.constants.values()} for plan in plans)
     shared = sum(size for key, size in one.items() if key in other)
     assert shared > 0.9 * sum(one.values())

@@ -38,7 +38,7 @@ class Drawn:
         self.columns = given.get("columns", int(rng.integers(1, 40)))
         self.dtype = given.get("dtype", "float32")
         zeros = given.get("zeros", str(rng.choice(["none", "packed", "float"])))
-        self.rows = int(rng.choice([1, 2, 7]))
+        self.rows = int(rng.choice([1, 2, 7, 20]))
         blocks, most = -(-self.depth // self.block), 1 << self.bits
         codes = rng.integers(0, most, (self.columns, blocks, self.block))
         self.scales = rng.uniform(0.01, 0.1, (self.columns, blocks)).astype(self.dtype)
@@ -85,6 +85,18 @@ class Drawn:
         y = x.astype(np.float64) @ self.weights
         return y + self.arrays["bias"].astype(np.float64) if self.bias else y
 
+    def rounded(self, x: np.ndarray) -> np.ndarray:
+        """Rows as an int8 and a scale of each block have them."""
+        blocks = -(-self.depth // self.block)
+        padded = np.zeros((len(x), blocks * self.block), np.float32)
+        padded[:, : self.depth] = x
+        rows = padded.reshape(len(x), blocks, self.block)
+        scale = np.abs(rows).max(-1, keepdims=True) * np.float32(1 / 127)
+        with np.errstate(divide="ignore"):
+            step = np.where(scale > 0, np.float32(1) / scale, 0).astype(np.float32)
+        codes = np.clip(np.rint(rows * step), -127, 127).astype(np.float64)
+        return (codes * scale).reshape(len(x), -1)[:, : self.depth]
+
     def near(self, found: np.ndarray, right: np.ndarray) -> None:
         share = 2e-6 if self.dtype == "float32" else 4e-3
         size = np.abs(self.x.astype(np.float64)) @ np.abs(self.weights) + 1
@@ -116,6 +128,33 @@ def test_random_products_are_right(seed: int, tmp_path: Path) -> None:
         except Exception:  # forms that it refuses, without a class of their own
             continue
         drawn.near(answer, right)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_are_rounded_at_accuracy_level_four_alone(seed: int, tmp_path: Path) -> None:
+    for n in range(max(1, examples(96) // 12)):
+        drawn = Drawn(5000 + 100 * seed + n)
+        drawn.x[0] = 0.0
+        model = loaded(drawn.model(accuracy_level=4), tmp_path)
+        is_float = drawn.arrays.get("zeros", np.zeros(0, np.uint8)).dtype != np.uint8
+        x = drawn.x if is_float else drawn.rounded(drawn.x)
+        right, feeds = drawn.right(x), {"x": drawn.x}
+        drawn.near(evaluate(model.program, feeds)["y"], right)
+        drawn.near(explorer.compile(model).run(feeds)["y"], right)
+
+
+@pytest.mark.parametrize(("columns", "depth"), [(256, 512), (130, 352)])
+def test_products_of_onnxruntime_with_rounded_rows(
+    columns: int, depth: int, tmp_path: Path
+) -> None:
+    drawn = Drawn(7, bits=4, block=32, depth=depth, columns=columns, zeros="none")
+    model = drawn.model(accuracy_level=4)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    answer = session.run(None, {"x": drawn.x})[0]
+    found = explorer.compile(loaded(model, tmp_path)).run({"x": drawn.x})["y"]
+    largest = np.abs(drawn.right(drawn.x)).max()
+    assert np.abs(found - drawn.right(drawn.rounded(drawn.x))).max() <= 2e-6 * largest
+    assert np.abs(found - answer).max() <= 0.02 * largest  # rounded rows of both
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])

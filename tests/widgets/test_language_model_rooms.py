@@ -16,6 +16,7 @@ from explorer.frontends.decoders.families import FAMILIES
 from explorer.frontends.decoders.family_config import config_of
 from explorer.frontends.decoders.language_model import LanguageModel, language_model
 from explorer.frontends.decoders.vocabulary import CharacterVocabulary
+from explorer.ir.program import Constant
 from explorer.measure.compare import Measurement
 from explorer.training.manual_model import CHARACTERS, manual_text
 from tests.frontends.decoders.tiny_models import LLAMA, drawn
@@ -36,8 +37,9 @@ RATE = 25.0
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
-    weights = drawn(CONFIG)
-    tiny = language_model(CONFIG, weights, {n: n for n in weights}, "tiny")
+    arrays = drawn(CONFIG)
+    constants = {n: Constant(a) for n, a in arrays.items()}
+    tiny = language_model(CONFIG, constants, {n: n for n in arrays}, "tiny")
     return replace(tiny, vocabulary=CharacterVocabulary(CHARACTERS))
 
 

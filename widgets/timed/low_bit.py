@@ -220,13 +220,13 @@ def stored_weights(source: Program, final: Program) -> dict[str, Stored]:
     decoded = dict.fromkeys(sizes, "")
     for b in final.kernel_calls:
         mine = [op for op in b.origin if op in sizes]
-        constants = (final.constants[v.name] for v in b.reads if v.name in final.constants)
-        arrays = [c.array for c in constants if c.array.ndim > 1]  # without biases and norms
+        constants = [final.constants[v.name] for v in b.reads if v.name in final.constants]
+        arrays = [c for c in constants if len(c.shape) > 1]  # without biases and norms
         every = sum(sizes[op] for op in mine)
-        has_codes = any(a.dtype.kind in "iu" for a in arrays)
+        has_codes = any("int" in (c.type.dtype or "") for c in arrays)
         has_sum = any(c.reduce for c in b.kernel_call.kernel.computes)
         for op in mine:
-            total[op] += sum(a.nbytes for a in arrays) * sizes[op] / every
+            total[op] += sum(c.nbytes for c in arrays) * sizes[op] / every
             if has_codes:
                 decoded[op] = IN_REGISTERS if has_sum else OWN_KERNEL
     return {op: Stored(round(total[op]), decoded[op]) for op in sizes}

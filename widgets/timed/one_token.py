@@ -161,7 +161,7 @@ def calls_of(program: Program, caches: Sequence[str]) -> tuple[Call, ...]:
         has_sum = any(c.reduce for c in b.kernel_call.kernel.computes)
         most = sum(_bytes(v, sizes) for v in b.vars)
         constants = [v for v in b.reads if v.name in program.constants]
-        weights = [program.constants[v.name].array.nbytes for v in constants]
+        weights = [program.constants[v.name].nbytes for v in constants]
         read = sum(w if has_sum else min(w, most) for w in weights)
         cached = [v for v in b.reads if v not in constants and v.tensor.shape in shapes]
         cache = sum(_bytes(v, sizes) for v in cached) if has_sum else 0

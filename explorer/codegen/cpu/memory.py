@@ -15,6 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from explorer.codegen.cpu.half_floats import narrowed, widened
+from explorer.codegen.cpu.llvm_value import constant
 from explorer.ir.dtypes import (
     HALF_FLOATS,
     NARROW_FLOATS,
@@ -93,11 +94,12 @@ def encode(b: Any, x: Any, dtype: str) -> Any:
 
 
 def wrapped(b: Any, x: Any, dtype: str) -> Any:
-    """Return the low bits of a byte as an integer, with their sign."""
+    """Return the low bits of a byte, or of a vector of bytes, as integers with their sign."""
     bits = SMALL_INTEGERS[dtype]
     if dtype.startswith("uint"):
-        return b.and_(x, I8((1 << bits) - 1))
-    return b.ashr(b.shl(x, I8(8 - bits)), I8(8 - bits))
+        return b.and_(x, constant(x.type, (1 << bits) - 1))
+    above = constant(x.type, 8 - bits)
+    return b.ashr(b.shl(x, above), above)
 
 
 def _is_nan(b: Any, x: Any) -> Any:

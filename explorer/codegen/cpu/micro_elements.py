@@ -12,13 +12,13 @@ import numpy as np
 from llvmlite import ir
 
 from explorer.codegen.cpu.half_floats import widened
-from explorer.ir.kernels.forms import Form
+from explorer.ir.kernels.forms import ELEMENTS_OF_BYTE, Form, group_of
 
 F32, F64 = ir.FloatType(), ir.DoubleType()
-I8, I16, I32 = ir.IntType(8), ir.IntType(16), ir.IntType(32)
+I8, I16, I32, I64 = (ir.IntType(n) for n in (8, 16, 32, 64))
 CELLS = {
     "float32": F32, "float64": F64, "float16": I16, "bfloat16": I16,
-    "int32": I32, "int16": I16, "int8": I8, "uint8": I8,
+    "int32": I32, "int16": I16, "int8": I8, "uint8": I8, "int4": I8, "uint4": I8,
 }  # fmt: skip
 PLAIN = Form("float32", "float32", "float32")
 PAIRS_OF = {
@@ -37,6 +37,8 @@ class Elements:
         self.left, self.right, self.total = (CELLS[t] for t in (form.left, form.right, form.total))
         self.vector = ir.VectorType(self.total, lanes)
         self.is_float = self.total in (F32, F64)
+        self.word = group_of(form.left, form.left)  # elements of a word of the left operand
+        self.is_by_value = self.is_float or self.word == 1
 
     def function(self, name: str, *types: Any) -> Any:
         """Declare an LLVM intrinsic.
@@ -72,15 +74,22 @@ class Elements:
 
     def row(self, at: Any) -> tuple[Any, ...]:
         """Load one value of the left operand, or one group of them, into all lanes."""
-        if self.form.group == 1:
-            return (self.splat(self.b.load(at, align=self._align(self.form.left))),)
-        return self._split_group(self.splat(self.bits(at, I32)), self.form.left)
+        if self.is_by_value:
+            each = (self.b.gep(at, [I64(n)]) for n in range(self.form.group))
+            align = self._align(self.form.left)
+            return tuple(self.splat(self.b.load(x, align=align)) for x in each)
+        words = [self.b.gep(at, [I64(n)]) for n in range(0, self.form.group, self.word)]
+        return self._split_words([self.splat(self.bits(w, I32)) for w in words], self.form.left)
 
     def column(self, at: Any) -> tuple[Any, ...]:
-        """Load a vector of the right operand."""
-        if self.form.group > 1:
-            return self._split_group(self.bits(at, ir.VectorType(I32, self.lanes)), self.form.right)
+        """Load a vector of the right operand, or of groups of its elements."""
+        if not self.is_by_value:
+            word = self.bits(at, ir.VectorType(I32, self.lanes))
+            words = self._halves(word) if self.form.right in ELEMENTS_OF_BYTE else [word]
+            return self._split_words(words, self.form.right)
         loaded = self.bits(at, ir.VectorType(self.right, self.lanes))
+        if self.form.right in ELEMENTS_OF_BYTE:
+            return self._elements_of_byte(loaded)
         match self.form.right:
             case "float16":
                 return (widened(self.b, loaded),)
@@ -99,20 +108,25 @@ class Elements:
     def add_product(self, x: tuple[Any, ...], y: tuple[Any, ...], total: Any) -> Any:
         """Return `total` plus the products of a row value and a column vector."""
         b = self.b
-        if self.is_float:
-            return b.call(self.overloaded("fma", 3), [x[0], y[0], total])
-        if self.form.group == 1:
-            return b.add(total, b.mul(x[0], y[0]))
-        if self.dot == "groups":
-            return self._dot_product(x[0], y[0], total)
         for left, right in zip(x, y, strict=True):
-            total = b.add(total, self._pair_products(left, right))
+            if self.is_float:
+                total = b.call(self.overloaded("fma", 3), [left, right, total])
+            elif self.is_by_value:
+                total = b.add(total, b.mul(left, right))
+            elif self.dot == "groups":
+                total = self._dot_product(left, right, total)
+            else:
+                total = b.add(total, self._pair_products(left, right))
         return total
 
     def _dot_product(self, x: Any, y: Any, total: Any) -> Any:
-        """Add a group's products by one instruction, without saturation."""
-        short = self.form.group == 2
-        cell = ir.VectorType(I16 if short else I8, self.lanes * self.form.group)
+        """Add the products of a word by one instruction, without saturation.
+
+        Of bytes the unsigned one comes first.
+        """
+        x, y = (y, x) if self.form.left == "int8" else (x, y)
+        short = self.word == 2
+        cell = ir.VectorType(I16 if short else I8, self.lanes * self.word)
         name = f"llvm.x86.avx512.vpdp{'wssd' if short else 'busd'}.{self.lanes * 32}"
         add = self.function(name, self.vector, self.vector, cell, cell)
         return self.b.call(add, [total, self.b.bitcast(x, cell), self.b.bitcast(y, cell)])
@@ -127,9 +141,29 @@ class Elements:
         low = [b.ashr(b.shl(v, half), half) for v in (x, y)]
         return b.add(b.mul(*low), b.mul(b.ashr(x, half), b.ashr(y, half)))
 
+    def _elements_of_byte(self, loaded: Any) -> tuple[Any, ...]:
+        """Return both elements of each byte as floats."""
+        b, wide = self.b, ir.VectorType(I32, self.lanes)
+        up, four, low = (ir.Constant(wide, [n] * self.lanes) for n in (28, 4, 15))
+        if self.form.right == "uint4":
+            x = b.zext(loaded, wide)
+            return tuple(b.uitofp(v, self.vector) for v in (b.and_(x, low), b.lshr(x, four)))
+        x = b.sext(loaded, wide)
+        return tuple(b.sitofp(v, self.vector) for v in (b.ashr(b.shl(x, up), up), b.ashr(x, four)))
+
+    def _halves(self, word: Any) -> list[Any]:
+        """Return the low and the high bits of all bytes of a word, as bytes."""
+        b, kind = self.b, word.type
+        low = ir.Constant(kind, [0x0F0F0F0F] * self.lanes)
+        four = ir.Constant(kind, [4] * self.lanes)
+        return [b.and_(word, low), b.and_(b.lshr(word, four), low)]
+
+    def _split_words(self, words: list[Any], dtype: str) -> tuple[Any, ...]:
+        return tuple(part for word in words for part in self._split_group(word, dtype))
+
     def _split_group(self, word: Any, dtype: str) -> tuple[Any, ...]:
-        """Return a group as pairs of int16: itself, or its even and its odd bytes."""
-        if self.dot == "groups" or self.form.group == 2:
+        """Return a word as pairs of int16: itself, or its even and its odd bytes."""
+        if self.dot == "groups" or self.word == 2:
             return (word,)
         b, cell = self.b, ir.VectorType(I16, 2 * self.lanes)
         x, eight = b.bitcast(word, cell), ir.Constant(cell, [8] * 2 * self.lanes)

@@ -278,7 +278,7 @@ class _Emitter:
     def multiply_add(self, starts: list[Any], k: Any, panel: Any, sums: list[Any]) -> list[Any]:
         """Emit one step of the depth: add the products of all row values and column vectors."""
         b, shape = self.b, self.shape
-        e, wide = self.elements, shape.lanes * self.elements.form.group
+        e, wide = self.elements, shape.lanes * self.elements.form.cells
         columns = [e.column(b.gep(panel, [I64(j * wide)])) for j in range(shape.vectors)]
         new = []
         for i in range(shape.rows):

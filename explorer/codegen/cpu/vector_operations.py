@@ -22,15 +22,18 @@ from explorer.codegen.cpu.llvm_value import (
     suffix,
 )
 from explorer.codegen.cpu.llvm_value import target as compiled_target
+from explorer.codegen.cpu.memory import wrapped
 from explorer.codegen.cpu.vector_math import ELEMENTARY, power
-from explorer.ir.dtypes import computed, is_float
+from explorer.ir.dtypes import SMALL_INTEGERS, computed, is_float
 from explorer.tile.rewriting.loop_form import POWERS
 
 I8, I16, I32, I64 = (ir.IntType(n) for n in (8, 16, 32, 64))
 BIT = ir.IntType(1)
 CELLS = {"float32": FLOAT, "float64": DOUBLE, "int32": I32, "int64": I64, "bool": I8}
-CELLS |= {"float16": I16, "bfloat16": I16}
+CELLS |= {"float16": I16, "bfloat16": I16, "int8": I8, "uint8": I8}
+CELLS |= dict.fromkeys(SMALL_INTEGERS, I8)
 KINDS = {"float32": FLOAT, "float64": DOUBLE, "int32": I32, "int64": I64, "bool": BIT}
+KINDS |= {"int8": I8, "uint8": I8}
 INFIX = {"add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__"}
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=="}
 ROUNDED = {"floor": "floor", "ceil": "ceil", "round": "nearbyint", "sqrt": "sqrt"}
@@ -142,7 +145,7 @@ def converted(x: LlvmValue, source: str, target: str) -> LlvmValue:
 
 def _between(b: Any, v: Any, before: str, after: str, kind: Any) -> Any:
     """Emit a conversion between two types that kernels compute in."""
-    if before == "bool":
+    if before in ("bool", "uint8"):
         return b.uitofp(v, kind) if is_float(after) else b.zext(v, kind)
     match is_float(before), is_float(after):
         case True, True:
@@ -151,7 +154,8 @@ def _between(b: Any, v: Any, before: str, after: str, kind: Any) -> Any:
             return b.fptosi(v, kind)
         case False, True:
             return b.sitofp(v, kind)
-    return b.sext(v, kind) if after == "int64" else b.trunc(v, kind)
+    is_wider = after == "int64" or before == "int8"
+    return b.sext(v, kind) if is_wider else b.trunc(v, kind)
 
 
 def decoded(x: LlvmValue, dtype: str) -> LlvmValue:
@@ -162,6 +166,8 @@ def decoded(x: LlvmValue, dtype: str) -> LlvmValue:
             return x.equals(0) ^ True
         case "float16":
             return LlvmValue(b, widened(b, x.v))
+        case "int2" | "int4" | "uint2" | "uint4":
+            return LlvmValue(b, wrapped(b, x.v, dtype))
         case "bfloat16":
             bits = LlvmValue(b, b.zext(x.v, like(x.v.type, I32)))
             return (bits << 16).as_float()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -10,17 +11,22 @@ import numpy as np
 from explorer.errors import BadModelFile
 from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.families import Family
-from explorer.frontends.decoders.packed_matrix import PackedMatrix
+from explorer.frontends.decoders.gguf_blocks import decode
+from explorer.frontends.decoders.gguf_file import GgufTensor
+from explorer.frontends.decoders.packed_matrix import PackedMatrix, packed_matrix
+from explorer.ir.program import Constant, DerivedConstant
+from explorer.ir.types import Tensor
 from explorer.process.budget import check_room
 
-Weight = np.ndarray | PackedMatrix
+Weight = Constant | PackedMatrix
+FileTensor = np.ndarray | GgufTensor
 MATRICES = frozenset(("query", "key", "value", "answer", "gate", "up", "down"))
 
 
 def weights_of(
-    family: Family, config: DecoderConfig, tensors: Mapping[str, Weight]
+    family: Family, config: DecoderConfig, tensors: Mapping[str, FileTensor]
 ) -> dict[str, Weight]:
-    """Return the weights by our names: views of the files where they hold float32."""
+    """Return the weights by our names: views of the files, or computed from them when read."""
     shapes = config.weights
     sources = {name: _source(family, name, tensors) for name in shapes}
     copied = [n for n, (theirs, _) in sources.items() if _is_copied(tensors[theirs])]
@@ -29,7 +35,7 @@ def weights_of(
 
 
 def tensor_names(
-    family: Family, config: DecoderConfig, tensors: Mapping[str, Weight]
+    family: Family, config: DecoderConfig, tensors: Mapping[str, FileTensor]
 ) -> dict[str, str]:
     """Return the file's name of each weight; ours follows where a tensor holds several."""
     sources = {name: _source(family, name, tensors) for name in config.weights}
@@ -39,12 +45,12 @@ def tensor_names(
     }
 
 
-def _is_copied(tensor: Weight) -> bool:
+def _is_copied(tensor: FileTensor) -> bool:
     return isinstance(tensor, np.ndarray) and tensor.dtype != np.float32
 
 
 def _source(
-    family: Family, name: str, tensors: Mapping[str, Weight]
+    family: Family, name: str, tensors: Mapping[str, FileTensor]
 ) -> tuple[str, tuple[str, ...]]:
     """Return the tensor that holds a weight, and the weights whose rows it holds in order."""
     layer, base, is_bias = _parts(name)
@@ -73,41 +79,60 @@ def _weight(
     family: Family,
     name: str,
     shapes: Mapping[str, tuple[int, ...]],
-    tensor: Weight,
+    tensor: FileTensor,
     theirs: str,
     parts: tuple[str, ...],
 ) -> Weight:
     """Return a weight of a tensor that holds the rows of `parts`."""
     base = _parts(name)[1]
-    if family.transposed and base in MATRICES and len(tensor.shape) == 2:
-        assert isinstance(tensor, np.ndarray), "packed files hold no transposed matrices"
-        tensor = tensor.T
+    is_transposed = family.transposed and base in MATRICES and len(tensor.shape) == 2
+    shape = tensor.shape[::-1] if is_transposed else tensor.shape
     rows = [shapes[part][0] for part in parts]
     expected = (sum(rows), *shapes[name][1:])
-    if tensor.shape != expected:
+    if shape != expected:
         raise BadModelFile(
-            f"{theirs} has the shape {list(tensor.shape)}, and the configuration means "
-            f"{list(expected)}",
+            f"{theirs} has the shape {list(shape)}, and the configuration means {list(expected)}",
             where=theirs,
         )
     first = sum(rows[: parts.index(name)])
-    if isinstance(tensor, PackedMatrix):
-        return tensor.rows(first, first + shapes[name][0])
-    array = as_float32(tensor[first : first + shapes[name][0]])
+    rows_of_it = slice(first, first + shapes[name][0])
+    if isinstance(tensor, GgufTensor):
+        assert not is_transposed, "no family of GGUF has transposed matrices"
+        weight = _of_gguf(tensor.rows(rows_of_it), can_pack=base != "positions")
+    else:
+        weight = _of_array(tensor, is_transposed, rows_of_it)
     if family.norm_offset and base.endswith("norm"):
-        array = array + np.float32(family.norm_offset)
-    return array
+        assert isinstance(weight, Constant), "vectors are not packed"
+        return Constant(weight.array + np.float32(family.norm_offset))
+    return weight
+
+
+def _of_gguf(tensor: GgufTensor, can_pack: bool) -> Weight:
+    """Return a tensor packed if it can be, as a view of the file, or decoded when it is read."""
+    packed = packed_matrix(tensor.kind.name, tensor.data, tensor.shape) if can_pack else None
+    if packed is not None:
+        return packed
+    if tensor.kind.name == "F32" and tensor.array.flags.aligned:
+        return Constant(tensor.array)
+    decoded = partial(decode, tensor.kind, shape=tensor.shape)
+    return DerivedConstant((Constant(tensor.data),), Tensor(tensor.shape, "float32"), decoded)
+
+
+def _of_array(array: np.ndarray, is_transposed: bool, rows: slice) -> Constant:
+    """Return rows of a matrix as a view of the file, or converted to float32 when they are read."""
+    if array.dtype == np.float32 and array.flags.aligned and not is_transposed:
+        return Constant(array[rows])
+
+    def convert(array: np.ndarray) -> np.ndarray:
+        return as_float32((array.T if is_transposed else array)[rows])
+
+    inner = array.shape[:-1] if is_transposed else array.shape[1:]
+    kind = Tensor((rows.stop - rows.start, *inner), "float32")
+    return DerivedConstant((Constant(array),), kind, convert)
 
 
 def as_float32(array: np.ndarray) -> np.ndarray:
-    """Return numbers as float32; those of uint16 are the bits of bfloat16.
-
-    Aligned float32 is returned as it is. Otherwise the elements are immutable bytes, so that a
-    program can hold them without another copy.
-    """
-    if array.dtype == np.float32 and array.flags.aligned:
-        return array
+    """Return numbers as float32; those of uint16 are the bits of bfloat16."""
     if array.dtype == np.uint16:
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    elements = array.astype(np.float32).tobytes()
-    return np.frombuffer(elements, np.float32).reshape(array.shape)
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32, copy=False)

@@ -26,11 +26,10 @@ class BlockType:
 
 
 def decode(kind: BlockType, data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the tensor of some bytes: a view if it is float32, else immutable elements."""
+    """Return the tensor of some bytes as float32: a view if it is float32."""
     if kind.name == "F32":
         return data.view("<f4").reshape(shape)
-    elements = kind.decode(data.reshape(-1, kind.size)).tobytes()
-    return np.frombuffer(elements, "<f4").reshape(shape)
+    return kind.decode(data.reshape(-1, kind.size)).reshape(shape)
 
 
 def _half(blocks: np.ndarray, at: int) -> np.ndarray:

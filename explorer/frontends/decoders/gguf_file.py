@@ -7,7 +7,7 @@ of name, type and value; tensors of name, dims (nearest first), type and offset;
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import isfinite, prod
 from pathlib import Path
@@ -52,6 +52,12 @@ class GgufTensor:
     def array(self) -> np.ndarray:
         """The elements as float32: a view of the file if they are."""
         return decode(self.kind, self.data, self.shape)
+
+    def rows(self, rows: slice) -> GgufTensor:
+        """Return some of its rows."""
+        shape = (rows.stop - rows.start, *self.shape[1:])
+        size = len(self.data) // self.shape[0]
+        return replace(self, shape=shape, data=self.data[rows.start * size : rows.stop * size])
 
 
 @dataclass(frozen=True, slots=True)

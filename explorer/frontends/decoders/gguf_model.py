@@ -16,11 +16,10 @@ from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.families import GGUF_FAMILIES, GGUF_FIELDS
 from explorer.frontends.decoders.family_config import config_of
 from explorer.frontends.decoders.family_weights import Weight, tensor_names, weights_of
-from explorer.frontends.decoders.gguf_file import GgufFile, GgufTensor, read_gguf
-from explorer.frontends.decoders.packed_matrix import packed_matrix
+from explorer.frontends.decoders.gguf_file import GgufFile, read_gguf
+from explorer.frontends.decoders.packed_matrix import BITS
 from explorer.process.budget import check_room
 
-POSITIONS = "position_embd.weight"
 EMBEDDING, SCORES, DIVISORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
 LONG_FACTORS = "rope_factors_long.weight"
 LOCAL_BASE = 10000.0  # of Gemma 3's layers with a window; files do not have it
@@ -33,8 +32,7 @@ def read_gguf_model(
 ) -> tuple[DecoderConfig, dict[str, Weight], dict[str, str], GgufFile]:
     """Return the description, the weights, the file's names of them, and the file.
 
-    Matrices of Q8_0 and Q4_0 stay packed; the embedding, whose rows are looked up, and all other
-    tensors become float32.
+    Matrices of Q8_0 and Q4_0 stay packed; all other tensors become float32.
 
     Raises:
         BadModelFile, DtypeError, TooLarge: the file is wrong, or the architecture is unknown.
@@ -54,22 +52,13 @@ def read_gguf_model(
     if LONG_FACTORS in file.tensors:
         raise BadModelFile(f"{file.name} scales rotary positions by {LONG_FACTORS}, unsupported")
     family = GGUF_FAMILIES[architecture]
-    decoded = [t for t in file.tensors.values() if t.kind.name != "F32"]
+    decoded = [t for t in file.tensors.values() if t.kind.name not in ("F32", *BITS)]
     check_room(sum(4 * prod(t.shape) for t in decoded), f"the weights of {file.name}")
     config = config_of(family, _fields(file, architecture), file.name)
-    tensors = {name: _elements(name, t) for name, t in file.tensors.items()}
     if DIVISORS in file.tensors:
         config = _divided(config, file.tensors[DIVISORS].array, file.name)
-    names = tensor_names(family, config, tensors)
-    return config, weights_of(family, config, tensors), names, file
-
-
-def _elements(name: str, tensor: GgufTensor) -> Weight:
-    """Return a tensor as it is computed with."""
-    packed = None
-    if name not in (EMBEDDING, POSITIONS):
-        packed = packed_matrix(tensor.kind.name, tensor.data, tensor.shape)
-    return tensor.array if packed is None else packed
+    names = tensor_names(family, config, file.tensors)
+    return config, weights_of(family, config, file.tensors), names, file
 
 
 def _fields(file: GgufFile, architecture: str) -> Mapping[str, Any]:

@@ -15,9 +15,10 @@ from explorer.frontends.python import arrays as xp
 from explorer.frontends.python.tracing.annotations import tensor
 from explorer.frontends.python.tracing.emit import emit, named_constant
 from explorer.frontends.python.tracing.frames import attributed_to_call, named_part
+from explorer.ir.program import Constant
 from explorer.ir.types import Tensor
 
-Weights = Mapping[str, Any]  # arrays; matrices may be a PackedMatrix
+Weights = Mapping[str, Any]  # constants, or values of the program; matrices may be packed
 MASKED = np.float32(-np.inf)
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "silu": xp.silu,
@@ -114,7 +115,7 @@ def _run_layers(
     return x
 
 
-def _constant(name: str, weight: np.ndarray | PackedMatrix) -> Any:
+def _constant(name: str, weight: Constant | PackedMatrix) -> Any:
     """Return a weight as constants of the program."""
     if not isinstance(weight, PackedMatrix):
         return named_constant(name, weight)
@@ -145,12 +146,24 @@ def _turns(rotary: Rotary, positions: Any) -> tuple[Any, Any]:
 
 def _embed(config: DecoderConfig, w: Weights, ids: Any, positions: Any) -> Any:
     """Return the first layer's input, [batch, n, width]."""
-    x = xp.take(w["embedding"], ids, axis=0)
+    x = _rows(w["embedding"], ids)
     if config.embedding_scale != 1:
         x = x * np.float32(config.embedding_scale)
     if config.positions:
         x = x + xp.take(w["positions"], positions, axis=0)
     return x
+
+
+def _rows(matrix: Any, ids: Any) -> Any:
+    """Return rows of a matrix by number, [batch, n, inputs]."""
+    if not isinstance(matrix, PackedMatrix):
+        return xp.take(matrix, ids, axis=0)
+    codes, scales = xp.take(matrix.codes, ids, axis=0), xp.take(matrix.scales, ids, axis=0)
+    if matrix.bits == 4:
+        halves = xp.stack([codes & np.uint8(15), codes >> np.uint8(4)], axis=-1)
+        codes = xp.reshape(halves, (*ids.shape, -1, BLOCK))
+    numbers = xp.asarray(codes, "float32") - np.float32(1 << (matrix.bits - 1))
+    return xp.reshape(numbers * scales[..., None], (*ids.shape, matrix.shape[1]))
 
 
 def _project_heads(

@@ -136,8 +136,7 @@ class Scope:
         if self.outer is not None:
             return self.outer.types
         constants = {
-            n: tensor_type(c.type.element, c.array.shape)
-            for n, c in self.importer.constants.items()
+            n: tensor_type(c.type.element, c.type.dims) for n, c in self.importer.constants.items()
         }
         return _types_of_model(self.importer.model, constants)
 

@@ -33,6 +33,11 @@ class Contraction:
     column: Axis
     depth: tuple[Axis, ...]
 
+    @property
+    def operands(self) -> tuple[Read, Read]:
+        """The left and the right operand."""
+        return self.a, self.b
+
 
 def _variables(read: Read) -> frozenset[str] | None:
     if not all(isinstance(i, Affine) for i in read.index):

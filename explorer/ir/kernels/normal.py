@@ -256,12 +256,24 @@ def epilogue_of(kernel: Kernel, c: Compute) -> Compute | None:
 
     It must be the only reader, read point by point, and have all its other inputs ready.
     """
+    user = reader_of(kernel, c)
+    if user is None or user.reduce:
+        return None
+    mine = next(r for r in reads(user.expr) if r.tensor == c.out)
+    return user if _reader_axes(c, user, mine) is not None else None
+
+
+def reader_of(kernel: Kernel, c: Compute) -> Compute | None:
+    """Return the only reader of a compute, if it reads all of it at one place for each point.
+
+    All its other inputs must be ready before this compute.
+    """
     if c.out in kernel.outputs or len(writers(kernel, c.out)) > 1:
         return None
     users = [k for k in kernel.computes if any(r.tensor == c.out for r in reads(k.expr))]
-    if len(users) != 1 or users[0].reduce:
+    if len(users) != 1:
         return None
-    user = users[0]
+    (user,) = users
     place = kernel.computes.index(c)
     ready = {k.out for k in kernel.computes[:place]} | {c.out, *kernel.inputs}
     mine = [r for r in reads(user.expr) if r.tensor == c.out]
@@ -269,13 +281,12 @@ def epilogue_of(kernel: Kernel, c: Compute) -> Compute | None:
         r.fill is not None for r in mine
     ):
         return None
-    same = len({r.index for r in mine}) == 1 and _reader_axes(c, user, mine[0]) is not None
-    return user if same and _reads_all(kernel, user, mine[0]) else None
+    return user if len({r.index for r in mine}) == 1 and _reads_all(kernel, user, mine[0]) else None
 
 
 def _reads_all(kernel: Kernel, user: Compute, read: Read) -> bool:
     """Return True if a load at bare axes covers the whole tensor, not just its first part."""
-    extents = {a.name: a.extent for a in user.axes}
+    extents = {a.name: a.extent for a in (*user.axes, *user.reduce)}
     pairs = zip(read.index, kernel.shape(read.tensor))
     return all(
         extents[i.bare] == n for i, n in pairs if isinstance(i, Affine) and i.bare in extents

@@ -71,7 +71,7 @@ class Knowledge:
         if elements is not None or var.name in self.vars:
             return elements
         constant = self.constants.get(var.name)
-        if constant is None or constant.array.size > MOST_CONSTANT_ELEMENTS:
+        if constant is None or constant.size > MOST_CONSTANT_ELEMENTS:
             return None
         return constant.array.astype(object)
 

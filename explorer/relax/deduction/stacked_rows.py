@@ -106,7 +106,7 @@ def _continues(body: Function, knowledge: Knowledge) -> bool:
         (flag,) = (a for a in expr.args if a is not None)
     constant = knowledge.constants.get(flag.name)
     if constant is not None:
-        return constant.array.size == 1 and bool(constant.array.item())
+        return constant.size == 1 and bool(constant.array.item())
     return flag.name == body.params[1].name
 
 

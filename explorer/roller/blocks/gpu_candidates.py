@@ -99,7 +99,7 @@ def has_cold_constants(program: Program, device: Device) -> bool:
     They do if all constants of the program do not stay in a nearer one.
     """
     near = next(m for m in device.levels if m.shared)
-    constants = sum(c.array.nbytes for c in program.constants.values())
+    constants = sum(c.nbytes for c in program.constants.values())
     return constants > RESIDENT_SHARE * (near.capacity_bytes or float("inf"))
 
 

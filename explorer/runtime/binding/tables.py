@@ -15,6 +15,7 @@ from explorer.codegen.build import Argument, KernelCode
 from explorer.grinder import OperatorTask
 from explorer.ir.dims import evaluate_dim
 from explorer.ir.program import Constant
+from explorer.process.mapped_memory import is_mapped
 from explorer.runtime.binding.launch_code import LaunchCode
 from explorer.runtime.planning.plan import Plan
 from explorer.runtime.workers.aligned_memory import ALIGNMENT, address_of, in_place
@@ -114,7 +115,10 @@ class Constants:
 
     def plain(self, name: str) -> np.ndarray:
         """Return a constant in its own layout."""
-        return self._keep_alive(self.constants[name].laid_out("in place", in_place))
+        array = self.constants[name].array
+        if not (is_mapped(array) and array.flags.aligned):
+            array = self.constants[name].laid_out("in place", in_place)
+        return self._keep_alive(array)
 
     def packed(self, name: str, argument: Argument) -> np.ndarray:
         """Return a constant packed for a micro-kernel."""

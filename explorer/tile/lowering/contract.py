@@ -10,11 +10,12 @@ from typing import TypeAlias
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dims import Dim, ceil_div, concrete_dim, floor_div, product, simplify
-from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, substitute
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, Kernel, Read, substitute
 from explorer.ir.kernels.contraction import Contraction
-from explorer.ir.kernels.forms import form_of, group_of
+from explorer.ir.kernels.forms import Form, form_of
 from explorer.ir.kernels.normal import writers
 from explorer.ir.tile_program import (
+    Buffer,
     Contract,
     Do,
     Fetch,
@@ -30,7 +31,7 @@ from explorer.ir.tile_program import (
 from explorer.ir.tile_traversal import with_loads
 from explorer.tile.lowering.groups import in_groups, padded_extents
 from explorer.tile.lowering.places import BufferPlaces, TensorPlace, applied, row_major
-from explorer.tile.lowering.tile_epilogue import transposed_tile
+from explorer.tile.lowering.tile_epilogue import axes_of_reader, transposed_tile
 
 MOST_STEPS = 4096  # of a table: a bound on memory, chosen
 SHORT_RUN_ELEMENTS = 8  # chosen, no measurement kept
@@ -129,7 +130,8 @@ def contract(
     starts, length, step = walk
     total = product(padded_extents(depth, group))
     p.tables[f"{name}_seg"] = starts
-    columns = _right_panels(p, form, depth, column, total)
+    in_parts = epilogue is not None and bool(epilogue.reduce)
+    columns = _right_panels(p, form, depth, column, total, in_parts)
     if columns is None:
         return None
     b, b_step, prepare = columns
@@ -144,8 +146,16 @@ def contract(
     )
     sums = Fetch(acc, var("_r") * micro.columns + var(column.axis) - var("_j"))
     finish = epilogue_map(p, c, epilogue, sums, column)
+    if in_parts:
+        finish = _with_packed_rows(p, finish, spans[form.batch[0].name])
     finish, copies = transposed_tile(p, name, rows, column, finish)
     panels = Panels(rows, column, micro, inner, table, finish)
+    if in_parts:
+        assert epilogue is not None
+        several = depth_parts(p.tiling.depth_block, starts, length) > 1
+        if part is not None or prepare or copies or several:
+            return None
+        return [*grouped, *_sum_batch(p, c, epilogue, panels, spans[form.batch[0].name])]
     if part is None:
         parts = [*prepare, *_split_depth(p, panels, c, sums)]
     else:
@@ -166,7 +176,7 @@ def left_operand(
     form = form_of(p.kernel, c, contraction)
     assert form is not None
     if form.group > 1:
-        grouped = in_groups(p, n, contraction, halo, form.group)
+        grouped = in_groups(p, n, contraction, halo, form)
         if grouped is None:
             return None
         a, last, copies = grouped
@@ -182,10 +192,89 @@ def epilogue_map(
     """Return the map on a register tile: a store, or an element-wise epilogue."""
     if epilogue is None:
         return Map(p.place(c.out).at(c.target), (column,), sums)
+    if epilogue.reduce:
+        return _batch_map(p, c, epilogue, sums, column)
     names = {e.name: var(x.name) for e, x in zip(epilogue.axes, c.axes, strict=True)}
     target = p.place(epilogue.out).at(tuple(i.substitute(names) for i in epilogue.target))
     expr = _with_sum(p, substitute(epilogue.expr, names), c.out, sums)
     return Map(target, (column,), expr)
+
+
+def _batch_map(p: BufferPlaces, c: Compute, epilogue: Compute, sums: Fetch, column: Span) -> Map:
+    """Return the map that adds an element of each register tile to the sum over the batch."""
+    names = {e: var(x) for e, x in axes_of_reader(c, epilogue).items()}
+    index = tuple(i.substitute(names) for i in epilogue.target)
+    place, region = p.place(epilogue.out), p.regions.tensors[epilogue.out]
+    if place.buffer.kind != "scratch":
+        place = p.scratch(f"{epilogue.out}_total", region, p.kernel.dtype(epilogue.out))
+    total = place.at(index)
+    element = _with_sum(p, substitute(epilogue.expr, names), c.out, sums)
+    return Map(total, (column,), Do("add", (total, element)))
+
+
+def _with_packed_rows(p: BufferPlaces, finish: Map, block: Span) -> Map:
+    """Return the map with constants that it reads along the columns in panels packed ahead.
+
+    A scale for each block and column then lies beside those of the blocks before and after, as the
+    weights do: a row of the constant is far from the next one.
+    """
+    (column,) = finish.spans
+    lanes = p.tiling.micro.over(column.extent).columns
+    tensors = {p.place(t).buffer: t for t in p.kernel.constants}
+    begin, count = _first_packed(column.base, lanes), block.extent
+
+    def packed(f: Fetch) -> TileExpr:
+        step = f.offset.factor(block.axis)
+        rows = f.offset.variables <= {block.axis, column.axis} and f.offset.factor(column.axis) == 1
+        sizes = (step, f.offset.const, begin, column.extent, count)
+        if f.buffer not in tensors or f.dynamic or not rows or step == 0:
+            return f
+        if not all(isinstance(n, int) for n in sizes):
+            return f
+        step, first, start, columns, blocks = map(int, sizes)
+        own = Packing(
+            f"{tensors[f.buffer]}_packed",
+            tensors[f.buffer],
+            (columns - start, blocks),
+            (1, step),
+            first + start,
+            0,
+            lanes,
+            f.buffer.dtype,
+        )
+        size = -(-(columns - start) // lanes) * lanes * blocks
+        offset = (var("_j") - start) * blocks + var(block.axis) * lanes
+        return Fetch(_packed_buffer(p, own, size), offset + var(column.axis) - var("_j"))
+
+    return replace(finish, expr=with_loads(finish.expr, packed))
+
+
+def _packed_buffer(p: BufferPlaces, packing: Packing, size: int) -> Buffer:
+    """Return the buffer of a constant in a layout, under a name of its own."""
+    while any(q.name == packing.name and q != packing for q in p.packings):
+        packing = replace(packing, name=f"{packing.name}_")
+    if packing not in p.packings:
+        p.packings.append(packing)
+    return p.buffer(packing.name, "packed", size, packing.dtype)
+
+
+def _sum_batch(
+    p: BufferPlaces, c: Compute, epilogue: Compute, panels: Panels, block: Span
+) -> list[Statement]:
+    """Return the sums over a batch: cleared, added to for each of it, and copied to their place."""
+    total, every = panels.epilogue.target, (*panels.rows, panels.columns)
+    names = {e: var(x) for e, x in axes_of_reader(c, epilogue).items()}
+    target = p.place(epilogue.out).at(tuple(i.substitute(names) for i in epilogue.target))
+    copy = [] if target.buffer == total.buffer else [Map(target, every, total)]
+    sums: Statement = For(block, (panels,))
+    columns, width = panels.columns, panels.micro.columns
+    if isinstance(columns.size, int):
+        first, count = columns.base + var("_strip") * width, -(-columns.size // width)
+        clipped = columns.clip_high or columns.size % width != 0  # a tile ends at a panel, or last
+        one = replace(columns, base=first, size=width, clip_high=clipped)
+        each = For(block, (replace(panels, columns=one),))
+        sums = For(Span("_strip", Affine(), count, count), (each,))
+    return [Map(total, every, Const(0.0)), sums, *copy]
 
 
 def _with_sum(p: BufferPlaces, expr: Expr, tensor: str, sums: Fetch) -> TileExpr:
@@ -214,7 +303,7 @@ def packed_part(
     """
     extents = [x.extent for x in depth]
     block, ahead = tiling.depth_block, contraction.b.tensor in kernel.constants
-    grouped = group_of(kernel.dtype(contraction.a.tensor)) > 1
+    grouped = _form(kernel, contraction).group > 1
     if not block or ahead or grouped or not all(isinstance(n, int) for n in extents):
         return None
     steps = [source.offset.factor(x.name) for x in depth]
@@ -334,17 +423,23 @@ def _right_panels(
     depth: tuple[Axis, ...],
     column: Span,
     total: Dim,
+    in_parts: bool,
 ) -> tuple[Fetch, int, list[Pack]] | None:
-    """Return the right operand as panels: its place, its step, and what is packed before."""
+    """Return the right operand as panels: its place, its step, and what is packed before.
+
+    `in_parts`: the batch axis is the outer part of the depth, and lies so in panels packed ahead.
+    """
     lanes = p.tiling.micro.over(contraction.column.extent).columns
     names = frozenset(x.name for x in depth)
     source = p.element(contraction.b, {})
-    group = group_of(p.kernel.dtype(contraction.a.tensor))
+    form = _form(p.kernel, contraction)
+    group = form.group
     where, step = panels_of(p.kernel, p.tiling, contraction, depth, column, source)
     if where == "ahead":
         first = _first_packed(column.base, lanes)
-        packed = _pack_ahead(p, contraction, depth, source, concrete_dim(total), group, first)
-        return None if packed is None else (packed, lanes * group, [])
+        size = concrete_dim(total)
+        packed = _pack_ahead(p, contraction, depth, source, size, form, first, in_parts)
+        return None if packed is None else (packed, lanes * form.cells, [])
     if where == "in place":
         offset = source.offset.without(names).substitute({column.axis: var("_j")})
         return Fetch(source.buffer, offset), step, []
@@ -357,6 +452,12 @@ def _right_panels(
         lanes * group,
         [Pack(panels, source, column, over, lanes, group)],
     )
+
+
+def _form(kernel: Kernel, contraction: Contraction) -> Form:
+    """Return the types of the operands, whatever that of the sums is."""
+    left, right = (kernel.dtype(r.tensor) for r in contraction.operands)
+    return Form(left, right, "")
 
 
 def panels_of(
@@ -382,7 +483,7 @@ def panels_of(
         return "ahead", 0
     lanes = tiling.micro.over(contraction.column.extent).columns
     even = isinstance(column.size, int) and column.size % lanes == 0 and not column.clip_high
-    group = group_of(kernel.dtype(contraction.a.tensor))
+    group = _form(kernel, contraction).group
     if tiling.pack or group > 1 or not even or source.offset.factor(column.axis) != 1:
         return "tile", 0
     steps = tuple(source.offset.factor(x.name) for x in depth)
@@ -403,20 +504,22 @@ def _pack_ahead(
     depth: tuple[Axis, ...],
     source: Fetch,
     total: int,
-    group: int,
+    form: Form,
     first: Dim,
+    in_parts: bool,
 ) -> Fetch | None:
     """Return the right operand's panels in a constant packed ahead; None if sizes are symbolic."""
     lanes = p.tiling.micro.over(contraction.column.extent).columns
-    order = (*contraction.batch, contraction.column, *depth)
+    around = () if in_parts else contraction.batch
+    inside = contraction.batch if in_parts else ()
+    order = (*around, contraction.column, *inside, *depth)
     extents, steps = [x.extent for x in order], [source.offset.factor(x.name) for x in order]
     if not all(isinstance(x, int) for x in (*extents, *steps, source.offset.const, first)):
         return None
-    ext, begin, batch = [int(e) for e in extents], int(first), len(contraction.batch)
+    ext, begin, batch = [int(e) for e in extents], int(first), len(around)
     ext[batch] = columns = ext[batch] - begin
-    name = f"{contraction.b.tensor}_packed"
     packing = Packing(
-        name,
+        f"{contraction.b.tensor}_packed",
         contraction.b.tensor,
         tuple(ext),
         tuple(int(s) for s in steps),
@@ -424,16 +527,14 @@ def _pack_ahead(
         batch,
         lanes,
         source.buffer.dtype,
-        group,
+        form.group,
     )
-    while any(q.name == name and q != packing for q in p.packings):
-        name += "_"
-        packing = replace(packing, name=name)
-    if packing not in p.packings:
-        p.packings.append(packing)
-    batch_size = -(-columns // lanes) * lanes * total
-    offset = (var("_j") - begin) * total
-    for x, stride in zip(contraction.batch, row_major(tuple(ext[:batch])), strict=True):
+    part = total * form.cells // form.group  # of a column, for one point of the batch
+    cells = part * prod(int(x.extent) for x in inside)
+    batch_size = -(-columns // lanes) * lanes * cells
+    offset = (var("_j") - begin) * cells
+    for x in inside:
+        offset = offset + var(x.name) * (part * lanes)
+    for x, stride in zip(around, row_major(tuple(ext[:batch])), strict=True):
         offset = offset + var(x.name) * product((stride, batch_size))
-    size = prod(ext[:batch]) * batch_size
-    return Fetch(p.buffer(name, "packed", size, source.buffer.dtype), offset)
+    return Fetch(_packed_buffer(p, packing, prod(ext[:batch]) * batch_size), offset)

@@ -1,4 +1,4 @@
-"""The left operand of a contraction of small integers: dense along the depth, in whole groups."""
+"""The left operand of a contraction in groups: dense along the depth, in whole groups."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.dims import Dim, ceil_div, product
+from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Axis, Read
 from explorer.ir.kernels.contraction import Contraction
+from explorer.ir.kernels.forms import Form
 from explorer.ir.kernels.regions import box
 from explorer.ir.tile_program import Fetch, Load, Statement
 from explorer.tile.lowering.places import BufferPlaces, TensorPlace, row_major
@@ -25,13 +27,25 @@ def padded_extents(depth: tuple[Axis, ...], group: int) -> tuple[Dim, ...]:
     return (*extents[:-1], whole_groups(extents[-1], group))
 
 
-def can_group(contraction: Contraction) -> bool:
+def can_group(contraction: Contraction, form: Form) -> bool:
     """Return True if neighbours along some summed axis can be made dense in the left operand."""
-    return any(_is_alone(contraction.a, x.name) for x in contraction.depth)
+    return any(_is_alone(contraction.a, x.name) for x in whole_axes(contraction, form))
+
+
+def whole_axes(contraction: Contraction, form: Form) -> tuple[Axis, ...]:
+    """Return the summed axes that groups may lie along; floats need whole groups.
+
+    The products of what follows the end of an axis are zero for integers, but not for NaN.
+    """
+    if not is_float(form.left):
+        return contraction.depth
+    return tuple(
+        x for x in contraction.depth if isinstance(x.extent, int) and x.extent % form.group == 0
+    )
 
 
 def in_groups(
-    p: BufferPlaces, n: int, contraction: Contraction, halo: Mapping[Read, TensorPlace], group: int
+    p: BufferPlaces, n: int, contraction: Contraction, halo: Mapping[Read, TensorPlace], form: Form
 ) -> tuple[Fetch, Axis, list[Statement]] | None:
     """Return the left operand, the summed axis of its groups, and the copies that make them dense.
 
@@ -40,11 +54,11 @@ def in_groups(
     The copy has the tile's part of the operand with that axis last, `whole_groups` of it; nothing
     is written past the axis' end, where the right operand has zeros.
     """
-    a = p.element(contraction.a, halo)
+    a, group = p.element(contraction.a, halo), form.group
     dense = next((x for x in contraction.depth if a.offset.factor(x.name) == 1), None)
     if dense is not None and isinstance(dense.extent, int) and dense.extent % group == 0:
         return a, dense, []
-    candidates = [x for x in contraction.depth if _is_alone(contraction.a, x.name)]
+    candidates = [x for x in whole_axes(contraction, form) if _is_alone(contraction.a, x.name)]
     if not candidates:
         return None
     last = dense if dense in candidates else max(candidates, key=_length)

@@ -41,7 +41,11 @@ def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
     """
     product_form = contraction(c)
     form = None if product_form is None else form_of(kernel, c, product_form)
-    if product_form is None or form is None or (form.group > 1 and not can_group(product_form)):
+    if (
+        product_form is None
+        or form is None
+        or (form.group > 1 and not can_group(product_form, form))
+    ):
         return None
     if any(a.extent == 0 for a in (*c.axes, *c.reduce)):  # the micro-kernel does at least one step
         return None
@@ -171,11 +175,13 @@ def _lower_compute(p: BufferPlaces, n: int, c: Compute) -> tuple[list[Statement]
         column = p.regions.axes[n][product_form.column.name]
         if product_form.b.tensor in p.kernel.constants and column.lo.terms:
             _check_columns(p, c, column, p.tiling.micro.over(product_form.column.extent))
-        before = (dict(p.places), dict(p.buffers), list(p.packings), dict(p.tables))
-        statements = contract(p, n, c, product_form, epilogue, halo)
-        if statements is not None:
-            return [*_fill_statements(p, n, (epilogue or c).out), *body, *statements], epilogue
-        p.places, p.buffers, p.packings, p.tables = before
+        ways = [epilogue, None] if epilogue is not None and epilogue.reduce else [epilogue]
+        for way in ways:
+            before = (dict(p.places), dict(p.buffers), list(p.packings), dict(p.tables))
+            statements = contract(p, n, c, product_form, way, halo)
+            if statements is not None:
+                return [*_fill_statements(p, n, (way or c).out), *body, *statements], way
+            p.places, p.buffers, p.packings, p.tables = before
     return [*_fill_statements(p, n, c.out), *body, _lower_loop(p, n, c, halo)], None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from explorer.devices.model import Device
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dims import Dim, product
-from explorer.ir.dtypes import DType, computed, is_float, is_stored_otherwise
+from explorer.ir.dtypes import SMALL_INTEGERS, DType, computed, is_float, is_stored_otherwise
 from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS, VECTOR_DTYPES
 from explorer.ir.tile_program import (
@@ -31,6 +31,7 @@ from explorer.ir.tile_traversal import Part
 from explorer.tile.rewriting.collapse import collapse
 
 CELLS = (*VECTOR_DTYPES, "float16", "bfloat16")  # element types of vector loads and stores
+BYTES = ("int8", "uint8", *SMALL_INTEGERS)  # those of vector loads that are converted at once
 POWERS = (2.0, 3.0, 0.5, -1.0, 1.0)
 LEAST_SIDE_ELEMENTS = 8  # for a block in registers to pay; chosen, no measurement kept
 FEW_ELEMENTS = 8  # of a reduction left to LLVM, which unrolls it; chosen, no measurement kept
@@ -152,7 +153,7 @@ def _with_order(p: Pass, device: Device) -> tuple[Pass, str] | None:
     """Return the pass with its loops in execution order, and that order's name."""
     if any(t.buffer.dtype not in CELLS or t.dynamic for t in p.targets):
         return None
-    if any(f.dynamic or f.buffer.dtype not in CELLS for f in p.loads):
+    if any(f.dynamic or f.buffer.dtype not in (*CELLS, *BYTES) for f in p.loads):
         return None
     if not p.reductions:
         return _map_order(p)
@@ -272,7 +273,7 @@ def _is_vectorisable(e: TileExpr) -> bool:
                 return False  # overflow wraps
             if dtype == "float64" and op in ("cast_float16", "cast_bfloat16"):
                 return False  # float32 in between would round twice
-            good = _has_vectors(op, dtype) and computed(source) in CELLS
+            good = _has_vectors(op, dtype) and computed(source) in (*CELLS, *BYTES)
             return good and all(map(_is_vectorisable, args))
         case Const(value, dtype):
             return isinstance(value, (int, float)) and dtype in CELLS
@@ -294,7 +295,7 @@ def _is_wide(e: TileExpr) -> bool:
 def _has_vectors(op: str, dtype: DType) -> bool:
     """Return True if a function of elements of a dtype has a vector form."""
     if op.startswith("cast_"):
-        return dtype in VECTOR_DTYPES and op[5:] in CELLS
+        return dtype in (*VECTOR_DTYPES, *BYTES) and op[5:] in CELLS
     return not op.startswith("bits_") and SCALAR_FUNCTIONS[op].has_vectors_of(dtype)
 
 

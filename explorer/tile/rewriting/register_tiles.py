@@ -221,10 +221,12 @@ def _prefetch_kind(s: Panels, rows: tuple[Span, ...], runs: bool, device: Device
     c = s.contract
     if c.b.buffer.kind != "packed" or device.isa.is_wasm:
         return ""
-    panel_bytes = product((s.columns.extent, c.depth, ITEM_BYTES[c.b.buffer.dtype]))
+    item = ITEM_BYTES[c.b.buffer.dtype]
+    panel_bytes = product((s.columns.extent, c.depth, item))
     own = max((m.capacity_bytes or 0 for m in device.levels if not m.shared), default=0)
     single = product(tuple(x.size for x in rows)) == 1
-    if single and isinstance(panel_bytes, int) and panel_bytes <= own * OWN_SHARE:
+    every = c.b.buffer.size
+    if single and isinstance(every, int) and every * item <= own * OWN_SHARE:
         return ""
     cache_share = (device.levels[0].capacity_bytes or 0) * PANEL_SHARE
     dense = c.a_step == 1 and len(c.segment_values) == 1

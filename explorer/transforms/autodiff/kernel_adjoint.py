@@ -98,7 +98,7 @@ class KernelAdjoint:
     def read(self, adjoint: Var, c: Compute) -> Expr:
         """Return the adjoint of a compute's result; a number if it is a constant of one element."""
         constant = self.constants.get(adjoint.name)
-        if constant is not None and constant.array.size == 1:
+        if constant is not None and constant.size == 1:
             return Const(constant.array.item(), adjoint.tensor.element)
         return Read(self.tensor(adjoint), c.target)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchCast, OpCall, Var
+from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchCast, OpCall
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.symbols import symbols_of_expr
 from explorer.ir.types import ITEM_BYTES, Tensor
@@ -53,7 +55,7 @@ def fold_constants(program: Program) -> Program:
 
 def folding_budget(constants: Mapping[str, Constant]) -> int:
     """Return the byte budget of all constants that are folded from these."""
-    total = sum(c.array.nbytes for c in constants.values())
+    total = sum(c.nbytes for c in constants.values())
     return min(2 * total + FOLDED_BYTES, budget() // FOLDED_PARTS)
 
 
@@ -79,7 +81,7 @@ def _fold_function(
             continue
         for var, constant in zip(binding.vars, _folded(binding, constants, program), strict=False):
             constants[var.name] = constant
-            room.left -= constant.array.nbytes
+            room.left -= constant.held_bytes
         record_match(fold_constants, (binding,), ())
     body = _fold_long(body, large, constants, program, room)
     return function if len(body) == len(function.body) else replace(function, body=tuple(body))
@@ -88,15 +90,18 @@ def _fold_function(
 def _folded(
     binding: Binding, constants: Mapping[str, Constant], program: Program
 ) -> Sequence[Constant]:
-    """Return the results of a binding of constants."""
+    """Return the results of a binding of constants; a transpose is computed where it is read."""
+    if _is_transpose(binding.expr):
+        (source,) = binding.reads
+        return [_transposed(constants[source.name], binding)]
+    return [Constant(array) for array in _evaluate((binding,), constants, program)]
 
-    def evaluate_all() -> list[Constant]:
-        return [Constant(array) for array in _evaluate((binding,), constants, program)]
 
-    match binding.expr:
-        case OpCall("Transpose", (Var() as source,), attrs):
-            return [constants[source.name].transposed(attrs, lambda: evaluate_all()[0])]
-    return evaluate_all()
+def _transposed(source: Constant, binding: Binding) -> Constant:
+    order: Any = dict(binding.op_call.attrs).get("perm")
+    return source.derived(
+        ("transpose", order), binding.var.tensor, lambda array: np.transpose(array, order)
+    )
 
 
 def _fold_long(
@@ -166,20 +171,26 @@ def _is_of_constants(
 def _can_fold(binding: Binding, constants: dict[str, Constant], room: _Budget) -> bool:
     if not all(v.name in constants for v in binding.reads) or not _is_pure(binding.expr):
         return False
-    read = {v.name: constants[v.name].array for v in binding.reads}.values()
+    read = {v.name: constants[v.name] for v in binding.reads}.values()
+    room_left = sys.maxsize if _is_transpose(binding.expr) else room.left
     return all(
-        0 <= _static_bytes(v.type) <= min(_size_limit(v.tensor, read), room.left)
+        0 <= _static_bytes(v.type) <= min(_size_limit(v.tensor, read), room_left)
         for v in binding.vars
     )
 
 
-def _size_limit(result: Tensor, read: Collection[np.ndarray]) -> int:
+def _is_transpose(expr: Expr) -> bool:
+    """Return True for an operator whose results are computed where they are read."""
+    return isinstance(expr, OpCall) and expr.op == "Transpose"
+
+
+def _size_limit(result: Tensor, read: Collection[Constant]) -> int:
     """Return the largest result that may be folded, in bytes.
 
     The limit is the arguments' size plus `GROWTH_BYTES`, or twice their size if the result has no
     more elements.
     """
-    size, elements = sum(a.nbytes for a in read), sum(a.size for a in read)
+    size, elements = sum(c.nbytes for c in read), sum(c.size for c in read)
     wider = min(GROWTH_TIMES * size, elements * ITEM_BYTES[result.element])
     return max(size + GROWTH_BYTES, wider)
 

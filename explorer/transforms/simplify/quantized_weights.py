@@ -346,8 +346,7 @@ def _is_widening(
         return False
     elements = prod(d for d in binding.var.tensor.dims if isinstance(d, int))
     return any(
-        a.name in widening
-        or (a.tensor.element in SMALL and constants[a.name].array.size >= elements)
+        a.name in widening or (a.tensor.element in SMALL and constants[a.name].size >= elements)
         for a in call.args
     )
 

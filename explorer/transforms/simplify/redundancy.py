@@ -119,7 +119,7 @@ def _equal_constants(program: Program) -> dict[str, Var]:
     first: dict[tuple[str, Constant], Var] = {}
     same: dict[str, Var] = {}
     for name, constant in program.constants.items():
-        if constant.array.nbytes <= SMALL_BYTES:
+        if constant.nbytes <= SMALL_BYTES:
             kept_constant = first.setdefault(
                 (constant.type.element, constant), Var(name, constant.type)
             )

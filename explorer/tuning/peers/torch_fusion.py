@@ -113,7 +113,7 @@ def _is_over_rows(match: Match, x: Var | None) -> bool:
 
 def _number(var: Var | None, constants: Mapping[str, Constant]) -> float | None:
     constant = None if var is None else constants.get(var.name)
-    if constant is None or constant.array.size != 1:
+    if constant is None or constant.size != 1:
         return None
     return float(constant.array.reshape(-1)[0])
 
@@ -196,7 +196,7 @@ class _Graph:
     def number(self, var: Var | None) -> float | None:
         """Return the value of a constant of one element."""
         constant = None if var is None else self.constants.get(var.name)
-        if constant is None or constant.array.size != 1:
+        if constant is None or constant.size != 1:
             return None
         return float(constant.array.reshape(-1)[0])
 

@@ -12,6 +12,7 @@ from explorer.frontends.decoders.families import FAMILIES
 from explorer.frontends.decoders.family_config import config_of
 from explorer.frontends.decoders.language_model import language_model
 from explorer.frontends.decoders.step_program import text_function
+from explorer.ir.program import Constant
 from tests.frontends.decoders.test_families import caches
 from tests.frontends.decoders.tiny_models import LLAMA, drawn
 
@@ -22,7 +23,8 @@ WINDOWED = {**LLAMA, "model_type": "mistral", "sliding_window": 3}
 def test_a_text_has_the_scores_of_its_steps(values: dict[str, Any]) -> None:
     config = config_of(FAMILIES[values["model_type"]], values, "config.json")
     weights = drawn(config)
-    model = language_model(config, weights, {n: n for n in weights}, "tiny")
+    constants = {n: Constant(a) for n, a in weights.items()}
+    model = language_model(config, constants, {n: n for n in weights}, "tiny")
     c = explorer.compile(model)
     ids = np.random.default_rng(1).integers(0, config.vocabulary, (2, 9))
     text = np.asarray(text_function(config, weights)(ids))
@@ -37,7 +39,8 @@ def test_a_text_has_the_scores_of_its_steps(values: dict[str, Any]) -> None:
 def test_operators_are_named_after_their_part_of_the_model() -> None:
     config = config_of(FAMILIES["llama"], LLAMA, "config.json")
     weights = drawn(config)
-    model = language_model(config, weights, {n: n for n in weights}, "tiny")
+    constants = {n: Constant(a) for n, a in weights.items()}
+    model = language_model(config, constants, {n: n for n in weights}, "tiny")
     names = {source.name for source in model.program.sources}
     assert {"embedding/take", "layer 0/query/matmul", "layer 1/down/matmul"} <= names
     parts = {name.partition("/")[0] for name in names}

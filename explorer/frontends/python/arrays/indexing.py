@@ -167,7 +167,7 @@ def _gather_indices(x: TracedArray, at: dict[int, TracedArray], *, together: boo
 def _check_indices(x: TracedArray, axis: int, places: TracedArray) -> None:
     """Raise ShapeError if constant indices are out of range."""
     extent, constant = x.type.dims[axis], current_frame().recorder.constants.get(places.value.name)
-    if constant is None or not isinstance(extent, int) or not constant.array.size:
+    if constant is None or not isinstance(extent, int) or not constant.size:
         return
     least, most = int(constant.array.min()), int(constant.array.max())
     if least < -extent or most >= extent:

@@ -21,12 +21,14 @@ from explorer.frontends.python.tracing.frames import (
     calling_line,
     current_frame,
     current_source,
+    is_immutable,
     is_tracing,
 )
 from explorer.frontends.python.tracing.operators import ComplexArray, is_complex
 from explorer.ir.annotations import defined_by
 from explorer.ir.calls import AttrValue, Expr, MatchCast, OpCall, ShapeOf, Var
 from explorer.ir.dims import Dim, Shape, ShapeEnv
+from explorer.ir.program import Constant
 from explorer.ir.types import ITEM_BYTES, Annotation, Tensor, dtype_of
 from explorer.ops import RECORDS
 from explorer.ops.elementwise import snake_case
@@ -277,14 +279,14 @@ def traced(value: Any) -> TracedArray:
             actual=array.dtype,
         )
     frame = current_frame()
-    constant = frame.recorder.constant(array)
+    constant = frame.recorder.constant(Constant(array if is_immutable(array) else array.copy()))
     return TracedArray(constant, frame, weak=isinstance(value, PythonNumber))
 
 
-def named_constant(name: str, array: np.ndarray) -> TracedArray:
-    """Return an array of the model's as a constant of that name."""
+def named_constant(name: str, constant: Constant) -> TracedArray:
+    """Return a constant of the model's under that name."""
     frame = current_frame()
-    return TracedArray(frame.recorder.constant(array, name), frame)
+    return TracedArray(frame.recorder.constant(constant, name), frame)
 
 
 def is_traced(value: Any) -> bool:

@@ -222,11 +222,10 @@ class Recorder:
         self.sources.append(SourceOp(name, op, part or line.text))
         return name
 
-    def constant(self, array: np.ndarray, name: str = "array") -> Var:
-        """Return the constant of that value; equal constants are shared, under their first name."""
-        constant = Constant(array if is_immutable(array) else array.copy())
+    def constant(self, constant: Constant, name: str = "array") -> Var:
+        """Return a constant as a value; equal constants are shared, under their first name."""
         if constant.digest not in self._places:
-            name = self.fresh("number" if array.ndim == 0 else name)
+            name = self.fresh(name if constant.shape else "number")
             self.constants[name] = constant
             self._places[constant.digest] = Var(name, constant.type)
         return self._places[constant.digest]
