@@ -28,7 +28,7 @@ from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.grinder import Grind, IfConversion
 from explorer.grinder.inline import inline_calls
-from explorer.grinder.update_in_place import update_in_place
+from explorer.grinder.update_in_place import UpdateInPlace
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.measure.this_cpu import this_cpu
@@ -47,6 +47,7 @@ from explorer.roller.transform import LegalTiles
 from explorer.runtime.planning.select_control_schedule import SelectControlSchedule
 from explorer.stored.program_key import WhyNot, why_not
 from explorer.stored.programs import Tiers, find_tiers
+from explorer.targets.cpu import Cpu
 from explorer.transforms.autodiff import Differentiate
 from explorer.transforms.copies.concat_in_place import write_concats_in_place
 from explorer.transforms.copies.copies import fold_copies
@@ -69,13 +70,16 @@ from explorer.welder import JoinResults, Weld
 Progress = Callable[[str, int, int], None]
 
 
-def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
+def pipeline(options: Options, device: Device, donated: tuple[str, ...] = ()) -> tuple[Step, ...]:
     """Return every step in order, under the name that the pictures show.
+
+    A CPU works on the memory of `donated` inputs.
 
     Passes of the user stand after the steps that they name; `options.steps` then removes and moves
     steps.
     """
     target = target_of(device)
+    donated = donated if isinstance(target, Cpu) else ()
     lift = _lifting(device) if options.relax.lift else ()
     filtering = Winograd(device, Price(device, 1), options.convolution)
     price = PriceInBlocks(Price(device), options.softmax)
@@ -107,7 +111,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("fold channels-last copies", Stage.LEGALIZED, fold_copies),
         *_copying(device),
         Step("concatenate in place", Stage.LEGALIZED, write_concats_in_place),
-        Step("update in place", Stage.LEGALIZED, update_in_place),
+        Step("update in place", Stage.LEGALIZED, UpdateInPlace(donated)),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
         Step("split and share reductions", Stage.LEGALIZED, _sharing(device)),
         *_fuse(options),
@@ -389,7 +393,7 @@ def _request(
     device = changed_hardware(device, chosen.hardware.changed)
     end = Stage.EMITTED if target_of(device).is_emitted else Stage.PLANNED
     last = min(stage_of(until), end)
-    steps = tuple(s for s in pipeline(chosen, device) if s.stage <= last)
+    steps = tuple(s for s in pipeline(chosen, device, donated) if s.stage <= last)
     return CompileRequest(model, device, chosen, steps, last, last == end, check, donated)
 
 

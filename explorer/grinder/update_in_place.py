@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from explorer.grinder.host import analyse_host, followed_functions
 from explorer.ir.calls import (
@@ -28,13 +28,19 @@ from explorer.passes.registry import compiler_pass
 
 
 @compiler_pass("update in place", paper="Relax: Lai et al., ASPLOS 2025 (call_tir_inplace)")
-def update_in_place(program: Program) -> Program:
+@dataclass(frozen=True, slots=True)
+class UpdateInPlace:
     """Let kernels that change a part of a tensor overwrite it, where its old value is dead.
 
-    The tensor must be a value of the function's own, or the state of a loop. `y = where(i = t, u,
-    x)` becomes the same kernel with y in the memory of x.
+    The tensor must be a value of the function's own, the state of a loop, or a `donated` input of
+    the program. `y = where(i = t, u, x)` becomes the same kernel with y in the memory of x.
     """
-    return _FunctionUpdates(program).run()
+
+    donated: tuple[str, ...] = ()
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with its kernels in place."""
+        return _FunctionUpdates(program).run(self.donated)
 
 
 class _FunctionUpdates:
@@ -46,8 +52,8 @@ class _FunctionUpdates:
         self.callers = Counter(n for _, b in program.bindings() for n in b.calls)
         self.result_roots: dict[str, tuple[str, ...]] = {}  # root of each result of a function
 
-    def run(self) -> Program:
-        self.function(self.program.main.name, frozenset())
+    def run(self, donated: Collection[str]) -> Program:
+        self.function(self.program.main.name, donated)
         return self.program
 
     def function(self, name: str, owned: Collection[str]) -> None:

@@ -34,6 +34,7 @@ from explorer.ir.types import ITEM_BYTES, Tensor, dtype_of
 from explorer.plain_text import counted
 from explorer.printed import Printed
 from explorer.process.allowance import cores
+from explorer.process.mapped_memory import drop_pages
 
 CHUNK_BYTES = 16 << 20  # of a large constant that one thread hashes at a time; chosen
 
@@ -106,6 +107,7 @@ class Constant:
             parts = _chunks(self.array.reshape(-1).view(np.uint8).data)
             for part in parts if len(parts) == 1 else _digests(parts):
                 digest.update(part)
+            drop_pages(self.array)
         return digest.hexdigest()
 
     @property
@@ -169,10 +171,13 @@ class DerivedConstant(Constant):
         """The value; the same array as long as somewhere refers to it."""
         array = self._array()
         if array is None:
-            array = np.ascontiguousarray(self._make(*(s.array for s in self._sources)))
+            sources = [s.array for s in self._sources]
+            array = np.ascontiguousarray(self._make(*sources))
             assert (array.shape, dtype_of(array)) == (self._type.shape, self._type.dtype)
             array.flags.writeable = False
             self._array = ref(array)
+            for source in sources:
+                drop_pages(source)
         return array
 
     @property

@@ -507,7 +507,8 @@ def _rounded(a: Array, packing: Packing) -> Array:
     scale = np.abs(rows).max(axis=-1, keepdims=True) * np.float32(1 / MOST_CODE)
     per_step = np.where(scale > 0, np.float32(1) / np.where(scale > 0, scale, 1), 0)
     codes = np.clip(np.rint(rows * per_step.astype(np.float32)), -MOST_CODE, MOST_CODE)
-    return (codes * scale).reshape(*a.shape[:-1], -1)[..., : packing.depth]
+    rounded: Array = (codes * scale).reshape(*a.shape[:-1], -1)
+    return rounded[..., : packing.depth]
 
 
 RECORDS = (OperatorRecord("MatMulNBits", "matmul", _types, _reference, _lower, first=1),)

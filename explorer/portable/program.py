@@ -111,6 +111,13 @@ def executable_for(c: Compilation, threads: int) -> Executable:
     executable = Executable(program, dict(_printed_calls(program, c)), c.device)
     if executable.frames is not None:
         refuse(c, "values decide shapes, or calls that only Python can make")
+    written = [executable.tasks.inputs[n] for n in executable.planner.written_inputs]
+    if written:
+        raise BadOption(
+            f"{c.model.name} was compiled to write into its inputs {', '.join(written)}, which a "
+            "program of its own leaves as they are: compile it without `donate`",
+            where=written[0],
+        )
     return executable
 
 

@@ -180,6 +180,8 @@ class Executable:
 
             return run
         operands = [as_usable(a) for a in self._input_arrays(inputs, bound)]
+        owned = self._owned(inputs, operands)
+        operands = bound.outputs.own_inputs(operands, owned)
         arrays, later = bound.outputs.select_arrays(out, operands)
         copied = any(operands[n] is not a for n, a in enumerate(self._input_arrays(inputs, bound)))
         if copied or later or len(out) < len(arrays):
@@ -284,11 +286,12 @@ class Executable:
             return copy_out(dict(zip(self.tasks.output_names, results, strict=True)), out)
         outputs = bound.outputs
         operands = [as_usable(a) for a in self._input_arrays(inputs, bound)]
+        owned = self._owned(inputs, operands) if self.donated else []
+        if outputs.written:
+            operands = outputs.own_inputs(operands, owned)
         later: dict[int, Array] = {}
-        if out or self.donated:
-            arrays, later = outputs.select_arrays(
-                out or {}, operands, self._owned(inputs, operands)
-            )
+        if out or owned or outputs.inside:
+            arrays, later = outputs.select_arrays(out or {}, operands, owned)
             theirs = {id(a) for a in (*operands, *(out or {}).values())}
             created = sum(id(a) not in theirs for a in arrays)
         else:
@@ -304,9 +307,8 @@ class Executable:
             bound.replay(arena, teams(), traced)
         finally:
             bound.give(arena)
-        for n, target in later.items():
-            np.copyto(target, arrays[n])
-            arrays[n] = target
+        if later:
+            arrays = _copied_to(later, arrays)
         return dict(zip(outputs.names, arrays))
 
     def takeovers(self) -> dict[str, str]:
@@ -316,12 +318,17 @@ class Executable:
         """
         if self.frames is not None:
             return {self.tasks.inputs[n]: "" for n in self.donated}
-        names, taken = self.tasks.output_names, dict[int, int]()
+        names, written = self.tasks.output_names, self.planner.written_inputs
+        taken = {at: -1 if n is None else n for at, n in written.items()}
         for at in self.donated:
+            if at in taken:
+                continue
             over = self.planner.overwritable.items()
             candidates = (n for n, inputs in over if at in inputs and n not in taken.values())
             taken[at] = next(candidates, -1)
-        return {self.tasks.inputs[at]: names[n] if n >= 0 else "" for at, n in taken.items()}
+        return {
+            self.tasks.inputs[at]: names[taken[at]] if taken[at] >= 0 else "" for at in self.donated
+        }
 
     def _owned(self, inputs: Mapping[str, Array], operands: Sequence[Array]) -> list[int]:
         """Return the donated inputs that kernels work on in the caller's memory."""
@@ -438,3 +445,16 @@ def _poison(arrays: Iterable[Array]) -> None:
     """Set every byte to 255: NaN in any float, -1 or the greatest number in integers."""
     for array in arrays:
         array.reshape(-1).view(np.uint8)[...] = 255
+
+
+def _copied_to(targets: Mapping[int, Array], arrays: Sequence[Array]) -> list[Array]:
+    """Copy outputs to the caller's arrays, which may lie in the memory of other outputs."""
+
+    def is_free(array: Array) -> bool:
+        return not any(np.may_share_memory(array, t) for t in targets.values())
+
+    sources = [a if is_free(a) else a.copy() for a in arrays]
+    for n, target in targets.items():
+        np.copyto(target, sources[n])
+        sources[n] = target
+    return sources

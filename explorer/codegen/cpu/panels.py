@@ -8,14 +8,16 @@ from typing import Any
 from explorer.codegen.cpu.emitter import Emitter, affine_text, dim_text
 from explorer.codegen.cpu.micro_elements import PLAIN
 from explorer.codegen.cpu.micro_kernel import TABLE
+from explorer.devices.model import LINE_BYTES
 from explorer.ir.affine import affine, var
 from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
 from explorer.ir.kernels.forms import Form
-from explorer.ir.tile_program import Do, Fetch, Panels, Run, TileExpr
+from explorer.ir.tile_program import Do, Fetch, Panels, Run, TileExpr, fetches
 from explorer.tile.rewriting.register_tiles import is_repeatable, operands_in_table, row_step
 
+PACKED_AHEAD = 4  # register tiles from here to the prefetched constants of an epilogue; chosen
 TILES_AHEAD = 2  # register tiles from here to the prefetched rows; chosen, no measurement kept
 
 
@@ -206,6 +208,19 @@ def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
     e.line(f"{s.columns.axis} = _j")
     e.line(f"_panel = {c.b.buffer.name} + ({affine_text(c.b.offset)}) * {_item_bytes(c.b)}")
     e.line(f"_ahead = _panel + {_depth(s)} * {step_bytes}" if ahead else "_ahead = _pace = 0")
+    if ahead:
+        _prefetch_packed(e, s)
+
+
+def _prefetch_packed(e: Emitter, s: Panels) -> None:
+    """Prefetch what the epilogue reads of constants in panels, some register tiles ahead."""
+    for f in dict.fromkeys(fetches(s.epilogue.expr)):
+        if f.buffer.kind == "packed":
+            row_bytes = s.micro.columns * _item_bytes(f)
+            first = affine_text(f.offset.substitute({s.columns.axis: var("_j")}))
+            for line in range(0, row_bytes, LINE_BYTES):
+                ahead = PACKED_AHEAD * row_bytes + line
+                e.line(f"touch({f.buffer.name} + ({first}) * {_item_bytes(f)} + {ahead})")
 
 
 def _prefetch_rows(e: Emitter, s: Panels, stride: Dim) -> None:

@@ -47,6 +47,21 @@ def fence(context):
     return types.void(), emit
 
 
+@intrinsic
+def touch(context, address):
+    """Prefetch the line at an address, which may be invalid."""
+
+    def emit(cx, b, sig, a):
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+        name, declared = "llvm.prefetch.p0", b.module.globals
+        prefetch = declared[name] if name in declared else ir.Function(b.module, kind, name)
+        b.call(prefetch, [b.inttoptr(a[0], byte), I32(0), I32(3), I32(1)])
+        return cx.get_dummy_value()
+
+    return types.void(types.intp), emit
+
+
 def _unsigned(operation: str) -> Any:
     """Return the intrinsic of an unsigned integer operation."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from explorer.frontends.onnx.plain_file import drop_pages
 from explorer.ir.program import Constant, DerivedConstant
 from explorer.ir.types import Tensor
 
@@ -45,17 +43,10 @@ def packed_matrix(kind: str, data: np.ndarray, shape: tuple[int, ...]) -> Packed
     codes = Tensor((outputs, count, size), "uint8")
     scales = Tensor((outputs, count), "float32")
     return PackedMatrix(
-        DerivedConstant((blocks,), codes, partial(_read_once, partial(_codes, bits))),
-        DerivedConstant((blocks,), scales, partial(_read_once, _scales)),
+        DerivedConstant((blocks,), codes, partial(_codes, bits)),
+        DerivedConstant((blocks,), scales, _scales),
         bits,
     )
-
-
-def _read_once(read: Callable[[np.ndarray], np.ndarray], blocks: np.ndarray) -> np.ndarray:
-    """Return what is read of a file's blocks, which then take no memory of the process."""
-    result = read(blocks)
-    drop_pages(blocks)
-    return result
 
 
 def _scales(blocks: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ unnamed file of our own, and that one is mapped.
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import shutil
 import tempfile
@@ -141,22 +140,6 @@ class PlainFile:
                         return
             yield begin, min(end, last)
             first = end
-
-
-def drop_pages(array: np.ndarray) -> None:
-    """Take the pages of a mapped array out of this process; reading it again maps them again.
-
-    After: it takes no memory of the process. Arrays that are not mapped are left alone.
-    """
-    base: object = array
-    first = array
-    while isinstance(base, np.ndarray):
-        first, base = base, base.base
-    if not isinstance(base, mmap.mmap) or not hasattr(base, "madvise"):
-        return
-    begin = array.ctypes.data - first.ctypes.data
-    start = begin // mmap.PAGESIZE * mmap.PAGESIZE
-    base.madvise(mmap.MADV_DONTNEED, start, begin + array.nbytes - start)
 
 
 def room_on_disk() -> int:

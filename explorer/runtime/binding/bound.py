@@ -5,7 +5,7 @@ Limits are checked before memory is laid out: no value is too large, and no kern
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -92,8 +92,9 @@ class BoundProgram:
             (plan.shape(name), numpy_dtype(program.values[name].type.element))
             for name in program.outputs
         ]
-        self.outputs = Outputs.of(program.output_names, kinds, plan.planner.overwritable)
-        direct = set(plan.direct.values())
+        written = plan.planner.written_inputs
+        self.outputs = Outputs.of(program.output_names, kinds, plan.planner.overwritable, written)
+        direct = {*plan.direct.values(), *self.outputs.inside}
         self.copied = tuple((n, o) for n, o in enumerate(program.outputs) if n not in direct)
         self.pool: list[Arena] = []
         self.used = 0  # time stamp of the last use
@@ -206,7 +207,8 @@ class Outputs:
     """The names of a program's outputs, and their kinds for a binding.
 
     `over`: by position of an output the inputs whose memory kernels may write it into; `takers`: by
-    position of an input the outputs that may be written into it.
+    position of an input the outputs that may be written into it. `written` are the inputs that
+    kernels write into, whatever a run asks for, and `inside` the outputs that are such an input.
     """
 
     names: Sequence[str]
@@ -214,19 +216,41 @@ class Outputs:
     position: Mapping[str, int]
     over: Mapping[int, frozenset[int]]
     takers: Mapping[int, Sequence[int]]
+    written: frozenset[int]
+    inside: Mapping[int, int]
 
     @staticmethod
     def of(
         names: Sequence[str],
         kinds: Sequence[Kind],
         over: Mapping[int, frozenset[int]] = MappingProxyType({}),
+        written: Mapping[int, int | None] = MappingProxyType({}),
     ) -> Outputs:
-        """Return outputs with these names and kinds."""
+        """Return outputs with these names and kinds; `written` has the output of each input."""
         takers: dict[int, list[int]] = {}
         for n, inputs in over.items():
             for at in inputs:
                 takers.setdefault(at, []).append(n)
-        return Outputs(names, kinds, {name: n for n, name in enumerate(names)}, over, takers)
+        inside = {n: at for at, n in written.items() if n is not None}
+        position = {name: n for n, name in enumerate(names)}
+        return Outputs(names, kinds, position, over, takers, frozenset(written), inside)
+
+    def own_inputs(self, inputs: list[Array], theirs: Collection[int]) -> list[Array]:
+        """Return the inputs with copies of those that kernels write into and may not.
+
+        They may write into arrays that no one else has, and into those at the positions `theirs`,
+        which the caller donates, unless they are read-only or share memory with another input.
+        """
+        is_apart = not _overlap(inputs)
+        for at in self.written:
+            others = (a for n, a in enumerate(inputs) if n != at and not is_apart)
+            is_ours = at in theirs and _is_writable(inputs[at])
+            if not is_ours or any(np.may_share_memory(inputs[at], a) for a in others):
+                counters.add("arrays_made")
+                copy = aligned_array(inputs[at].shape, inputs[at].dtype)
+                np.copyto(copy, inputs[at])
+                inputs[at] = copy
+        return inputs
 
     def new_arrays(self) -> list[Array]:
         """Return a new array for each output."""
@@ -252,14 +276,18 @@ class Outputs:
             if n < 0 or (target.shape, target.dtype) != self.kinds[n]:
                 self._refuse(name, target)
             targets[n] = target
+        own = {n: inputs[at] for n, at in self.inside.items()}
+        later = {n: targets.pop(n) for n in own if n in targets}
+        later = {n: a for n, a in later.items() if not _is_same_memory(a, own[n])}
         wanted = {**targets, **self._taken_over(inputs, donated, targets)} if donated else targets
         direct = _direct(inputs, wanted, self.over)
-        if len(direct) < len(wanted):
-            self._refuse_shared(targets)
-        if len(direct) == len(self.kinds):
-            return [direct[n] for n in range(len(self.kinds))], {}
-        arrays = [direct[n] if n in direct else aligned_array(*k) for n, k in enumerate(self.kinds)]
-        return arrays, {n: a for n, a in targets.items() if n not in direct}
+        if len(direct) < len(wanted) or later:
+            self._refuse_shared({**targets, **later})
+        placed = {**direct, **own}
+        if len(placed) == len(self.kinds):
+            return [placed[n] for n in range(len(self.kinds))], later
+        arrays = [placed[n] if n in placed else aligned_array(*k) for n, k in enumerate(self.kinds)]
+        return arrays, {**later, **{n: a for n, a in targets.items() if n not in direct}}
 
     def _taken_over(
         self, inputs: Sequence[Array], donated: Sequence[int], targets: Mapping[int, Array]

@@ -15,9 +15,10 @@ from explorer.codegen.build import Argument, KernelCode
 from explorer.grinder import OperatorTask
 from explorer.ir.dims import evaluate_dim
 from explorer.ir.program import Constant
+from explorer.process.mapped_memory import is_mapped
 from explorer.runtime.binding.launch_code import LaunchCode
 from explorer.runtime.planning.plan import Plan
-from explorer.runtime.workers.aligned_memory import ALIGNMENT, address_of, in_place, is_mapped
+from explorer.runtime.workers.aligned_memory import ALIGNMENT, address_of, in_place
 from explorer.tile.lowering.packing import packed_constant
 
 ABSOLUTE, ARENA, SCRATCH, FIRST_INPUT = range(4)  # bases; then the inputs, then the outputs
@@ -115,7 +116,7 @@ class Constants:
     def plain(self, name: str) -> np.ndarray:
         """Return a constant in its own layout."""
         array = self.constants[name].array
-        if not is_mapped(array):
+        if not (is_mapped(array) and array.flags.aligned):
             array = self.constants[name].laid_out("in place", in_place)
         return self._keep_alive(array)
 

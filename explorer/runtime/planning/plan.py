@@ -355,6 +355,18 @@ class Planner:
         """Return for each output, by position, the inputs whose memory a run may write it into."""
         return overwritable(self.program, self.uses, self.direct, self.runs)
 
+    @cached_property
+    def written_inputs(self) -> Mapping[int, int | None]:
+        """Return the inputs that kernels write into, and the output that each becomes, or None."""
+        inputs, values = self.program.inputs, self.program.values
+        written = (n for n, name in enumerate(inputs) if self.uses.writes.get(name))
+        outputs = {
+            values[name].root: n
+            for n, name in reversed([*enumerate(self.program.outputs)])
+            if is_complete(self.program, name)
+        }
+        return {at: outputs.get(inputs[at]) for at in written}
+
 
 def own_cache_bytes(device: Device) -> int:
     """Return the capacity of a worker's largest private cache; 0 if no worker stays."""
@@ -366,9 +378,14 @@ def _direct(program: UProgram) -> dict[str, int]:
     """Return the outputs that are complete buffers, which are written in place."""
     direct: dict[str, int] = {}
     for position, name in enumerate(program.outputs):
-        value = program.values[name]
-        root = program.values[value.root]
-        is_complete = value.is_at(root) and value.type.bytes == root.type.bytes
-        if root.home == "buffer" and is_complete and root.name not in direct:
+        root = program.values[program.values[name].root]
+        if root.home == "buffer" and is_complete(program, name) and root.name not in direct:
             direct[root.name] = position
     return direct
+
+
+def is_complete(program: UProgram, name: str) -> bool:
+    """Return True if a value is all of the memory that it lies in."""
+    value = program.values[name]
+    root = program.values[value.root]
+    return value.is_at(root) and value.type.bytes == root.type.bytes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from mmap import mmap
 
 import numpy as np
 
@@ -90,14 +89,6 @@ def aligned_array(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> np.nda
 def is_in_place(array: np.ndarray) -> bool:
     """Return True if kernels can work on the array's own bytes: C order, on a cache line."""
     return bool(array.flags.c_contiguous) and address_of(array) % ALIGNMENT == 0
-
-
-def is_mapped(array: np.ndarray) -> bool:
-    """Return True if kernels can read an array of a file that is mapped read-only, as it lies."""
-    base: object = array
-    while isinstance(base, np.ndarray) and not base.flags.writeable:
-        base = base.base
-    return isinstance(base, mmap) and bool(array.flags.c_contiguous and array.flags.aligned)
 
 
 def in_place(array: np.ndarray) -> np.ndarray:

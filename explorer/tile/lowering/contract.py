@@ -15,6 +15,7 @@ from explorer.ir.kernels.contraction import Contraction
 from explorer.ir.kernels.forms import Form, form_of
 from explorer.ir.kernels.normal import writers
 from explorer.ir.tile_program import (
+    Buffer,
     Contract,
     Do,
     Fetch,
@@ -145,6 +146,8 @@ def contract(
     )
     sums = Fetch(acc, var("_r") * micro.columns + var(column.axis) - var("_j"))
     finish = epilogue_map(p, c, epilogue, sums, column)
+    if in_parts:
+        finish = _with_packed_rows(p, finish, spans[form.batch[0].name])
     finish, copies = transposed_tile(p, name, rows, column, finish)
     panels = Panels(rows, column, micro, inner, table, finish)
     if in_parts:
@@ -209,6 +212,52 @@ def _batch_map(p: BufferPlaces, c: Compute, epilogue: Compute, sums: Fetch, colu
     return Map(total, (column,), Do("add", (total, element)))
 
 
+def _with_packed_rows(p: BufferPlaces, finish: Map, block: Span) -> Map:
+    """Return the map with constants that it reads along the columns in panels packed ahead.
+
+    A scale for each block and column then lies beside those of the blocks before and after, as the
+    weights do: a row of the constant is far from the next one.
+    """
+    (column,) = finish.spans
+    lanes = p.tiling.micro.over(column.extent).columns
+    tensors = {p.place(t).buffer: t for t in p.kernel.constants}
+    begin, count = _first_packed(column.base, lanes), block.extent
+
+    def packed(f: Fetch) -> TileExpr:
+        step = f.offset.factor(block.axis)
+        rows = f.offset.variables <= {block.axis, column.axis} and f.offset.factor(column.axis) == 1
+        sizes = (step, f.offset.const, begin, column.extent, count)
+        if f.buffer not in tensors or f.dynamic or not rows or step == 0:
+            return f
+        if not all(isinstance(n, int) for n in sizes):
+            return f
+        step, first, start, columns, blocks = map(int, sizes)
+        own = Packing(
+            f"{tensors[f.buffer]}_packed",
+            tensors[f.buffer],
+            (columns - start, blocks),
+            (1, step),
+            first + start,
+            0,
+            lanes,
+            f.buffer.dtype,
+        )
+        size = -(-(columns - start) // lanes) * lanes * blocks
+        offset = (var("_j") - start) * blocks + var(block.axis) * lanes
+        return Fetch(_packed_buffer(p, own, size), offset + var(column.axis) - var("_j"))
+
+    return replace(finish, expr=with_loads(finish.expr, packed))
+
+
+def _packed_buffer(p: BufferPlaces, packing: Packing, size: int) -> Buffer:
+    """Return the buffer of a constant in a layout, under a name of its own."""
+    while any(q.name == packing.name and q != packing for q in p.packings):
+        packing = replace(packing, name=f"{packing.name}_")
+    if packing not in p.packings:
+        p.packings.append(packing)
+    return p.buffer(packing.name, "packed", size, packing.dtype)
+
+
 def _sum_batch(
     p: BufferPlaces, c: Compute, epilogue: Compute, panels: Panels, block: Span
 ) -> list[Statement]:
@@ -219,11 +268,10 @@ def _sum_batch(
     copy = [] if target.buffer == total.buffer else [Map(target, every, total)]
     sums: Statement = For(block, (panels,))
     columns, width = panels.columns, panels.micro.columns
-    clipped = columns.clip_low or columns.clip_high
-    if not clipped and isinstance(columns.size, int) and columns.size % width == 0:
-        first = columns.base + var("_strip") * width
-        one = replace(columns, base=first, size=width)
-        count = columns.size // width
+    if isinstance(columns.size, int):
+        first, count = columns.base + var("_strip") * width, -(-columns.size // width)
+        clipped = columns.clip_high or columns.size % width != 0  # a tile ends at a panel, or last
+        one = replace(columns, base=first, size=width, clip_high=clipped)
         each = For(block, (replace(panels, columns=one),))
         sums = For(Span("_strip", Affine(), count, count), (each,))
     return [Map(total, every, Const(0.0)), sums, *copy]
@@ -470,9 +518,8 @@ def _pack_ahead(
         return None
     ext, begin, batch = [int(e) for e in extents], int(first), len(around)
     ext[batch] = columns = ext[batch] - begin
-    name = f"{contraction.b.tensor}_packed"
     packing = Packing(
-        name,
+        f"{contraction.b.tensor}_packed",
         contraction.b.tensor,
         tuple(ext),
         tuple(int(s) for s in steps),
@@ -482,11 +529,6 @@ def _pack_ahead(
         source.buffer.dtype,
         form.group,
     )
-    while any(q.name == name and q != packing for q in p.packings):
-        name += "_"
-        packing = replace(packing, name=name)
-    if packing not in p.packings:
-        p.packings.append(packing)
     part = total * form.cells // form.group  # of a column, for one point of the batch
     cells = part * prod(int(x.extent) for x in inside)
     batch_size = -(-columns // lanes) * lanes * cells
@@ -495,5 +537,4 @@ def _pack_ahead(
         offset = offset + var(x.name) * (part * lanes)
     for x, stride in zip(around, row_major(tuple(ext[:batch])), strict=True):
         offset = offset + var(x.name) * product((stride, batch_size))
-    size = prod(ext[:batch]) * batch_size
-    return Fetch(p.buffer(name, "packed", size, source.buffer.dtype), offset)
+    return Fetch(_packed_buffer(p, packing, prod(ext[:batch]) * batch_size), offset)

@@ -170,6 +170,16 @@ def test_float32_weights_are_the_mapped_file(tmp_path: Path) -> None:
         assert isinstance(base, np.memmap)
 
 
+def test_kernels_read_rows_of_the_mapped_embedding_where_they_lie(tmp_path: Path) -> None:
+    model = explorer.load(write_folder(tmp_path))
+    c = explorer.compile(model, donate=model.caches)
+    constants = model.program.constants
+    names = {a.name for b in c.program.kernel_calls for a in b.kernel_call.args} & constants.keys()
+    (embedding,) = (n for n in names if constants[n].shape == (61, 32))
+    read = c.executable.constants.plain(embedding)
+    assert np.shares_memory(read, constants[embedding].array)
+
+
 def test_the_caches_stay_in_place(tmp_path: Path) -> None:
     model = explorer.load(write_folder(tmp_path))
     c = explorer.compile(model, donate=model.caches)

@@ -11,11 +11,12 @@ import pytest
 from safetensors.numpy import load_file
 
 import explorer
-from explorer.frontends.decoders import family_weights
+from explorer.frontends.decoders import family_weights, step_program
 from explorer.frontends.decoders.gguf_blocks import BLOCK_TYPES, decode
 from explorer.frontends.decoders.gguf_file import read_gguf
 from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.frontends.decoders.packed_matrix import packed_matrix
+from explorer.frontends.python.trace import Traced
 from explorer.ops.low_bit_products import unpacked
 from tests.frontends.decoders.test_families import (
     GPT2,
@@ -212,6 +213,23 @@ def test_packed_matrices_hold_the_numbers_that_the_package_decodes() -> None:
         expected = gguf.quants.dequantize(data, number)
         np.testing.assert_array_equal(numbers.reshape(5, 96).astype(np.float32), expected)
     assert packed_matrix("Q4_K", matrix, (5, 96)) is None
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
+def test_rows_of_a_packed_matrix_are_those_that_the_package_decodes(kind: str) -> None:
+    matrix = np.random.default_rng(0).standard_normal((20, 96)).astype(np.float32)
+    number = gguf.GGMLQuantizationType[kind]
+    data = gguf.quants.quantize(matrix, number)
+    packed = packed_matrix(kind, data.reshape(-1), matrix.shape)
+    assert packed is not None
+
+    def look_up(ids: Any) -> Any:
+        return step_program._rows(step_program._constant("w", packed), ids)
+
+    model = Traced(look_up).model({"ids": explorer.tensor("int64", "batch", "n")})
+    ids = np.array([[3, 19, 0], [7, 7, 12]])
+    (rows,) = explorer.compile(model).run({"ids": ids}).values()
+    np.testing.assert_array_equal(rows, gguf.quants.dequantize(data, number)[ids])
 
 
 def test_fields_are_those_of_the_package(tmp_path: Path) -> None:
