@@ -187,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--prompt", type=int, default=256)
     flags = parser.parse_args(arguments)
     say("answers are compared before each row is timed")
-    columns = ("tokens_per_s", "of_floor", "floor_gb_per_s", "step_bytes", "apart")
+    columns = ("tokens_per_s", "of_floor", "floor_gb_per_s", "step_bytes")
     report(rows(flags), flags.json, (*columns, "load_over_file", "peak_over_file"))
 
 

@@ -98,9 +98,7 @@ class _Graph:
             weights = self.constant(names[0], np.concatenate([t.array for t in tensors]).T)
             return str(self.add("MatMul", x, weights))
         outputs, inputs = sum(t.shape[0] for t in tensors), tensors[0].shape[1]
-        codes = self.constant(
-            f"{names[0]}.codes", np.concatenate([m.codes.array for m in matrices])
-        )
+        codes = np.concatenate([m.codes.array for m in matrices])
         scales = np.concatenate([m.scales.array for m in matrices])
         return str(
             self.add(
