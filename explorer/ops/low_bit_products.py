@@ -196,16 +196,20 @@ class Codes:
     zeros: int | Array
 
 
+def _rounds(low: Lowering) -> bool:
+    """Return True if the rows of the left operand are rounded to int8."""
+    site = low.site
+    is_allowed = site.integer("accuracy_level", 0) == BY_INTEGERS and site.dtype() == "float32"
+    is_integer_zero = not site.has(ZEROS) or site.dtype(ZEROS) == "uint8"
+    return is_allowed and is_integer_zero and _packing(site).block <= LONGEST_BLOCK
+
+
 def _codes(low: Lowering) -> Codes | None:
     """Return the weights if rows may be rounded, and all about the weights is constant."""
-    site, packing, constants = low.site, _packing(low.site), _constant_args(low)
-    if site.integer("accuracy_level", 0) != BY_INTEGERS or packing.block > LONGEST_BLOCK:
-        return None
-    if constants is None or site.dtype() != "float32":
+    packing, constants = _packing(low.site), _constant_args(low)
+    if constants is None or not _rounds(low):
         return None
     packed, scales, zeros = constants
-    if zeros is not None and zeros.type.dtype != "uint8":
-        return None
     zero: int | Array = 1 << (packing.bits - 1)
     if zeros is not None:
         zero = np.ascontiguousarray(_zeros(zeros.array, packing).T)
@@ -321,7 +325,7 @@ def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(low.shape[:-1]))
     weights = low.constant(c.weights, "weights")
     scales = low.constant(c.scales, "scales")
-    left = _in_blocks(low, lead, b, p)
+    left = _rounded_values(low, lead, b, p) if _rounds(low) else _in_blocks(low, lead, b, p)
     nest = low.nest("decoded_product")
     code = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
@@ -385,6 +389,17 @@ def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tu
     )
     nest.bind_outputs(dict(zip(("codes", "scale", "sums"), results, strict=True)))
     return results
+
+
+def _rounded_values(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
+    """Bind the numbers that rounded rows stand for, [..., blocks, block]."""
+    codes, scales, _ = _rounded_rows(low, lead, b, p)
+    result = low.temporary("rounded", codes.tensor.dims, "float32")
+    nest = low.nest("rounded_values")
+    code = call("cast_float32", at(nest.tensor(codes, "code"), (*lead, b, p)))
+    number = call("mul", code, at(nest.tensor(scales, "scale"), (*lead, b)))
+    nest.compute("y", codes.tensor.dims, "float32", (*lead, b, p), number)
+    return nest.into(result)
 
 
 def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:

@@ -27,13 +27,14 @@ def round_rows(model: ModelKind) -> ModelKind:
     """
     program = model.program
     functions = tuple(replace(f, body=tuple(map(_rounded, f.body))) for f in program.functions)
-    if functions == program.functions:
+    if not any(isinstance(b.expr, OpCall) and b.expr.op == OPERATOR for _, b in program.bindings()):
         raise BadOption(
             f"{model.name} has no product with weights of few bits to round rows for: quantize it "
             "first, or load a file that has them",
             where=model.name,
         )
-    return replace(model, program=replace(program, functions=functions))
+    changed = replace(program, functions=functions)
+    return replace(model, program=changed, head=b"", path="")  # it is no longer the file's
 
 
 def _rounded(binding: Binding) -> Binding:

@@ -18,9 +18,11 @@ from explorer.frontends.load import load
 from explorer.generation.generate import generate
 from explorer.generation.generated import Generated, Token
 from explorer.plain_text import shown
+from explorer.quantization.round_rows import round_rows
 from explorer.tuning import settings
 from explorer.views.answer import Answer
 
+ROWS = ("float32", "int8")
 STOPPED = 130  # the exit code of a run that the user stopped
 
 
@@ -41,6 +43,13 @@ def main(argv: Sequence[str]) -> int:
     add("--top-p", type=float, default=1.0, metavar="P", help="from the likeliest that sum to P")
     add("--stop", action="append", default=[], metavar="TEXT", help="a text that ends the answer")
     add("--seed", type=int, default=0, metavar="N", help="of the random numbers")
+    add(
+        "--rows",
+        choices=ROWS,
+        default=ROWS[0],
+        help="the rows of products with weights of few bits: float32, or rounded to int8 "
+        "(faster, less exact)",
+    )
     add("--threads", type=threads, metavar="N", help="cores to run on (default: all)")
     settings_flag(parser)
     plugin_flag(parser)
@@ -59,6 +68,7 @@ def _generate(flags: Namespace, on_token: Callable[[Token], object] | None) -> G
     with progress_line(f"reading {flags.model}") as say:
         model: Any = load(flags.model)
         if isinstance(model, LanguageModel):
+            model = round_rows(model) if flags.rows == "int8" else model
             progress = step_progress(say)
             model = compiled(model, options=chosen, donate=model.caches, progress=progress)
     return generate(
