@@ -45,7 +45,7 @@ WIDTHS = (2, 4, 8)  # bits of an element
 LEAST_BLOCK = 16
 BY_INTEGERS = 4  # the accuracy level at which rows may be rounded to int8
 MOST_CODE = 127  # of a rounded row
-MANY_ROWS = 16  # for which weights are decoded once
+MANY_ROWS = 128  # of float32, where decoding weights once is as fast on a Zen 5
 COLUMNS = 512  # that are unpacked at a time
 LONGEST_BLOCK = 1 << 16  # whose products of bytes fit the sum of an int32
 WEIGHTS, SCALES, ZEROS, GROUPS, BIAS = 1, 2, 3, 4, 5  # positions of the arguments
@@ -123,13 +123,11 @@ def _check(site: Site, i: int, what: str, shapes: list[tuple[int, ...]], dtype: 
 
 def _lower(low: Lowering) -> None:
     product = before_bias(low)
-    many = has_many_rows(low)
-    if many and (constants := _constants(low)) is not None:
-        by_decoded_constants(low, constants, product)
-    elif (codes := _codes(low)) is not None:
+    if (codes := _codes(low)) is not None:
         _by_integers(low, codes, product)
     elif (constants := _constants(low)) is not None:
-        by_blocks(low, constants, product)
+        by = by_decoded_constants if has_many_rows(low) else by_blocks
+        by(low, constants, product)
     else:
         _by_decoding(low, product)
     add_bias(low, product)
@@ -359,7 +357,7 @@ def by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     lead = tuple(Axis(f"i{d}", n) for d, n in enumerate(low.shape[:-1]))
     weights = low.constant(c.weights, "weights")
     scales = low.constant(c.scales, "scales")
-    left = _rounded_values(low, lead, b, p) if _rounds(low) else _in_blocks(low, lead, b, p)
+    left = _in_blocks(low, lead, b, p)
     nest = low.nest("decoded_product")
     code = at(nest.tensor(weights, "w"), (b, p, j))
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
@@ -445,17 +443,6 @@ def _rounded_rows(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> tu
     )
     nest.bind_outputs(dict(zip(("codes", "scale", "sums"), results, strict=True)))
     return results
-
-
-def _rounded_values(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
-    """Bind the numbers that rounded rows stand for, [..., blocks, block]."""
-    codes, scales, _ = _rounded_rows(low, lead, b, p)
-    result = low.temporary("rounded", codes.tensor.dims, "float32")
-    nest = low.nest("rounded_values")
-    code = call("cast_float32", at(nest.tensor(codes, "code"), (*lead, b, p)))
-    number = call("mul", code, at(nest.tensor(scales, "scale"), (*lead, b)))
-    nest.compute("y", codes.tensor.dims, "float32", (*lead, b, p), number)
-    return nest.into(result)
 
 
 def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
