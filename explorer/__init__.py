@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from explorer.generation.generate import generate
     from explorer.generation.generate_many import generate_many
     from explorer.generation.generated_many import Request
+    from explorer.generation.perplexity import perplexity
     from explorer.gradients import evaluate, grad, value_and_grad, vjp
     from explorer.ir.stage import Stage
     from explorer.ir.text.parser import parse_program as parse
@@ -83,6 +84,7 @@ _HOME = {
     "sweep": ("explorer.tuning.sweep", "sweep"),
     "generate": ("explorer.generation.generate", "generate"),
     "generate_many": ("explorer.generation.generate_many", "generate_many"),
+    "perplexity": ("explorer.generation.perplexity", "perplexity"),
     "kernel_parts": ("explorer.tuning.kernel_parts", "kernel_parts"),
     "try_kernel": ("explorer.tuning.edited_kernel", "try_kernel"),
     # models written in Python
@@ -133,6 +135,7 @@ __all__ = [
     "np",
     "operator",
     "parse",
+    "perplexity",
     "plugin",
     "policy",
     "quantize",

@@ -18,6 +18,7 @@ from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.frontends.decoders.vocabulary import Vocabulary
 from explorer.frontends.load import load
+from explorer.frontends.model import Model
 from explorer.generation.decode_loop import LOOP_STEPS, loop_plan
 from explorer.generation.generated import Continuation, Generated, Stopped, Token
 from explorer.generation.sampling import Sampling
@@ -280,14 +281,7 @@ def language_compilation(
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Compilation, LanguageModel]:
     """Return the compilation and its model; raise BadOption if it is no language model."""
-    source = model.model if isinstance(model, Compilation) else load(model)
-    if not isinstance(source, LanguageModel):
-        raise BadOption(
-            f"{source.name} is no language model, so it continues no text",
-            where="model",
-            expected="a GGUF file or a folder of Hugging Face",
-            try_='explorer.generate("model.gguf", "Once upon a time")',
-        )
+    source = as_language_model(model.model if isinstance(model, Compilation) else load(model))
     if not isinstance(model, Compilation):
         donated = source.caches
         c = compiled(
@@ -297,6 +291,18 @@ def language_compilation(
     if options is not None:
         raise BadOption("options are given where a model is compiled first", where="options")
     return model, source
+
+
+def as_language_model(model: Model) -> LanguageModel:
+    """Return the model itself; raise BadOption if it is no language model."""
+    if not isinstance(model, LanguageModel):
+        raise BadOption(
+            f"{model.name} is no language model, so it continues no text",
+            where="model",
+            expected="a GGUF file or a folder of Hugging Face",
+            try_='explorer.generate("model.gguf", "Once upon a time")',
+        )
+    return model
 
 
 def open_vocabulary(

@@ -67,6 +67,9 @@ def _serve(pipe: Connection, make: Callable[[], Run], threads: int) -> None:
     run = make()
     while True:
         what, calls = pipe.recv()
+        if what == "seconds" and hasattr(run, "seconds"):  # it times itself
+            pipe.send(run.seconds(calls))
+            continue
         results = []
         for _ in range(calls):
             begin = perf_counter()

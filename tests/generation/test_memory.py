@@ -11,7 +11,9 @@ import explorer
 from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.generation import generate
 from explorer.generation.generate import DECODE, PREFILL
-from tests.benchmarks.generation import F32, memory_of, write
+from tests.benchmarks.generation import memory_of
+from tests.benchmarks.generation_peers.engines import F32
+from tests.benchmarks.generation_peers.model_files import write_gguf
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the memory")
 
@@ -26,11 +28,10 @@ def test_weights_take_memory_only_as_kernels_read_them(
 ) -> None:
     for name in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
         monkeypatch.setenv(name, str(1 << 17))  # so that what is freed is given back
-    path, other = (tmp_path / (n if kind == F32 else f"{n}.gguf") for n in ("model", "other"))
-    write(path, "18M", kind)
-    write(other, "18M", kind, seed=1)
-    file = path / "model.safetensors" if kind == F32 else path
-    size = file.stat().st_size
+    path, other = tmp_path / "model.gguf", tmp_path / "other.gguf"
+    write_gguf(path, "18M", kind)
+    write_gguf(other, "18M", kind, seed=1)
+    size = path.stat().st_size
     loaded, _, generated = memory_of(path, other)
     assert loaded < 0.1 * size  # weights are mapped
     assert generated < MOST_OVER_FILE[kind] * size
@@ -40,8 +41,8 @@ def test_a_small_budget_has_the_weights_in_one_layout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program of a step reads the prompt too; the tokens are the same."""
-    write(tmp_path / "model", "18M", F32)
-    model = explorer.load(tmp_path / "model")
+    write_gguf(tmp_path / "model.gguf", "18M", F32)
+    model = explorer.load(tmp_path / "model.gguf")
     assert isinstance(model, LanguageModel)
     prompt = list(range(3, 60))
     c = explorer.compile(model, donate=model.caches)
