@@ -120,6 +120,13 @@ EXPERIMENTS = {
         "Memory was planned for every size at once, and this run binds one. Compare it with a "
         "program that knows only these numbers.",
     ),
+    "10b_decode": Experiment(
+        zoo("tiny_gpt2"),
+        ("fusion", "tiles"),
+        "One row of text, so each weight is read for few products. Fusion saves bytes of values, "
+        "and tiles save bytes of weights only where there are more rows: which of them matters "
+        "here?",
+    ),
     "11_training": Experiment(
         training_step,
         ("recompute", "fusion"),

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from explorer.frontends.python.tracing.control_flow import cond, scan, while_loop
     from explorer.frontends.python.tracing.operation import operator
     from explorer.generation.generate import generate
+    from explorer.generation.generate_many import generate_many
+    from explorer.generation.generated_many import Request
+    from explorer.generation.perplexity import perplexity
     from explorer.gradients import evaluate, grad, value_and_grad, vjp
     from explorer.ir.stage import Stage
     from explorer.ir.text.parser import parse_program as parse
@@ -54,6 +57,7 @@ _HOME = {
     "Compilation": ("explorer.compiler.compilation", "Compilation"),
     "Model": ("explorer.frontends.model", "Model"),
     "Options": ("explorer.compiler.options", "Options"),
+    "Request": ("explorer.generation.generated_many", "Request"),
     "Stage": ("explorer.ir.stage", "Stage"),
     "bind_symbols": ("explorer.transforms.simplify.substitution", "bind_symbols"),
     "check": ("explorer.tuning.forecast", "check"),
@@ -79,6 +83,8 @@ _HOME = {
     "race": ("explorer.tuning.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
     "generate": ("explorer.generation.generate", "generate"),
+    "generate_many": ("explorer.generation.generate_many", "generate_many"),
+    "perplexity": ("explorer.generation.perplexity", "perplexity"),
     "kernel_parts": ("explorer.tuning.kernel_parts", "kernel_parts"),
     "try_kernel": ("explorer.tuning.edited_kernel", "try_kernel"),
     # models written in Python
@@ -101,6 +107,7 @@ __all__ = [
     "Compilation",
     "Model",
     "Options",
+    "Request",
     "Stage",
     "bind_symbols",
     "check",
@@ -119,6 +126,7 @@ __all__ = [
     "forget_policy",
     "function",
     "generate",
+    "generate_many",
     "grad",
     "kernel_parts",
     "library",
@@ -127,6 +135,7 @@ __all__ = [
     "np",
     "operator",
     "parse",
+    "perplexity",
     "plugin",
     "policy",
     "quantize",

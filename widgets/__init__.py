@@ -10,6 +10,7 @@ from explorer.process.garbage import rare_collections
 
 if TYPE_CHECKING:
     from explorer.compiler.options import Options
+    from explorer.generation.generated_many import GeneratedMany
     from explorer.tuning.race import RaceResult
     from explorer.tuning.sweep import Sweep
     from widgets.model.compiled import Arrays, Compiled
@@ -30,6 +31,7 @@ __all__ = [
     "race",
     "replicas",
     "report",
+    "requests",
     "show",
     "styled",
     "sweep",
@@ -137,7 +139,7 @@ def data(
 
 
 def figure(
-    c: Compiled | RaceResult | Run | Mapping[str, Run],
+    c: Compiled | RaceResult | GeneratedMany | Run | Mapping[str, Run],
     room: str,
     op: str = "",
     *,
@@ -148,8 +150,9 @@ def figure(
 ) -> Any:
     """Return the chart of a room as a `plotly.graph_objects.Figure`, of the same rows as `data`.
 
-    "race" takes the result of `explorer.race`, "replicas" training runs. `theme` is "light",
-    "dark", or "either", which suits a ground of any colour.
+    "race" takes the result of `explorer.race`, "replicas" training runs, "requests" the result of
+    `explorer.generate_many`. `theme` is "light", "dark", or "either", which suits a ground of any
+    colour.
 
     Raises BadOption if the room has no chart, naming those that have, or if it has nothing to show.
     """
@@ -165,6 +168,10 @@ def figure(
         from widgets.training.replica_timeline import replicas as drawn
 
         return drawn(cast("Run", c), theme=theme)
+    if room == "requests":
+        from widgets.timed import request_wall
+
+        return request_wall.figure(cast("GeneratedMany", c), theme)
     c = cast("Compiled", c)
     from widgets.rooms import own_picture
 
@@ -235,6 +242,13 @@ def replicas(runs: Run | Mapping[str, Run], steps: tuple[int, int] | None = None
     from widgets.page import shell
 
     return shell.replicas(runs, steps)
+
+
+def requests(result: GeneratedMany) -> Room:
+    """Show which rows ran which request at each step of `explorer.generate_many`."""
+    from widgets.page import shell
+
+    return shell.requests(result)
 
 
 def report(

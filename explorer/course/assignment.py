@@ -26,7 +26,9 @@ def chapter_exercises(chapter: str) -> tuple[Exercise, ...]:
     Raises:
         BadOption: the chapter has no exercises.
     """
-    exercises = tuple(e for e in EXERCISES.values() if chapter in (e.chapter, e.chapter[:2]))
+    exercises = tuple(
+        e for e in EXERCISES.values() if chapter in (e.chapter, e.chapter.partition("_")[0])
+    )
     if not exercises:
         chapters = ", ".join(sorted({e.chapter for e in EXERCISES.values()}))
         raise BadOption(

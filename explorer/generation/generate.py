@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,6 +18,8 @@ from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.frontends.decoders.vocabulary import Vocabulary
 from explorer.frontends.load import load
+from explorer.frontends.model import Model
+from explorer.generation.decode_loop import LOOP_STEPS, loop_plan
 from explorer.generation.generated import Continuation, Generated, Stopped, Token
 from explorer.generation.sampling import Sampling
 from explorer.generation.text_stream import TextStream
@@ -28,7 +30,8 @@ CHUNK = 256  # tokens of a prompt that a run of the prefill reads, at most; chos
 LEAST_CHUNK = 16
 MOST_ROWS = 16  # prompts at once
 BUDGET_PARTS = 2  # at most half of the memory budget holds weights twice; chosen
-PREFILL, DECODE = "prefill", "decode"
+PREFILL: Final = "prefill"
+DECODE: Final = "decode"
 
 _plans: WeakKeyDictionary[Compilation, dict[tuple[str, int], Compilation]] = WeakKeyDictionary()
 
@@ -43,6 +46,7 @@ def generate(
     top_p: float = 1.0,
     stop: str | Sequence[str] = (),
     seed: int = 0,
+    loop: bool = False,
     on_token: Callable[[Token], object] | None = None,
     options: Options | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -60,6 +64,8 @@ def generate(
         top_p: Draw from the likeliest tokens whose probabilities sum to this.
         stop: Texts that end a row; its text ends before them.
         seed: Of the random numbers.
+        loop: Decode up to 32 tokens in one launch, with the best token taken on the device. They
+            are reported together, and those after the end of a text are computed in vain.
         on_token: Called with each `Token` as soon as it is known.
         options: The options to compile with.
         progress: Called as `progress(step, done, steps)` while the model is compiled.
@@ -75,19 +81,23 @@ def generate(
     sampling = Sampling(temperature, top_k, top_p, seed)
     if type(tokens) is not int or tokens < 1:
         raise BadOption(f"tokens must be a whole number, 1 or more, found {tokens!r}")
-    c, language = _compilation(model, options, progress, cancelled)
+    if loop and temperature:
+        raise BadOption("loop=True takes the best token, so temperature must be 0", where="loop")
+    c, language = language_compilation(model, options, progress, cancelled)
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
-    vocabulary = _vocabulary(language, prompt, stops)
-    rows = _prompts(prompt, language, vocabulary)
-    _check_length(language, max(map(len, rows)) + tokens)
+    vocabulary = open_vocabulary(language, prompt, stops)
+    rows = prompt_tokens(prompt, language, vocabulary)
+    check_length(language, max(map(len, rows)) + tokens)
     streams = [TextStream(vocabulary, stops) for _ in rows]
-    run = _Run(c, language, rows, tokens, sampling)
+    run = _Run(c, language, rows, tokens, sampling, loop)
     stopped: list[Stopped | None] = [None] * len(rows)
     try:
         for drawn in run.drawn_ids(cancelled or _never):
             for row, token_id in enumerate(drawn.tolist()):
                 if stopped[row] is None:
-                    stopped[row] = _take(streams[row], row, token_id, tokens, language, on_token)
+                    stopped[row] = take_token(
+                        streams[row], row, token_id, tokens, language, on_token
+                    )
             if all(stopped):
                 break
     except KeyboardInterrupt:
@@ -98,7 +108,7 @@ def generate(
     )
 
 
-def _take(
+def take_token(
     stream: TextStream,
     row: int,
     token_id: int,
@@ -132,15 +142,17 @@ class _Run:
         prompts: Sequence[Sequence[int]],
         tokens: int,
         sampling: Sampling,
+        loop: bool,
     ) -> None:
-        self.c, self.prompts, self.sampling = c, prompts, sampling
-        self.config = _config(language)
+        self.c, self.language, self.prompts, self.sampling = c, language, prompts, sampling
+        self.loop, self.left = loop, tokens - 1  # steps that are left
+        self.config = decoder_config(language)
         self.names = language.caches
         longest = max(map(len, prompts))
         self.chunk = min(CHUNK, max(LEAST_CHUNK, 1 << (longest - 1).bit_length()))
-        self.count = _up(longest, self.chunk)
-        self.most = _up(max(longest + tokens, self.count), PAGE)  # rows that may be needed
-        self.room = min(_up(self.count + PAGE, PAGE), self.most)
+        self.count = round_up(longest, self.chunk)
+        self.most = round_up(max(longest + tokens, self.count), PAGE)  # rows that may be needed
+        self.room = min(round_up(self.count + PAGE, PAGE), self.most)
         shape = (len(prompts), self.config.groups, self.room, self.config.each)
         self.caches = {n: np.zeros(shape, np.float32) for n in self.names}
         self.at = np.array([len(p) - self.count for p in prompts])
@@ -156,39 +168,62 @@ class _Run:
             if cancelled():
                 return
             scores = self._step(PREFILL, ids[:, first : first + self.chunk])
-        while True:
-            drawn = self.sampling.draw(scores, random)
-            yield drawn
-            if cancelled():
-                return
-            scores = self._step(DECODE, drawn[:, None])
+        drawn = self.sampling.draw(scores, random)
+        yield drawn
+        while not cancelled():
+            if self.loop:
+                tokens = self._loop(drawn)
+                yield from tokens
+                drawn = tokens[-1]
+            else:
+                drawn = self.sampling.draw(self._step(DECODE, drawn[:, None]), random)
+                yield drawn
 
     def _step(self, kind: str, ids: np.ndarray) -> np.ndarray:
         """Run the program on more tokens of each row and return the scores after the last one."""
         count = ids.shape[1]
-        if self.at.max() + count > self.room:
-            self._grow()
-        plan = _plan(self.c, kind, len(ids), count, self.room)
-        inputs = {"ids": ids, "at": self.at, **self.caches}
-        plan.runnable.bind(inputs)  # so that times are of runs
-        begin = perf_counter()
-        outputs = plan.run(inputs)
-        seconds = perf_counter() - begin
-        self.caches = {n: outputs[n] for n in self.names}
-        self.at = self.at + count
+        self._make_room(count)
+        plan = plan_for(self.c, kind, len(ids), count, self.room)
+        outputs, seconds = self._launch(plan, {"ids": ids}, count)
         if kind == PREFILL:
             self.prefill_seconds += seconds
         else:
             self.steps, self.decode_seconds = self.steps + 1, self.decode_seconds + seconds
         return outputs["scores"]
 
+    def _loop(self, ids: np.ndarray) -> np.ndarray:
+        """Run many steps in one launch and return the tokens of each, int64[steps, batch]."""
+        count = min(LOOP_STEPS, self.left)
+        self._make_room(count)
+        plan = loop_plan(self.c, self.language, len(ids), self.room)
+        outputs, seconds = self._launch(plan, {"ids": ids, "steps": np.array(count)}, count)
+        self.steps, self.decode_seconds = self.steps + count, self.decode_seconds + seconds
+        self.left -= count
+        return outputs["tokens"][:, :count].T
+
+    def _launch(
+        self, plan: Compilation, more: dict[str, np.ndarray], count: int
+    ) -> tuple[dict[str, np.ndarray], float]:
+        """Run a program that adds so many tokens to the caches; return its outputs and seconds."""
+        inputs = {**more, "at": self.at, **self.caches}
+        plan.runnable.bind(inputs)  # so that times are of runs
+        begin = perf_counter()
+        outputs = plan.run(inputs)
+        seconds = perf_counter() - begin
+        self.caches = {n: outputs[n] for n in self.names}
+        self.at = self.at + count
+        return outputs, seconds
+
+    def _make_room(self, count: int) -> None:
+        """Grow the caches if so many more tokens need it."""
+        if self.at.max() + count > self.room:
+            self._grow()
+
     def _grow(self) -> None:
         """Double the caches' rows, in pages, up to what may be needed."""
-        self.room = min(_up(2 * self.room, PAGE), self.most)
+        self.room = min(round_up(2 * self.room, PAGE), self.most)
         for name, cache in self.caches.items():
-            larger = np.zeros((*cache.shape[:2], self.room, cache.shape[3]), np.float32)
-            larger[:, :, : cache.shape[2]] = cache
-            self.caches[name] = larger
+            self.caches[name] = lengthened(cache, self.room)
 
     def result(self, rows: Iterator[Continuation]) -> Generated:
         """Return the continuations with the times."""
@@ -202,7 +237,14 @@ class _Run:
         )
 
 
-def _up(count: int, unit: int) -> int:
+def lengthened(cache: np.ndarray, room: int) -> np.ndarray:
+    """Return a cache with room for so many tokens."""
+    longer = np.zeros((*cache.shape[:2], room, cache.shape[3]), np.float32)
+    longer[:, :, : cache.shape[2]] = cache
+    return longer
+
+
+def round_up(count: int, unit: int) -> int:
     """Round up to a multiple."""
     return -(-count // unit) * unit
 
@@ -211,7 +253,7 @@ def _never() -> bool:
     return False
 
 
-def _plan(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compilation:
+def plan_for(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compilation:
     """Return the program with tiles for a prefill or a step of so many rows, made once.
 
     Each has the weights in a layout of its own. Where both take more than their share of the
@@ -226,27 +268,20 @@ def _plan(c: Compilation, kind: str, batch: int, count: int, room: int) -> Compi
     return plans[kind, batch]
 
 
-def _config(language: LanguageModel) -> DecoderConfig:
+def decoder_config(language: LanguageModel) -> DecoderConfig:
     """Return a language model's description."""
     assert language.config is not None, "every language model has a description"
     return language.config
 
 
-def _compilation(
+def language_compilation(
     model: Any,
     options: Options | None,
     progress: Callable[[str, int, int], None] | None,
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Compilation, LanguageModel]:
     """Return the compilation and its model; raise BadOption if it is no language model."""
-    source = model.model if isinstance(model, Compilation) else load(model)
-    if not isinstance(source, LanguageModel):
-        raise BadOption(
-            f"{source.name} is no language model, so it continues no text",
-            where="model",
-            expected="a GGUF file or a folder of Hugging Face",
-            try_='explorer.generate("model.gguf", "Once upon a time")',
-        )
+    source = as_language_model(model.model if isinstance(model, Compilation) else load(model))
     if not isinstance(model, Compilation):
         donated = source.caches
         c = compiled(
@@ -258,7 +293,21 @@ def _compilation(
     return model, source
 
 
-def _vocabulary(language: LanguageModel, prompt: Any, stops: Sequence[str]) -> Vocabulary | None:
+def as_language_model(model: Model) -> LanguageModel:
+    """Return the model itself; raise BadOption if it is no language model."""
+    if not isinstance(model, LanguageModel):
+        raise BadOption(
+            f"{model.name} is no language model, so it continues no text",
+            where="model",
+            expected="a GGUF file or a folder of Hugging Face",
+            try_='explorer.generate("model.gguf", "Once upon a time")',
+        )
+    return model
+
+
+def open_vocabulary(
+    language: LanguageModel, prompt: Any, stops: Sequence[str]
+) -> Vocabulary | None:
     """Return the vocabulary, if texts are among the arguments or it is there."""
     needed = bool(stops) or isinstance(prompt, str)
     needed = needed or any(isinstance(p, str) for p in prompt)
@@ -269,7 +318,7 @@ def _vocabulary(language: LanguageModel, prompt: Any, stops: Sequence[str]) -> V
     return language.vocabulary.open()
 
 
-def _prompts(
+def prompt_tokens(
     prompt: Any, language: LanguageModel, vocabulary: Vocabulary | None
 ) -> list[list[int]]:
     """Return the tokens of each prompt."""
@@ -280,7 +329,7 @@ def _prompts(
     ]
     if not 1 <= len(rows) <= MOST_ROWS:
         raise BadOption(f"{len(rows)} prompts are given; 1 to {MOST_ROWS} run together")
-    size = _config(language).vocabulary
+    size = decoder_config(language).vocabulary
     for row in rows:
         if not row:
             raise BadOption(
@@ -294,9 +343,9 @@ def _prompts(
     return rows
 
 
-def _check_length(language: LanguageModel, count: int) -> None:
+def check_length(language: LanguageModel, count: int) -> None:
     """Raise BadOption if learned positions end before the text does."""
-    most = _config(language).positions
+    most = decoder_config(language).positions
     if most and count > most:
         raise BadOption(
             f"{language.name} has {most} positions, and prompt and answer take {count}",

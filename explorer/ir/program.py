@@ -97,17 +97,16 @@ class Constant:
     @cached_property
     def digest(self) -> str:
         """Return a hash of dtype, shape and bytes; large constants hash their chunks' digests."""
-        digest = hashlib.blake2b(
-            f"{dtype_of(self.array)}{self.array.shape};".encode(), digest_size=16
-        )
-        if self.array.dtype == object:
-            for text in map(str, self.array.reshape(-1)):
+        array = self.array  # of a derived constant: it is computed once
+        digest = hashlib.blake2b(f"{dtype_of(array)}{array.shape};".encode(), digest_size=16)
+        if array.dtype == object:
+            for text in map(str, array.reshape(-1)):
                 digest.update(f"{len(text)}:{text}".encode())
         else:
-            parts = _chunks(self.array.reshape(-1).view(np.uint8).data)
+            parts = _chunks(array.reshape(-1).view(np.uint8).data)
             for part in parts if len(parts) == 1 else _digests(parts):
                 digest.update(part)
-            drop_pages(self.array)
+            drop_pages(array)
         return digest.hexdigest()
 
     @property

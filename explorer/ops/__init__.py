@@ -47,6 +47,8 @@ OPERATOR_MODULES = (
     "quantization",
     "quantized_products",
     "low_bit_products",
+    "table_products",
+    "float8_products",
     "generate",
     "images.resize",
     "recurrent",

@@ -10,7 +10,8 @@ Constant weights become a byte each, and a block's scale leaves its sum:
     y[i, n] = sum over b: scale[b, n] * (sum over p: a[i, b * block_size + p] * w[b, p, n])
 
 A zero point that is no integer, or that does not fit, is a second product, of the sums of the left
-operand's blocks. Weights that a run computes are decoded by integer expressions in each run.
+operand's blocks, and the codes stay unsigned. Weights that a run computes are decoded by integer
+expressions in each run.
 
 With `accuracy_level` 4 the left operand becomes an int8 and a scale for each of its blocks, so that
 integers are multiplied; onnxruntime and llama.cpp do the same:
@@ -121,19 +122,35 @@ def _check(site: Site, i: int, what: str, shapes: list[tuple[int, ...]], dtype: 
 
 
 def _lower(low: Lowering) -> None:
-    site = low.site
-    product = low.temporary("product", low.shape, site.dtype()) if site.has(BIAS) else low.result
-    many = low.site.env.hint(product_of(low.shape[:-1])) >= MANY_ROWS
+    product = before_bias(low)
+    many = has_many_rows(low)
     if many and (constants := _constants(low)) is not None:
-        _by_decoded_constants(low, constants, product)
+        by_decoded_constants(low, constants, product)
     elif (codes := _codes(low)) is not None:
         _by_integers(low, codes, product)
     elif (constants := _constants(low)) is not None:
-        _by_blocks(low, constants, product)
+        by_blocks(low, constants, product)
     else:
         _by_decoding(low, product)
-    if site.has(BIAS):
-        nest, bias = low.nest("bias"), site.arg(BIAS)
+    add_bias(low, product)
+
+
+def has_many_rows(low: Lowering) -> bool:
+    """Return True for a product that decodes weights once for all rows."""
+    return low.site.env.hint(product_of(low.shape[:-1])) >= MANY_ROWS
+
+
+def before_bias(low: Lowering) -> Var:
+    """Return the value that the product is bound to."""
+    if low.site.has(BIAS):
+        return low.temporary("product", low.shape, low.site.dtype())
+    return low.result
+
+
+def add_bias(low: Lowering, product: Var) -> None:
+    """Bind the result as the product and its bias, if there is one."""
+    if low.site.has(BIAS):
+        nest, bias = low.nest("bias"), low.site.arg(BIAS)
         nest.map(
             "y",
             low.result,
@@ -145,15 +162,16 @@ def _lower(low: Lowering) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Constant weights as int8 or int4 [blocks, block, N], scales, and zero points times scales.
+    """Constant weights as integers [blocks, block, N], scales, and zero points times scales.
 
     A block's sum times `zero_terms` [blocks, N] is subtracted for zero points that the weights do
-    not include; None if they include all.
+    not include; None if they include all. The weights may number the floats of a `table`.
     """
 
     weights: Constant
     scales: Constant
-    zero_terms: Array | None
+    zero_terms: Constant | None = None
+    table: tuple[float, ...] = ()
 
 
 def _constants(low: Lowering) -> Blocks | None:
@@ -167,10 +185,8 @@ def _constants(low: Lowering) -> Blocks | None:
         return Blocks(_of_blocks(packing, packed, narrow), by_columns, None)
     if zeros.type.dtype == "uint8" and (kind := _kind_of_shifted(packing, packed, zeros)):
         return Blocks(_of_blocks(packing, packed, kind, zeros), by_columns, None)
-    middle, zero = 1 << (packing.bits - 1), _zeros(zeros.array, packing)
-    scale = scales.array.reshape(packing.columns, packing.blocks).astype(np.float32)
-    zero_terms = np.ascontiguousarray(((np.float32(zero) - np.float32(middle)) * scale).T)
-    return Blocks(_of_blocks(packing, packed, narrow), by_columns, zero_terms)
+    weights = _of_blocks(packing, packed, _unsigned(packing))
+    return Blocks(weights, by_columns, _zero_terms(packing, zeros, scales))
 
 
 def _constant_args(low: Lowering) -> tuple[Constant, Constant, Constant | None] | None:
@@ -188,20 +204,20 @@ def _constant_args(low: Lowering) -> tuple[Constant, Constant, Constant | None] 
 class Codes:
     """Constant weights as they are, [blocks, block, N] of uint4 or uint8, scales and zero points.
 
-    `zeros` is the zero point of all blocks, or that of each, [blocks, N].
+    `zeros` is the zero point of all blocks, or that of each, uint8[blocks, N]. A constant of floats
+    holds them times the scales.
     """
 
     weights: Constant
     scales: Constant
-    zeros: int | Array
+    zeros: int | Array | Constant
 
 
 def _rounds(low: Lowering) -> bool:
     """Return True if the rows of the left operand are rounded to int8."""
     site = low.site
     is_allowed = site.integer("accuracy_level", 0) == BY_INTEGERS and site.dtype() == "float32"
-    is_integer_zero = not site.has(ZEROS) or site.dtype(ZEROS) == "uint8"
-    return is_allowed and is_integer_zero and _packing(site).block <= LONGEST_BLOCK
+    return is_allowed and _packing(site).block <= LONGEST_BLOCK
 
 
 def _codes(low: Lowering) -> Codes | None:
@@ -210,11 +226,29 @@ def _codes(low: Lowering) -> Codes | None:
     if constants is None or not _rounds(low):
         return None
     packed, scales, zeros = constants
-    zero: int | Array = 1 << (packing.bits - 1)
-    if zeros is not None:
+    zero: int | Array | Constant = 1 << (packing.bits - 1)
+    if zeros is not None and zeros.type.dtype == "uint8":
         zero = np.ascontiguousarray(_zeros(zeros.array, packing).T)
-    weights = _of_blocks(packing, packed, "uint8" if packing.bits == 8 else "uint4")
+    elif zeros is not None:
+        zero = _zero_terms(packing, zeros, scales)
+    weights = _of_blocks(packing, packed, _unsigned(packing))
     return Codes(weights, _by_columns(packing, scales), zero)
+
+
+def _unsigned(packing: Packing) -> DType:
+    """Return the dtype of codes as they are."""
+    return "uint8" if packing.bits == 8 else "uint4"
+
+
+def _zero_terms(packing: Packing, zeros: Constant, scales: Constant) -> Constant:
+    """Return zero points times scales, [blocks, N]."""
+
+    def make(zeros: Array, scales: Array) -> Array:
+        scale = scales.reshape(packing.columns, packing.blocks).astype(np.float32)
+        return (_zeros(zeros, packing).astype(np.float32) * scale).T
+
+    kind = Tensor((packing.blocks, packing.columns), "float32")
+    return zeros.derived(("zero terms", packing), kind, make, (scales,))
 
 
 def _by_columns(packing: Packing, scales: Constant) -> Constant:
@@ -286,7 +320,7 @@ def _zeros(zeros: Array | None, packing: Packing) -> Array:
     return unpacked(zeros.reshape(n, -1), packing.bits)[:, :blocks]
 
 
-def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
+def by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     """Bind the product as a sum of the blocks' sums, each times its scale."""
     site, shape = low.site, low.shape
     blocks, block, columns = c.weights.shape
@@ -318,7 +352,7 @@ def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     nest.into(product)
 
 
-def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
+def by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     """Bind the product with weights that are decoded first, each once for all rows."""
     blocks, block, columns = c.weights.shape
     b, p, j = Axis("b", blocks), Axis("p", block), Axis("j", columns)
@@ -327,9 +361,9 @@ def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     scales = low.constant(c.scales, "scales")
     left = _rounded_values(low, lead, b, p) if _rounds(low) else _in_blocks(low, lead, b, p)
     nest = low.nest("decoded_product")
-    code = call("cast_float32", at(nest.tensor(weights, "w"), (b, p, j)))
+    code = at(nest.tensor(weights, "w"), (b, p, j))
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
-    number = call("mul", code, scale)
+    number = call("mul", _number(c.table, code), scale)
     if c.zero_terms is not None:
         zeros = low.constant(c.zero_terms, "zero_terms")
         number = call("sub", number, at(nest.tensor(zeros, "zero_terms"), (b, j)))
@@ -338,6 +372,23 @@ def _by_decoded_constants(low: Lowering, c: Blocks, product: Var) -> None:
     term = call("mul", a, at(decoded, (b, p, j)))
     nest.compute("y", low.shape, low.site.dtype(), (*lead, j), term, [b, p], "sum")
     nest.into(product)
+
+
+def _number(table: tuple[float, ...], code: Expr) -> Expr:
+    """Return a code as a number, or the number of a table that it names, by a tree of selections.
+
+    Vectors have no load of an element for each lane that is as fast.
+    """
+    if not table:
+        return call("cast_float32", code)
+    code, parts = call("cast_int32", code), [Const(n) for n in table]
+    numbers: list[Expr] = [*parts]
+    bit = 1
+    while len(numbers) > 1:
+        is_set = call("ne", call("bitand", code, Const(bit, "int32")), 0, dtype="int32")
+        pairs = zip(numbers[1::2], numbers[::2], strict=True)
+        numbers, bit = [call("where", is_set, x, y) for x, y in pairs], bit * 2
+    return numbers[0]
 
 
 def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
@@ -356,13 +407,18 @@ def _by_integers(low: Lowering, c: Codes, product: Var) -> None:
     sums = nest.compute("sums", inner, "int32", at_block, call("mul", a, weight), [p], "sum")
     zero: Expr = Const(c.zeros, "int32") if isinstance(c.zeros, int) else Const(0)
     if not isinstance(c.zeros, int):
-        zeros = low.constant(c.zeros, "zeros")
-        zero = call("cast_int32", at(nest.tensor(zeros, "zero"), (b, j)))
+        zero = at(nest.tensor(low.constant(c.zeros, "zeros"), "zero"), (b, j))
     row_sum = at(nest.tensor(row_sums, "row_sum"), (*lead, b))
-    exact = call("sub", at(sums, at_block), call("mul", zero, row_sum))
     scale = call("cast_float32", at(nest.tensor(scales, "scale"), (b, j)))
     row_scale = at(nest.tensor(row_scales, "row_scale"), (*lead, b))
-    term = call("mul", call("mul", call("cast_float32", exact), row_scale), scale)
+    block_sum = at(sums, at_block)
+    if not isinstance(c.zeros, Constant):
+        exact = call("sub", block_sum, call("mul", call("cast_int32", zero), row_sum))
+        number = call("mul", call("cast_float32", exact), scale)
+    else:
+        number = call("mul", call("cast_float32", block_sum), scale)
+        number = call("sub", number, call("mul", call("cast_float32", row_sum), zero))
+    term = call("mul", number, row_scale)
     nest.compute("y", shape, "float32", (*lead, j), term, [b], "sum")
     nest.into(product)
 
@@ -408,7 +464,7 @@ def _in_blocks(low: Lowering, lead: tuple[Axis, ...], b: Axis, p: Axis) -> Var:
     inner = (*(a.extent for a in lead), b.extent, p.extent)
     result = low.temporary("blocks", inner, low.site.dtype())
     assert isinstance(b.extent, int) and isinstance(p.extent, int)
-    if b.extent * p.extent == _packing(low.site).depth:
+    if b.extent * p.extent == low.site.integer("K"):
         return low.view(result, arg)
     nest = low.nest("in_blocks")
     place = [*(var(a.name) for a in lead), var(b.name) * p.extent + var(p.name)]
@@ -496,8 +552,10 @@ def packed(codes: Array, bits: int) -> Array:
     each = 8 // bits
     padded = np.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % each)])
     parts = padded.astype(np.uint8).reshape(*codes.shape[:-1], -1, each)
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    return np.asarray(np.bitwise_or.reduce(parts << shifts, axis=-1))
+    result = parts[..., 0].copy()
+    for n in range(1, each):
+        result |= parts[..., n] << np.uint8(n * bits)
+    return np.asarray(result)
 
 
 def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -509,7 +567,7 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     scale = scales.reshape(n, blocks, 1).astype(np.float32)
     weights = ((codes - zero) * scale).reshape(n, -1)[:, : packing.depth].T.astype(a.dtype)
     is_rounded = attrs.get("accuracy_level", 0) == BY_INTEGERS and a.dtype == np.float32
-    rows = _rounded(a, packing) if is_rounded and (zeros is None or zeros.dtype == np.uint8) else a
+    rows = _rounded(a, packing) if is_rounded else a
     y = MATMUL.reference({}, (rows, np.ascontiguousarray(weights)))
     return y if bias is None else (y + bias).astype(a.dtype)
 

@@ -40,8 +40,8 @@ LAYOUTS_THAT_COMPUTE = frozenset(  # in some form
 )
 LIKE_THE_FIRST = frozenset({"Ramp", "Resample"})  # own operators, without a dtype rule in ONNX
 OWN = frozenset(
-    {"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear"}
-)  # they define their own rounding
+    {"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear", "MatMulFloat8"}
+)  # they define their own rounding, or convert what they read
 
 
 def lower(record: OperatorRecord, low: Lowering) -> None:

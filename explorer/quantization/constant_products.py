@@ -9,8 +9,10 @@ import numpy as np
 
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, fresh
+from explorer.ir.types import Tensor
 from explorer.ops.low_bit_products import BIAS
-from explorer.quantization.low_bit_matrix import LowBitMatrix
+from explorer.quantization.float8_matrix import Float8Matrix
+from explorer.quantization.low_bit_matrix import LowBitMatrix, RoundedMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ def _is_scaled(call: OpCall) -> bool:
     return bool(call.attr("transA", 0)) or factors != (1.0, 1.0)
 
 
-Matrices = Mapping[tuple[str, bool], LowBitMatrix]  # by weight, and if it is read by rows
+PRODUCT = ".product"  # the name of a product before its bias ends so
+Matrices = Mapping[tuple[str, bool], RoundedMatrix]  # by weight, and if it is read by rows
 
 
 def with_low_bits(
@@ -96,7 +99,8 @@ def with_low_bits(
 ) -> Program:
     """Replace products whose weight has a low-bit matrix.
 
-    After: `y = MatMulNBits(x, w.codes, w.scales)`, and nothing that is read no more is there.
+    After: `y = MatMulNBits(x, w.codes, w.scales)`, or MatMulBnb4 for nf4. Float8 is dequantized:
+    `y = MatMul(x, DequantizeLinear(w.codes, w.scales))`. Nothing that is read no more is there.
     """
     taken = {*program.constants, *(v.name for _, b in program.bindings() for v in b.vars)}
     constants = dict(program.constants)
@@ -106,21 +110,49 @@ def with_low_bits(
         taken.update(names.values())
         constants |= {names[part]: Constant(array) for part, array in matrix.arrays.items()}
         arguments[key] = tuple(Var(n, constants[n].type) for n in names.values())
-    new: dict[tuple[str, str], Binding] = {}
+    new: dict[tuple[str, str], tuple[Binding, ...]] = {}
     for p in products:
         if (key := (p.weight, p.by_rows)) in matrices:
-            args: tuple[Var | None, ...] = (p.x, *arguments[key])
-            if p.bias is not None:
-                bias = Var(p.bias, constants[p.bias].type)
-                args = (*args, *[None] * (BIAS - len(args)), bias)
-            call = OpCall("MatMulNBits", args, matrices[key].attrs)
-            new[p.function, p.binding.name] = replace(p.binding, expr=call, origin=p.origin)
+            bias = None if p.bias is None else Var(p.bias, constants[p.bias].type)
+            product = _product(p, arguments[key], bias, matrices[key], taken)
+            new[p.function, p.binding.name] = tuple(product)
     functions = tuple(
-        replace(f, body=tuple(new.get((f.name, b.name), b) for b in f.body))
+        replace(f, body=tuple(n for b in f.body for n in new.get((f.name, b.name), (b,))))
         for f in program.functions
     )
     weights = frozenset(w for w, _ in matrices)
     return _without_unread(replace(program, functions=functions, constants=constants), weights)
+
+
+def _product(
+    p: ConstantProduct,
+    parts: tuple[Var, ...],
+    bias: Var | None,
+    matrix: RoundedMatrix,
+    taken: set[str],
+) -> Iterator[Binding]:
+    """Yield a product with a rounded matrix, and what it needs before and after it.
+
+    Float8 is dequantized before a plain product. Where that has no bias, it is added.
+    """
+    args: tuple[Var | None, ...] = (p.x, *parts)
+    result = p.binding.var
+    if bias is not None and not isinstance(matrix, LowBitMatrix):
+        result = Var(fresh(f"{result.name}{PRODUCT}", taken), result.type)
+        taken.add(result.name)
+    elif bias is not None:
+        args = (*args, *[None] * (BIAS - len(args)), bias)
+    if isinstance(matrix, Float8Matrix):
+        weights = Var(fresh(f"{p.weight}.decoded", taken), Tensor(matrix.codes.shape, "float32"))
+        taken.add(weights.name)
+        decoding = OpCall("DequantizeLinear", parts, (("axis", 1),))
+        yield replace(p.binding, vars=(weights,), expr=decoding, origin=p.origin)
+        call = OpCall("MatMul", (p.x, weights))
+    else:
+        call = OpCall(matrix.operator, args, matrix.attrs)
+    yield replace(p.binding, vars=(result,), expr=call, origin=p.origin)
+    if result != p.binding.var:
+        yield replace(p.binding, expr=OpCall("Add", (result, bias)), origin=p.origin)
 
 
 def _without_unread(program: Program, weights: frozenset[str]) -> Program:

@@ -18,8 +18,11 @@ import numpy as np
 
 from explorer.errors import BadOption
 from explorer.ops.low_bit_products import LEAST_BLOCK, packed, unpacked
+from explorer.quantization.float8_matrix import Float8Matrix, float8_matrix
+from explorer.quantization.nf4_matrix import Nf4Matrix, nf4_matrix
 
 BITS = {"int2": 2, "int4": 4, "int8": 8}
+NF4, FP8 = "nf4", "fp8"
 TURNS = 3  # of rounding and fitting; further ones gain little but for int2 by column; chosen
 PART = 1 << 22  # elements that are rounded at a time, for the memory of the float copies; chosen
 
@@ -34,11 +37,12 @@ class LowBitFormat:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if self.kind not in BITS:
+        kinds = ", ".join((*BITS, NF4, FP8))
+        if self.kind not in (*BITS, NF4, FP8):
             raise BadOption(
-                f"weights are quantized to {', '.join(BITS)}, found {self.kind!r}",
+                f"weights are quantized to {kinds}, found {self.kind!r}",
                 where="kind",
-                expected=", ".join(BITS),
+                expected=kinds,
                 actual=self.kind,
             )
         n = self.block
@@ -48,6 +52,22 @@ class LowBitFormat:
                 where="block",
                 expected="16, 32, 64, 128 and so on, or None: one block for each column",
                 actual=n,
+            )
+        if self.kind == NF4 and (n is None or not self.symmetric):
+            raise BadOption(
+                f"{NF4} has a scale for each block and no zero points: block is a number, and "
+                "symmetric is True",
+                where="kind",
+                expected="block=64",
+                actual=f"block={n!r}, symmetric={self.symmetric!r}",
+            )
+        if self.kind == FP8 and (n is not None or not self.symmetric):
+            raise BadOption(
+                f"{FP8} has a scale for each column and no zero points: block is None, and "
+                "symmetric is True",
+                where="kind",
+                expected="block=None",
+                actual=f"block={n!r}, symmetric={self.symmetric!r}",
             )
 
     @property
@@ -72,6 +92,8 @@ class LowBitMatrix:
     zeros: np.ndarray | None
     bits: int
     depth: int
+
+    operator = "MatMulNBits"
 
     @property
     def block(self) -> int:
@@ -104,8 +126,15 @@ class LowBitMatrix:
             yield begin, numbers.reshape(len(codes), -1)[:, : self.depth]
 
 
-def quantized(matrix: np.ndarray, form: LowBitFormat) -> LowBitMatrix:
+RoundedMatrix = LowBitMatrix | Nf4Matrix | Float8Matrix
+
+
+def quantized(matrix: np.ndarray, form: LowBitFormat) -> RoundedMatrix:
     """Round a matrix float32[outputs, inputs] of finite elements."""
+    if form.kind == FP8:
+        return float8_matrix(matrix)
+    if form.kind == NF4:
+        return nf4_matrix(matrix, form.block_of(matrix.shape[1]))
     outputs, depth = matrix.shape
     block = form.block_of(depth)
     blocks, bits = -(-depth // block), form.bits
@@ -162,7 +191,7 @@ def _fitted(blocks: np.ndarray, steps: np.ndarray, scale: np.ndarray) -> np.ndar
     return np.asarray(np.where(np.isfinite(best) & (squares > 0), best, scale), np.float32)
 
 
-def weight_error(matrix: np.ndarray, rounded: LowBitMatrix) -> float:
+def weight_error(matrix: np.ndarray, rounded: RoundedMatrix) -> float:
     """Return the Frobenius norm of the error over the norm of the matrix."""
     lost = total = 0.0
     for begin, rows in rounded.values():

@@ -18,12 +18,13 @@ from explorer.ir.program import Constant, Program
 from explorer.ops.interpreter.evaluate import evaluate
 from explorer.quantization.constant_products import (
     ConstantProduct,
+    Matrices,
     constant_products,
     with_low_bits,
 )
 from explorer.quantization.low_bit_matrix import (
     LowBitFormat,
-    LowBitMatrix,
+    RoundedMatrix,
     quantized,
     weight_error,
 )
@@ -50,7 +51,7 @@ def quantize(
 
     Args:
         model: A model that `explorer.load` returned, or what it takes.
-        kind: int8, int4 or int2.
+        kind: int8, int4, int2, nf4 or fp8. nf4 needs a block, fp8 `block=None`.
         block: The elements along the sum that share a scale, a power of two from 16 on. None: one
             scale for each column.
         keep: Products to leave in float32, by the name of the weight, the operator or the result,
@@ -75,7 +76,7 @@ def quantize(
     exact = _select(products, (keep,) if isinstance(keep, str) else tuple(keep), loaded.name)
     chosen = {(p.weight, p.by_rows): p for p in products if p not in exact}
     constants = loaded.program.constants
-    matrices: dict[tuple[str, bool], LowBitMatrix] = {}
+    matrices: dict[tuple[str, bool], RoundedMatrix] = {}
     errors: dict[tuple[str, bool], float] = {}
     for done, (key, product) in enumerate(chosen.items()):
         if progress is not None:
@@ -143,7 +144,7 @@ def _layer(
     product: ConstantProduct,
     constants: Mapping[str, Constant],
     form: LowBitFormat,
-    matrix: LowBitMatrix | None,
+    matrix: RoundedMatrix | None,
     errors: Mapping[tuple[str, bool], float],
     outputs: Mapping[ConstantProduct, float],
 ) -> QuantizedLayer:
@@ -164,7 +165,7 @@ def _layer(
 def _output_errors(
     model: Model,
     products: Sequence[ConstantProduct],
-    matrices: Mapping[tuple[str, bool], LowBitMatrix],
+    matrices: Matrices,
     feeds: Sequence[Feed],
 ) -> dict[ConstantProduct, float]:
     """Return the error of each product's result for the inputs that it has in the float model."""

@@ -14,10 +14,11 @@ from explorer.frontends.model import Model
 from explorer.frontends.onnx.save_onnx import save_onnx
 from explorer.ir.calls import OpCall
 from explorer.ops.low_bit_products import BIAS, WEIGHTS
+from explorer.quantization.constant_products import PRODUCT
 from explorer.quantization.quantization import FLOAT
 
 DOMAIN = "com.microsoft"
-OP = "MatMulNBits"
+OPERATORS = frozenset({"MatMulNBits", "MatMulBnb4"})
 
 
 def save_quantized(model: Model, source: Path, path: Path) -> None:
@@ -36,14 +37,21 @@ def save_quantized(model: Model, source: Path, path: Path) -> None:
     arrays: dict[str, np.ndarray] = {}
     replaced = 0
     for b in model.program.main.body:
-        node = nodes.get(b.name)
-        if not isinstance(b.expr, OpCall) or b.expr.op != OP or node is None or node.op_type == OP:
+        node = nodes.get(b.name.removesuffix(PRODUCT))
+        if not isinstance(b.expr, OpCall) or b.expr.op not in OPERATORS or node is None:
+            continue
+        if node.op_type in OPERATORS:
             continue
         packed = [None if a is None else a.name for a in b.expr.args[WEIGHTS:BIAS]]
         arrays |= {n: model.program.constants[n].array for n in packed if n is not None}
-        names = [node.input[0], *(n or "" for n in packed), *node.input[2:]]
+        names = [node.input[0], *(n or "" for n in packed)]
         attrs: dict[str, Any] = dict(b.expr.attrs)
-        new = helper.make_node(OP, names, list(node.output), node.name, domain=DOMAIN, **attrs)
+        if b.name in nodes:
+            names += node.input[2:]
+        else:
+            bias = helper.make_node("Add", [b.name, node.input[2]], list(node.output))
+            proto.graph.node.insert(list(proto.graph.node).index(node) + 1, bias)
+        new = helper.make_node(b.expr.op, names, [b.name], node.name, domain=DOMAIN, **attrs)
         node.CopyFrom(new)
         replaced += 1
     _check_all(model, replaced)

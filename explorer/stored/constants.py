@@ -168,7 +168,7 @@ def store_constants(
     Returns None if they are too large, or if one has a dtype that cannot be stored.
     """
     if bytes_of(constants.values()) > LARGEST_BYTES or any(
-        dtype_of(c.array) not in ITEM_BYTES for c in constants.values()
+        c.type.dtype not in ITEM_BYTES for c in constants.values()
     ):
         return None
     rows = [_put(name, constant, store) for name, constant in constants.items()]

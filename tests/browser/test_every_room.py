@@ -54,11 +54,12 @@ SCHEMES = {"light": theme.LIGHT, "dark": theme.DARK}
 # Width, height and points of the screen to one of the page; the last is 1280 at 400 %.
 WINDOWS = {1600: (1100, 1), 1280: (1000, 1), 900: (1000, 1), 320: (256, 4)}
 FIRST = (("light", 1280), ("light", 320))
-# What has only words, before a button is pressed, or for want of a GPU or of a loop.
+# What has only words, before a button is pressed, or for want of a GPU, of a loop, of a language
+# model, whose rooms `test_language_model_rooms` looks at, or of a constant matrix.
 WORDS_ALONE = {
-    PAGE: {"inside", "banks"},
-    "JupyterLab": {"inside", "banks"},
-    "Voila": {"inside", "banks", "iterations", "crossing"},
+    PAGE: {"inside", "banks", "low_bit", "one_token"},
+    "JupyterLab": {"inside", "banks", "low_bit", "one_token"},
+    "Voila": {"inside", "banks", "iterations", "crossing", "one_token"},
 }
 LAST_TRIES = 4
 PRESSES = 24  # of J, to an operator of another kernel that has what the room shows

@@ -169,6 +169,20 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             "none is taken, and",
         ),
     },
+    "bits": {
+        "never 2 bits": (
+            edited("bits", "for n in layer.errors", "for n in (4, 8)"),
+            "bytes are taken, and .* are enough",
+        ),
+        "a tenth over the budget": (
+            edited("bits", "error <= budget", "error <= 1.1 * budget"),
+            "under a budget of 5.9: the error is 6",
+        ),
+        "8 bits if nothing is within it": (
+            edited("bits", "if error <= budget), None)", "if error <= budget), [8] * len(layers))"),
+            "no choice is within it, and \\[8, 8, 8\\] is returned",
+        ),
+    },
     "wall": {
         "one unit": (
             edited("wall", "unit = free.index(min(free))", "unit = 0"),

@@ -80,7 +80,7 @@ def test_a_teacher_grades_two_submissions_of_a_chapter(
 def test_a_worked_solution_that_is_handed_in_has_every_point(name: str, tmp_path: Path) -> None:
     """Also of exercises whose functions are traced by their text, which no file holds here."""
     e = EXERCISES[name]
-    main(["build", e.chapter[:2], "--as", "solution", "-o", str(tmp_path)])
+    main(["build", e.chapter.partition("_")[0], "--as", "solution", "-o", str(tmp_path)])
     found = grading.grade_notebook(tmp_path / f"{e.chapter}.ipynb", 5)
     assert found["points"] == found["of"] == e.points, found
 
@@ -149,7 +149,7 @@ def wrong(name: str) -> str:
 
 def points_of(name: str, text: str, folder: Path) -> float:
     """By our own grading, with the seed that is written into notebooks of other graders."""
-    made = assignment(EXERCISES[name].chapter[:2], "student")
+    made = assignment(EXERCISES[name].chapter.partition("_")[0], "student")
     for cell in made["cells"]:
         if cell["id"] == f"answer-{name}":
             cell["source"] = text
@@ -179,7 +179,16 @@ GRADED = [
 @pytest.mark.parametrize("name", GRADED)
 def test_nbgraders_own_commands_grade_two_submissions(name: str, tmp_path: Path) -> None:
     e = EXERCISES[name]
-    main(["build", e.chapter[:2], "--as", "nbgrader", "-o", str(tmp_path / "source" / "ps1")])
+    main(
+        [
+            "build",
+            e.chapter.partition("_")[0],
+            "--as",
+            "nbgrader",
+            "-o",
+            str(tmp_path / "source" / "ps1"),
+        ]
+    )
     (tmp_path / "nbgrader_config.py").write_text(
         'c = get_config()\nc.CourseDirectory.course_id = "compilers"\n'
     )
@@ -203,7 +212,7 @@ def test_nbgraders_own_commands_grade_two_submissions(name: str, tmp_path: Path)
 @pytest.mark.parametrize("name", GRADED)
 def test_otters_own_commands_grade_two_submissions(name: str, tmp_path: Path) -> None:
     e = EXERCISES[name]
-    main(["build", e.chapter[:2], "--as", "otter", "-o", str(tmp_path)])
+    main(["build", e.chapter.partition("_")[0], "--as", "otter", "-o", str(tmp_path)])
     run(tmp_path, "otter", "assign", f"{e.chapter}.ipynb", "dist")
     student = tmp_path / "dist" / "student" / f"{e.chapter}.ipynb"
     assert not told_too_much(name, source(student)) and "seed=" not in source(student)

@@ -13,6 +13,7 @@ import explorer
 from explorer import cli
 from explorer.errors import BadModelFile, BadOption
 from explorer.frontends.decoders.language_model import LanguageModel
+from explorer.generation.decode_loop import LOOP_STEPS
 from explorer.generation.generate import PAGE
 from explorer.generation.generated import Token
 from tests.frontends.decoders.test_families import FAMILIES, saved
@@ -86,6 +87,48 @@ def test_a_step_is_one_launch_over_caches_in_place(compiled: explorer.Compilatio
     assert did.counts.arrays_made == did.counts.runs  # the scores alone
     assert did.counts.kernel_compiles == did.counts.pass_runs == 0
     assert did.counts.interpreted_kernels == did.counts.library_calls == 0
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma 2", "gpt-2"])
+def test_a_loop_has_the_tokens_of_its_steps(tmp_path: Path, name: str) -> None:
+    """GPT-2 has 64 positions: the last launch may not go on to the next ones."""
+    saved(tmp_path, *FAMILIES[name])
+    prompts = [[5, 9, 22, 7, 30, 11, 4], [3]]
+    model = explorer.compile(explorer.load(tmp_path))
+    looped = explorer.generate(model, prompts, 57, loop=True)
+    assert looped.rows == explorer.generate(model, prompts, 57).rows
+
+
+def test_a_loop_is_one_launch_for_many_tokens(compiled: explorer.Compilation) -> None:
+    """The caches grow between launches, and a text ends within one."""
+    steps = explorer.generate(compiled, [1, 2, 3], 150)
+    with explorer.counters.delta() as did:
+        got = explorer.generate(compiled, [1, 2, 3], 150, loop=True)
+    assert got.rows == steps.rows and got.steps == 149 and got.room == steps.room
+    assert did.counts.runs == 1 + -(-149 // LOOP_STEPS)
+    assert explorer.generate(compiled, [1, 2, 3], 1, loop=True).ids == steps.ids[:1]
+    tokens: list[Token] = []
+    few = explorer.generate(
+        compiled,
+        [1, 2, 3],
+        99,
+        loop=True,
+        on_token=tokens.append,
+        cancelled=lambda: len(tokens) > 5,
+    )
+    assert few.ids == steps.ids[: 1 + LOOP_STEPS] and few.rows[0].stopped == "cancelled"
+
+
+def test_a_loop_of_low_bit_weights_and_its_stops(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "tiny", {**LLAMA, "vocab_size": 300})
+    write_tokenizer(folder)
+    low = explorer.compile(explorer.quantize(explorer.load(folder), "int4", block=16))
+    text = explorer.generate(low, "a time", 30).text
+    steps, looped = (
+        explorer.generate(low, ["a time", "once"], 30, stop=text[6:9], loop=loop)
+        for loop in (False, True)
+    )
+    assert looped.rows == steps.rows and looped.rows[0].stopped == "stop"
 
 
 def test_draws_depend_on_the_seed_alone(compiled: explorer.Compilation) -> None:
@@ -172,6 +215,7 @@ def test_a_gguf_file_has_its_own_words(tmp_path: Path) -> None:
         ([1], {"tokens": 0}, "tokens"),
         ([1], {"tokens": 1.5}, "tokens"),
         ([1], {"top_p": 2.0}, "top_p"),
+        ([1], {"loop": True, "temperature": 0.5}, "temperature must be 0"),
     ],
 )
 def test_wrong_arguments_are_named(

@@ -136,9 +136,7 @@ def test_rows_are_rounded_at_accuracy_level_four_alone(seed: int, tmp_path: Path
         drawn = Drawn(5000 + 100 * seed + n)
         drawn.x[0] = 0.0
         model = loaded(drawn.model(accuracy_level=4), tmp_path)
-        is_float = drawn.arrays.get("zeros", np.zeros(0, np.uint8)).dtype != np.uint8
-        x = drawn.x if is_float else drawn.rounded(drawn.x)
-        right, feeds = drawn.right(x), {"x": drawn.x}
+        right, feeds = drawn.right(drawn.rounded(drawn.x)), {"x": drawn.x}
         drawn.near(evaluate(model.program, feeds)["y"], right)
         drawn.near(explorer.compile(model).run(feeds)["y"], right)
 

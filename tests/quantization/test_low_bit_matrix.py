@@ -112,8 +112,8 @@ def test_zeros_extremes_and_subnormals_stay_finite(kind: str, symmetric: bool) -
 @pytest.mark.parametrize(
     ("kind", "block", "problem"),
     [
-        ("int3", 32, "weights are quantized to int2, int4, int8, found 'int3'"),
-        (4, 32, "weights are quantized to int2, int4, int8, found 4"),
+        ("int3", 32, "weights are quantized to int2, int4, int8, nf4, fp8, found 'int3'"),
+        (4, 32, "weights are quantized to int2, int4, int8, nf4, fp8, found 4"),
         ("int4", 24, "a block has a power of two of elements from 16 on, found 24"),
         ("int4", 8, "a block has a power of two of elements from 16 on, found 8"),
         ("int4", 32.0, "a block has a power of two of elements from 16 on, found 32.0"),

@@ -13,6 +13,8 @@ from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.ir.program import Constant
 from explorer.ops.interpreter.evaluate import evaluate
 from explorer.ops.low_bit_products import unpacked
+from explorer.quantization.float8_matrix import float8_matrix
+from explorer.quantization.nf4_matrix import nf4_matrix
 from tests.frontends.decoders.tiny_models import LLAMA, write_folder
 from tests.quantization.models import results, write_products
 
@@ -63,6 +65,29 @@ def test_a_quantized_model_is_the_model_with_the_decoded_weights(
     for found in (evaluate(low.program, {"x": x})["y"], explorer.compile(low).run({"x": x})["y"]):
         np.testing.assert_allclose(found, right, rtol=0, atol=1e-5 * np.abs(right).max())
     assert np.abs(right - exact["y"]).max() > 1e-4, "the rounding is seen"
+
+
+@pytest.mark.parametrize(("kind", "block"), [("nf4", 16), ("nf4", 64), ("fp8", None)])
+def test_a_model_in_small_floats_is_the_model_with_the_decoded_weights(
+    kind: str, block: int | None, tmp_path: Path
+) -> None:
+    """With biases, and with rows of weights that are no whole number of blocks."""
+    weights = write_products(tmp_path / "m.onnx")
+    x = np.random.default_rng(1).standard_normal((5, 40)).astype(np.float32)
+    low = explorer.quantize(tmp_path / "m.onnx", kind, block, inputs={"x": x})
+    op = "MatMulBnb4" if kind == "nf4" else "DequantizeLinear"
+    assert operators(low).count(op) == 4 and "Gemm" not in operators(low)
+    rounded, table = dict(weights), low.quantization
+    assert table is not None
+    for layer in table.layers:
+        w = weights[layer.weight]
+        matrix = float8_matrix(w.T) if block is None else nf4_matrix(w.T, block)
+        rounded[layer.weight] = np.concatenate([rows for _, rows in matrix.values()]).T
+        error = np.linalg.norm(w - rounded[layer.weight]) / np.linalg.norm(w)
+        assert layer.weight_error == pytest.approx(error, rel=1e-4) and layer.kind == kind
+    right = results(rounded, x)["y"]
+    for found in (evaluate(low.program, {"x": x})["y"], explorer.compile(low).run({"x": x})["y"]):
+        np.testing.assert_allclose(found, right, rtol=0, atol=1e-5 * np.abs(right).max())
 
 
 def test_bytes_are_those_of_the_constants(tmp_path: Path) -> None:

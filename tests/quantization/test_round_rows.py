@@ -11,6 +11,7 @@ import explorer
 from explorer.errors import BadOption
 from explorer.frontends.decoders.language_model import LanguageModel
 from tests.frontends.decoders.tiny_models import LLAMA, write_folder
+from tests.ops.test_low_bit_products import Drawn, loaded
 from tests.quantization.models import write_products
 
 ROUNDED = 1 / 127  # of a block's largest element, from one code to the next
@@ -27,6 +28,20 @@ def test_rounded_rows_are_off_by_half_a_step_and_no_more(rows: int, tmp_path: Pa
     exact, rounded = (explorer.compile(m).run({"x": x})["y"] for m in (low, first))
     assert not np.array_equal(exact, rounded)
     assert np.abs(rounded - exact).max() <= 4 * ROUNDED * np.abs(exact).max()  # four products
+
+
+@pytest.mark.parametrize("zeros", ["none", "packed", "float"])
+def test_a_model_with_rounded_rows_is_another_one_of_the_same_file(
+    zeros: str, tmp_path: Path
+) -> None:
+    drawn = Drawn(11, bits=4, block=32, depth=160, columns=24, zeros=zeros)
+    model = loaded(drawn.model(), tmp_path)
+    rounded = explorer.round_rows(model)
+    assert rounded.digest != model.digest
+    exact, near = drawn.right(drawn.x), drawn.right(drawn.rounded(drawn.x))
+    assert abs(exact - near).max() > 1e-4 * abs(exact).max()
+    drawn.near(explorer.compile(model).run({"x": drawn.x})["y"], exact)
+    drawn.near(explorer.compile(rounded).run({"x": drawn.x})["y"], near)
 
 
 def test_a_language_model_of_rounded_rows_generates_alike_in_one_step_or_several(

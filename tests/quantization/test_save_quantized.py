@@ -16,7 +16,9 @@ from explorer import cli
 from tests.quantization.models import write_products
 
 
-@pytest.mark.parametrize("flags", [[], ["--bits", "8"], ["--zero-points"], ["--block", "column"]])
+@pytest.mark.parametrize(
+    "flags", [[], ["--bits", "8"], ["--zero-points"], ["--block", "column"], ["--nf4"]]
+)
 def test_the_file_has_the_answers_of_the_quantized_model(
     flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -31,13 +33,14 @@ def test_the_file_has_the_answers_of_the_quantized_model(
     assert all(r["output_error"] > 0 for r in data["layers"][:3])
     proto = onnx.load(target)
     ops = [n.op_type for n in proto.graph.node]
-    assert ops == ["MatMulNBits", "Relu", "MatMulNBits", "Tanh", "MatMulNBits", "Gemm"]
+    op, bias = ("MatMulBnb4", ["Add"]) if "--nf4" in flags else ("MatMulNBits", [])
+    assert ops == [op, "Relu", op, "Tanh", op, *bias, "Gemm"]
     names = {t.name for t in proto.graph.initializer}
     assert "turned" not in names and "last" in names
     assert target.stat().st_size < source.stat().st_size / 2
     low = explorer.quantize(
         source,
-        "int8" if "8" in flags else "int4",
+        "nf4" if "--nf4" in flags else "int8" if "8" in flags else "int4",
         None if "column" in flags else 32,
         "last",
         symmetric="--zero-points" not in flags,

@@ -110,6 +110,7 @@ class View:
     Grinder's: the loop, and the supposed times of a launch and a barrier. The picture of sizes: the
     symbol. Those of steps: the step, -1 for the largest, and what its program is compared with. The
     flow of code: the expanded loops. The fused pipeline: the memory level up to which it is fused.
+    Language models: the bits of a weight.
     `width` and `height` are the pixels that the page has for the drawing, 0 if unknown.
     """
 
@@ -127,6 +128,7 @@ class View:
     against: str = ""
     opened: str = ""
     cut: str = ""
+    bits: str = ""
     width: int = 0
     height: int = 0
 
@@ -241,6 +243,7 @@ class Family:
         "steps",
         "board",
         "whatif",
+        "bits",
     ]
     controls: Callable[[OnShow, str], Mapping[str, Any]]
     about: Callable[[OnShow, str], tuple[str, ...]] = lambda s, op: ()

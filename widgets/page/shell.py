@@ -39,10 +39,11 @@ from widgets.session.handlers import time_shown
 from widgets.session.jobs import error_parts, stop_unrequested_jobs
 from widgets.session.session import Session, look_at
 from widgets.session.shown import Binary, open_recording
-from widgets.timed import race_chart
+from widgets.timed import race_chart, request_wall
 from widgets.training import replica_timeline
 
 if TYPE_CHECKING:
+    from explorer.generation.generated_many import GeneratedMany
     from explorer.tuning.race import RaceResult
 
 JSON_PARTS = (
@@ -425,3 +426,11 @@ def replicas(
     drawn = plots.for_page(replica_timeline.chart(rows, "", "page"))
     part = {"svg": "", "figure": drawn, "said": table.caption}
     return Room("replicas", "Replicas", ", ".join(r.name for r in rows), part, (rows, None, table))
+
+
+def requests(result: GeneratedMany) -> Room:
+    """Return the wall of requests that ran together."""
+    table = request_wall.table(result)
+    drawn = plots.for_page(request_wall.chart(result, "", "page"))
+    part = {"svg": "", "figure": drawn, "said": table.caption}
+    return Room("requests", "Requests", "", part, (result, None, table))

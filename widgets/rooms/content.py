@@ -17,6 +17,8 @@ from widgets.model.knobs import symbols
 from widgets.model.picture import OnShow
 from widgets.program.flow_graph import flow
 from widgets.rooms import gallery
+from widgets.timed.low_bit import has_matrices
+from widgets.timed.one_token import is_decoder
 from widgets.training.backward import STEP
 
 
@@ -109,6 +111,7 @@ NEEDS: dict[str, Content] = {  # by picture; the others have content for every p
         "for a program with a loop whose sizes are known before a run",
         lambda s: s.plan is not None and _has_loop(s) and bool(crossings(s)),
     ),
+    "low_bit": Content("for a program with a product by a constant matrix", has_matrices),
     "welder": GROUPS,
     "curve": GROUPS,
     "connections": Content(
@@ -153,6 +156,7 @@ NEEDS: dict[str, Content] = {  # by picture; the others have content for every p
         "for a kernel that runs on this machine", lambda s: s.runs and _has_kernels(s)
     ),
     "kernels": WALL,
+    "one_token": Content("for a language model that runs on this machine", is_decoder),
     "backward": GRADIENT,
     "memory_time": GRADIENT,
 }

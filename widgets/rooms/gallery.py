@@ -47,7 +47,16 @@ from widgets.roller import (
     tile_layout,
     tile_panels,
 )
-from widgets.timed import ablation, hardware, inside_kernel, kernel_table, search, sizes
+from widgets.timed import (
+    ablation,
+    hardware,
+    inside_kernel,
+    kernel_table,
+    low_bit,
+    one_token,
+    search,
+    sizes,
+)
 from widgets.timed import options as options_picture
 from widgets.training import backward, cache_panel, memory_front
 from widgets.welder import connections, pipeline_picture, tile_curve, tile_graph
@@ -92,12 +101,14 @@ PICTURES: tuple[Picture, ...] = (
     errors_picture.PICTURE,
     memory_plan.PICTURE,
     memory_policies.PICTURE,
+    low_bit.PICTURE,
     sizes.PICTURE,
     generated_source.PICTURE,
     linked_lines.PICTURE,
     flow_graph.PICTURE,
     inside_kernel.PICTURE,
     kernel_table.PICTURE,
+    one_token.PICTURE,
     backward.PICTURE,
     memory_front.PICTURE,
     cache_panel.PICTURE,

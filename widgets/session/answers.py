@@ -308,6 +308,7 @@ def _view_fields(
     against: str = "",
     opened: str = "",
     cut: str = "",
+    bits: str = "",
     width: int = 0,
     height: int = 0,
 ) -> dict[str, Any]:
@@ -323,6 +324,7 @@ def _view_fields(
         "against": str(against),
         "opened": str(opened),
         "cut": str(cut),
+        "bits": str(bits),
         "width": min(position(width), MOST_PIXELS),
         "height": min(position(height), MOST_PIXELS),
     }

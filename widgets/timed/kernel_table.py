@@ -141,7 +141,7 @@ def floor(kernel: Kernel, device: Device, units: int, sizes: Sizes) -> Floor | N
     work = list(_operations(bound))
     peak = device.peak_gflops_per_unit * units
     computing = sum(n * item / ITEM_BYTES["float32"] for n, item in work) / peak / 1e3
-    level, gb_per_s = _nearest(device, units, count)
+    level, gb_per_s = nearest_level(device, units, count)
     moving = count / gb_per_s / 1e3
     name = COMPUTE if computing >= moving else level
     return Floor(max(computing, moving), name, sum(n for n, _ in work), count)
@@ -158,7 +158,7 @@ def _operations(kernel: Kernel) -> Iterator[tuple[int, int]]:
         yield points * (operations_of(c.expr) + (c.combiner is not None)), item
 
 
-def _nearest(device: Device, units: int, count: int) -> tuple[str, float]:
+def nearest_level(device: Device, units: int, count: int) -> tuple[str, float]:
     """Return the nearest level that holds `count` bytes, and its bandwidth in GB/s.
 
     Without resident workers only shared levels count: near memory does not outlive a kernel.

@@ -11,6 +11,7 @@ from explorer.cli.compile_model import read_inputs
 from explorer.cli.terminal import print_answer, progress_line, step_progress
 from explorer.errors import BadOption
 from explorer.frontends.load import load
+from explorer.quantization.low_bit_matrix import NF4
 from explorer.quantization.quantize import quantize
 from explorer.quantization.save_quantized import save_quantized
 from explorer.views.answer import Answer
@@ -23,12 +24,13 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser(
         "quantize",
         "An ONNX file whose products with constant matrices read weights of a few bits in blocks, "
-        "as MatMulNBits of onnxruntime, and the error of each layer.",
+        "as MatMulNBits or MatMulBnb4 of onnxruntime, and the error of each layer.",
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="an ONNX file")
     add("-o", "--output", required=True, metavar="FILE", help="the new ONNX file")
     add("--bits", type=int, default=4, metavar="4", help="2, 4 or 8 (default 4)")
+    add("--nf4", action="store_true", help="four bits that number quantiles of weights")
     add(
         "--block",
         default="32",
@@ -49,7 +51,7 @@ def answer(flags: Namespace) -> Answer:
         names = [p.name for p in model.program.main.params]
         low = quantize(
             model,
-            f"int{flags.bits}",
+            NF4 if flags.nf4 else f"int{flags.bits}",
             _block(flags.block),
             flags.keep,
             symmetric=not flags.zero_points,

@@ -20,6 +20,7 @@ I8, I16, I32, I64 = (ir.IntType(n) for n in (8, 16, 32, 64))
 CELLS = {
     "float32": F32, "float64": F64, "float16": I16, "bfloat16": I16,
     "int32": I32, "int16": I16, "int8": I8, "uint8": I8, "int4": I8, "uint4": I8,
+    "float8_e4m3fn": I8,
 }  # fmt: skip
 PLAIN = Form("float32", "float32", "float32")
 TABLE_LANES = 16  # of the look-up in a register of AVX-512
@@ -98,11 +99,32 @@ class Elements:
             case "int8" if self.is_float:
                 wide = ir.VectorType(I32, self.lanes)
                 return (self.b.sitofp(self.b.sext(loaded, wide), self.vector),)
+            case "uint8" if self.is_float:
+                wide = ir.VectorType(I32, self.lanes)
+                return (self.b.uitofp(self.b.zext(loaded, wide), self.vector),)
+            case "float8_e4m3fn":
+                return (self._of_e4m3(loaded),)
             case "bfloat16":
                 wide = ir.VectorType(I32, self.lanes)
                 shift = ir.Constant(wide, [16] * self.lanes)
                 return (self.b.bitcast(self.b.shl(self.b.zext(loaded, wide), shift), self.vector),)
         return (loaded,)
+
+    def _of_e4m3(self, loaded: Any) -> Any:
+        """Return floats of a byte each: their exponent and mantissa move to float32's places.
+
+        The difference of the biases is a factor, which normalises subnormals. 127 is NaN.
+        """
+        b, wide = self.b, ir.VectorType(I32, self.lanes)
+        sign, size, up, left, nan = (
+            ir.Constant(wide, [n] * self.lanes) for n in (128, 127, 20, 24, 0x7FC00000)
+        )
+        code = b.zext(loaded, wide)
+        magnitude = b.and_(code, size)
+        small = b.bitcast(b.shl(magnitude, up), self.vector)
+        value = b.bitcast(b.fmul(small, self.constant(2.0**120)), wide)
+        bits = b.select(b.icmp_unsigned("==", magnitude, size), nan, value)
+        return b.bitcast(b.or_(bits, b.shl(b.and_(code, sign), left)), self.vector)
 
     def _align(self, dtype: str) -> int:
         return {F64: 8, F32: 4, I32: 4}.get(CELLS[dtype], 1)

@@ -4,6 +4,7 @@ from types import MappingProxyType
 
 from explorer.course.exercise import Exercise
 from explorer.course.exercises import (
+    bits_of_layers,
     fusion_and_tiles,
     loop_inside,
     own_operators,
@@ -28,6 +29,7 @@ EXERCISES: MappingProxyType[str, Exercise] = MappingProxyType(
             times.MEASURING,
             loop_inside.LOOP_INSIDE,
             schedules_and_memory.FREE_STORAGE,
+            bits_of_layers.BITS,
             own_operators.VJP,
             own_passes.OWN_PASS,
         )

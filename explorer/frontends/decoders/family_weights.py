@@ -109,7 +109,7 @@ def _weight(
 
 def _of_gguf(tensor: GgufTensor, can_pack: bool) -> Weight:
     """Return a tensor packed if it can be, as a view of the file, or decoded when it is read."""
-    packed = packed_matrix(tensor.kind.name, tensor.data, tensor.shape) if can_pack else None
+    packed = packed_matrix(tensor.kind, tensor.data, tensor.shape) if can_pack else None
     if packed is not None:
         return packed
     if tensor.kind.name == "F32" and tensor.array.flags.aligned:

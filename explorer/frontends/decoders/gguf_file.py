@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from explorer.errors import BadModelFile, DtypeError
-from explorer.frontends.decoders.gguf_blocks import BLOCK_TYPES, BlockType, decode
+from explorer.frontends.decoders.gguf_blocks import BLOCK_TYPES, UNREAD, BlockType, decode
 from explorer.frontends.onnx.plain_file import PlainFile
 
 MAGIC = b"GGUF"
@@ -131,7 +131,8 @@ def _tensor(p: _Place, name: str, body: np.ndarray, alignment: int, where: str) 
     kind = BLOCK_TYPES.get(p.kind)
     if kind is None:
         raise DtypeError(
-            f"{where}: {name!r} has the type {p.kind} of ggml, which is not supported",
+            f"{where}: {name!r} has the type {UNREAD.get(p.kind, p.kind)} of ggml, which is not "
+            "supported",
             where=name,
             expected=", ".join(k.name for k in BLOCK_TYPES.values()),
         )

@@ -16,8 +16,8 @@ from explorer.frontends.decoders.decoder_config import DecoderConfig
 from explorer.frontends.decoders.families import GGUF_FAMILIES, GGUF_FIELDS
 from explorer.frontends.decoders.family_config import config_of
 from explorer.frontends.decoders.family_weights import Weight, tensor_names, weights_of
-from explorer.frontends.decoders.gguf_file import GgufFile, read_gguf
-from explorer.frontends.decoders.packed_matrix import BITS
+from explorer.frontends.decoders.gguf_file import GgufFile, GgufTensor, read_gguf
+from explorer.frontends.decoders.packed_matrix import packed_bytes
 from explorer.process.budget import check_room
 
 EMBEDDING, SCORES, DIVISORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
@@ -32,7 +32,7 @@ def read_gguf_model(
 ) -> tuple[DecoderConfig, dict[str, Weight], dict[str, str], GgufFile]:
     """Return the description, the weights, the file's names of them, and the file.
 
-    Matrices of Q8_0 and Q4_0 stay packed; all other tensors become float32.
+    Quantised matrices stay packed; all other tensors become float32.
 
     Raises:
         BadModelFile, DtypeError, TooLarge: the file is wrong, or the architecture is unknown.
@@ -52,13 +52,19 @@ def read_gguf_model(
     if LONG_FACTORS in file.tensors:
         raise BadModelFile(f"{file.name} scales rotary positions by {LONG_FACTORS}, unsupported")
     family = GGUF_FAMILIES[architecture]
-    decoded = [t for t in file.tensors.values() if t.kind.name not in ("F32", *BITS)]
-    check_room(sum(4 * prod(t.shape) for t in decoded), f"the weights of {file.name}")
+    check_room(sum(map(_bytes, file.tensors.values())), f"the weights of {file.name}")
     config = config_of(family, _fields(file, architecture), file.name)
     if DIVISORS in file.tensors:
         config = _divided(config, file.tensors[DIVISORS].array, file.name)
     names = tensor_names(family, config, file.tensors)
     return config, weights_of(family, config, file.tensors), names, file
+
+
+def _bytes(tensor: GgufTensor) -> int:
+    """Return the memory that a tensor takes beside its file."""
+    packed = packed_bytes(tensor.kind, tensor.shape)
+    decoded = 0 if tensor.kind.name == "F32" else 4 * prod(tensor.shape)
+    return decoded if packed is None else packed
 
 
 def _fields(file: GgufFile, architecture: str) -> Mapping[str, Any]:

@@ -14,7 +14,11 @@ from explorer.frontends.decoders.family_weights import Weight
 from explorer.frontends.decoders.gguf_model import read_gguf_model
 from explorer.frontends.decoders.hugging_face import CONFIG, read_folder
 from explorer.frontends.decoders.step_program import step_function, step_inputs
-from explorer.frontends.decoders.vocabulary import FolderVocabulary, GgufVocabulary
+from explorer.frontends.decoders.vocabulary import (
+    CharacterVocabulary,
+    FolderVocabulary,
+    GgufVocabulary,
+)
 from explorer.frontends.model import Bounds, Model
 from explorer.frontends.python.trace import Traced
 
@@ -33,7 +37,9 @@ class LanguageModel(Model):
 
     config: DecoderConfig | None = field(default=None, repr=False)
     ends: frozenset[int] = frozenset()  # tokens that end a text
-    vocabulary: FolderVocabulary | GgufVocabulary | None = field(default=None, repr=False)
+    vocabulary: FolderVocabulary | GgufVocabulary | CharacterVocabulary | None = field(
+        default=None, repr=False
+    )
 
     @property
     def caches(self) -> tuple[str, ...]:

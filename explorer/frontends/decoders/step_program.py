@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from explorer.frontends.decoders.decoder_config import DecoderConfig, LayerPositions, Rotary
-from explorer.frontends.decoders.packed_matrix import BLOCK, PackedMatrix
+from explorer.frontends.decoders.packed_operand import multiply_rows, operand, take_rows
 from explorer.frontends.python import arrays as xp
 from explorer.frontends.python.tracing.annotations import tensor
-from explorer.frontends.python.tracing.emit import emit, named_constant
-from explorer.frontends.python.tracing.frames import attributed_to_call
-from explorer.ir.program import Constant
+from explorer.frontends.python.tracing.emit import emit
+from explorer.frontends.python.tracing.frames import attributed_to_call, named_part
 from explorer.ir.types import Tensor
 
 Weights = Mapping[str, Any]  # constants, or values of the program; matrices may be packed
@@ -50,20 +48,60 @@ def step_function(
     """
 
     def decoder_step(ids: Any, at: Any, keys: Any, values: Any) -> dict[str, Any]:
-        w = {part: _constant(names[part], weight) for part, weight in weights.items()}
+        w = {part: operand(names[part], weight) for part, weight in weights.items()}
+        with named_part("positions"):
+            positions = xp.maximum(at[:, None] + xp.arange(ids.shape[1]), 0)  # [batch, n]
+
+        def append(i: int, k: Any, v: Any) -> tuple[Any, Any]:
+            keys[i], values[i] = _append(keys[i], k, at), _append(values[i], v, at)
+            return keys[i], values[i]
+
+        x = _run_layers(config, w, ids, positions, keys[0].shape[2], append)
+        with named_part("scores"):
+            scores = _scores(config, w, x[:, -1])
+        return {"scores": scores, "keys": keys, "values": values}
+
+    return decoder_step
+
+
+def text_function(config: DecoderConfig, w: Weights) -> Callable[[Any], Any]:
+    """Return the function of texts without a cache, as a model is trained.
+
+    It maps `ids`, int64[batch, n], to the scores after each token, float32[batch, n, vocabulary].
+    """
+
+    def decoder_text(ids: Any) -> Any:
         n = ids.shape[1]
-        room = keys[0].shape[2]
-        positions = at[:, None] + xp.arange(n)  # [batch, n]
-        seen = xp.maximum(positions, 0)
-        masks = {window: _mask(seen, room, window) for window in {p.window for p in config.layers}}
-        turns = {r: _turns(r, seen) for r in {p.rotary for p in config.layers} if r}
-        x = _embed(config, w, ids, seen)
-        for i, layer in enumerate(config.layers):
-            name = f"{i}."
+        x = _run_layers(config, w, ids, xp.arange(n)[None], n, lambda i, k, v: (k, v))
+        return _scores(config, w, x)
+
+    return decoder_text
+
+
+def _run_layers(
+    config: DecoderConfig,
+    w: Weights,
+    ids: Any,
+    positions: Any,
+    room: Any,
+    append: Callable[[int, Any, Any], tuple[Any, Any]],
+) -> Any:
+    """Return the last layer's output, [batch, n, width].
+
+    `append` takes a layer's new keys and values and returns all `room` rows to attend to.
+    """
+    with named_part("positions"):
+        windows = {p.window for p in config.layers}
+        masks = {window: _mask(positions, room, window) for window in windows}
+        turns = {r: _turns(r, positions) for r in {p.rotary for p in config.layers} if r}
+    with named_part("embedding"):
+        x = _embed(config, w, ids, positions)
+    for i, layer in enumerate(config.layers):
+        name = f"{i}."
+        with named_part(f"layer {i}"):
             h = _norm(config, w, f"{name}attention.norm", x)
             q, k, v = _project_heads(config, w, name, layer, h, turns)
-            keys[i], values[i] = _append(keys[i], k, at), _append(values[i], v, at)
-            read = _attend(config, q, keys[i], values[i], masks[layer.window])
+            read = _attend(config, q, *append(i, k, v), masks[layer.window])
             read = _project(config, w, f"{name}answer", read)
             if config.post_norms:
                 read = _norm(config, w, f"{name}answer.norm", read)
@@ -72,18 +110,7 @@ def step_function(
             if config.post_norms:
                 h = _norm(config, w, f"{name}down.norm", h)
             x = x + h
-        return {"scores": _scores(config, w, x[:, -1]), "keys": keys, "values": values}
-
-    return decoder_step
-
-
-def _constant(name: str, weight: Constant | PackedMatrix) -> Any:
-    """Return a weight as constants of the program."""
-    if not isinstance(weight, PackedMatrix):
-        return named_constant(name, weight)
-    codes: Any = named_constant(f"{name}.codes", weight.codes)
-    scales: Any = named_constant(f"{name}.scales", weight.scales)
-    return replace(weight, codes=codes, scales=scales)
+    return x
 
 
 def _mask(positions: Any, room: Any, window: int) -> Any:
@@ -108,24 +135,12 @@ def _turns(rotary: Rotary, positions: Any) -> tuple[Any, Any]:
 
 def _embed(config: DecoderConfig, w: Weights, ids: Any, positions: Any) -> Any:
     """Return the first layer's input, [batch, n, width]."""
-    x = _rows(w["embedding"], ids)
+    x = take_rows(w["embedding"], ids)
     if config.embedding_scale != 1:
         x = x * np.float32(config.embedding_scale)
     if config.positions:
         x = x + xp.take(w["positions"], positions, axis=0)
     return x
-
-
-def _rows(matrix: Any, ids: Any) -> Any:
-    """Return rows of a matrix by number, [batch, n, inputs]."""
-    if not isinstance(matrix, PackedMatrix):
-        return xp.take(matrix, ids, axis=0)
-    codes, scales = xp.take(matrix.codes, ids, axis=0), xp.take(matrix.scales, ids, axis=0)
-    if matrix.bits == 4:
-        halves = xp.stack([codes & np.uint8(15), codes >> np.uint8(4)], axis=-1)
-        codes = xp.reshape(halves, (*ids.shape, -1, BLOCK))
-    numbers = xp.asarray(codes, "float32") - np.float32(1 << (matrix.bits - 1))
-    return xp.reshape(numbers * scales[..., None], (*ids.shape, matrix.shape[1]))
 
 
 def _project_heads(
@@ -198,7 +213,7 @@ def _mlp(config: DecoderConfig, w: Weights, name: str, h: Any) -> Any:
 def _scores(config: DecoderConfig, w: Weights, x: Any) -> Any:
     """Return the score of each next token, [batch, vocabulary]."""
     x = _norm(config, w, "norm", x)
-    scores = _times(x, w["embedding" if config.tied else "scores"])
+    scores = multiply_rows(x, w["embedding" if config.tied else "scores"])
     if "scores" in config.biases:
         scores = scores + w["scores.bias"]
     return _capped(scores, config.scores_cap) if config.scores_cap else scores
@@ -211,22 +226,10 @@ def _capped(scores: Any, cap: float) -> Any:
 
 def _project(config: DecoderConfig, w: Weights, name: str, x: Any) -> Any:
     """Multiply rows by a matrix, [outputs, inputs], and add its bias if it has one."""
-    product = _times(x, w[name])
-    has_bias = name.rpartition(".")[2] in config.biases
-    return product + w[f"{name}.bias"] if has_bias else product
-
-
-def _times(x: Any, matrix: Any) -> Any:
-    """Multiply rows by a matrix, [outputs, inputs]."""
-    if not isinstance(matrix, PackedMatrix):
-        return x @ xp.swapaxes(matrix, 0, 1)
-    outputs, inputs = matrix.shape
-    codes: Any = matrix.codes
-    scales: Any = matrix.scales
-    with attributed_to_call("matmul"):
-        return emit(
-            "MatMulNBits", x, codes, scales, N=outputs, K=inputs, bits=matrix.bits, block_size=BLOCK
-        )
+    part = name.rpartition(".")[2]
+    with named_part(part):
+        product = multiply_rows(x, w[name])
+        return product + w[f"{name}.bias"] if part in config.biases else product
 
 
 def _norm(config: DecoderConfig, w: Weights, name: str, x: Any) -> Any:

@@ -106,6 +106,37 @@ class GgufVocabulary:
         return Vocabulary(tokenizer, first)
 
 
+@dataclass(frozen=True, slots=True)
+class CharacterVocabulary:
+    """A vocabulary of single characters, in the order of their tokens.
+
+    Other characters become the token of `unknown`.
+    """
+
+    characters: str
+    unknown: str = "?"
+
+    def open(self) -> Vocabulary:
+        """Return the vocabulary."""
+        return Vocabulary(self)
+
+    def encode(self, text: str) -> _Encoding:
+        """Return the tokens of a text."""
+        ids = {c: n for n, c in enumerate(self.characters)}
+        return _Encoding([ids.get(c, ids[self.unknown]) for c in text])
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Return the text of tokens."""
+        return "".join(self.characters[n] for n in ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """The tokens of a text, as `tokenizers` returns them."""
+
+    ids: list[int]
+
+
 def import_tokenizers() -> Any:
     """Import the package; raise BadOption where it is not installed."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # this process forks

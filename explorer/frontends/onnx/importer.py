@@ -134,7 +134,7 @@ def _input_type(value: onnx.ValueInfoProto, dims: Mapping[DimKey, Dim]) -> Annot
 # Nodes.
 
 
-MICROSOFT = ("com.microsoft", frozenset({"MatMulNBits"}))  # onnxruntime's operators that are read
+MICROSOFT = ("com.microsoft", frozenset({"MatMulNBits", "MatMulBnb4"}))  # of onnxruntime
 LIBRARY_DOMAINS = ("ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
 

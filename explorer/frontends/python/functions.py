@@ -281,6 +281,31 @@ def embed_program(program: Program, args: Sequence[TracedArray], name: str) -> l
     return bind(frame, call, types, name, dims)
 
 
+def inline_program(program: Program, args: Sequence[TracedArray]) -> list[TracedArray]:
+    """Repeat the bindings of a program of one function here, and return its results.
+
+    Args and parameters have the same types, of the same symbols, which the results keep:
+    `y = f(x)` → `y = body of f`.
+    """
+    frame, main = current_frame(), program.main
+    recorder = frame.recorder
+    assert program.functions == (main,), "it calls no functions"
+    values: dict[str, Var] = {}
+    for constant, value in program.constants.items():
+        values[constant] = Var(recorder.fresh(constant), value.type)
+        recorder.constants[values[constant].name] = value
+    for parameter, arg in zip(main.params, args, strict=True):
+        assert parameter.type == arg.value.type, f"{parameter} is not {arg.value}"
+        values[parameter.name] = frame.own(arg.value, arg.home)
+    present = {s.name for s in recorder.sources}
+    recorder.sources += [s for s in program.sources if s.name not in present]
+    for b in main.body:
+        vars_ = tuple(recorder.value(v.name, v.type) for v in b.vars)
+        frame.body.append(Binding(vars_, with_reads(b.expr, values), b.origin))
+        values |= {v.name: new for v, new in zip(b.vars, vars_, strict=True)}
+    return [TracedArray(values[v.name], frame) for v in main.outputs]
+
+
 def _caller_type(output: Var) -> tuple[Tensor, KnownDims]:
     """Return a result's type and dims in the caller, without the callee's symbols."""
     kind = output.tensor

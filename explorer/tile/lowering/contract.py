@@ -271,8 +271,8 @@ def _sum_batch(
     if isinstance(columns.size, int):
         first, count = columns.base + var("_strip") * width, -(-columns.size // width)
         clipped = columns.clip_high or columns.size % width != 0  # a tile ends at a panel, or last
-        one = replace(columns, base=first, size=width, clip_high=clipped)
-        each = For(block, (replace(panels, columns=one),))
+        strip = replace(columns, base=first, size=width, clip_high=clipped)
+        each = For(block, (replace(panels, columns=strip),))
         sums = For(Span("_strip", Affine(), count, count), (each,))
     return [Map(total, every, Const(0.0)), sums, *copy]
 

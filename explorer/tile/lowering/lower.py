@@ -175,12 +175,12 @@ def _lower_compute(p: BufferPlaces, n: int, c: Compute) -> tuple[list[Statement]
         column = p.regions.axes[n][product_form.column.name]
         if product_form.b.tensor in p.kernel.constants and column.lo.terms:
             _check_columns(p, c, column, p.tiling.micro.over(product_form.column.extent))
-        ways = [epilogue, None] if epilogue is not None and epilogue.reduce else [epilogue]
-        for way in ways:
+        epilogues = [epilogue, None] if epilogue is not None and epilogue.reduce else [epilogue]
+        for joined in epilogues:
             before = (dict(p.places), dict(p.buffers), list(p.packings), dict(p.tables))
-            statements = contract(p, n, c, product_form, way, halo)
+            statements = contract(p, n, c, product_form, joined, halo)
             if statements is not None:
-                return [*_fill_statements(p, n, (way or c).out), *body, *statements], way
+                return [*_fill_statements(p, n, (joined or c).out), *body, *statements], joined
             p.places, p.buffers, p.packings, p.tables = before
     return [*_fill_statements(p, n, c.out), *body, _lower_loop(p, n, c, halo)], None
 

@@ -16,6 +16,7 @@ from explorer.passes.registry import compiler_pass
 from explorer.transforms.rewrite import record_match
 
 TURN = (1, 0)  # the order of axes of a transposed matrix
+FLOAT8 = "float8_e4m3fn"
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
 
 
@@ -31,7 +32,8 @@ def keep_block_weights(program: Program) -> Program:
     `w = DequantizeLinear(q, scale, zero, axis=0, block_size=32); y = MatMul(x, w)` becomes
     `y = MatMulNBits(x, q', scale', zero')`, with the same elements in the order of columns.
     Weights [N, K] with blocks along their last axis are read by Transpose and MatMul, or by Gemm
-    with transB. Weights that are dequantized by column are transposed before that.
+    with transB. Weights that are dequantized by column are transposed before that. Weights of
+    float8, by blocks or by column, are read by MatMulFloat8.
     """
     constants = dict(program.constants)
     functions = tuple(_rewrite_function(f, constants) for f in program.functions)
@@ -42,7 +44,7 @@ def keep_block_weights(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Weights as MatMulNBits reads them: codes, scales and zero points, and its attributes.
+    """Weights as an operator reads them: codes, scales and zero points, and its attributes.
 
     `name` is the dequantized value. `by_rows`: the value that stands for them is [N, K], with
     blocks along its last axis; otherwise it is [K, N].
@@ -53,6 +55,7 @@ class _Blocks:
     arrays: tuple[np.ndarray, ...]
     attrs: tuple[tuple[str, int], ...]
     origin: frozenset[str]
+    operator: str = "MatMulNBits"
 
 
 def _rewrite_function(function: Function, constants: dict[str, Constant]) -> Function:
@@ -81,7 +84,7 @@ def _rewrite_function(function: Function, constants: dict[str, Constant]) -> Fun
                 args: tuple[Var | None, ...] = (x, *arguments[weights.name])
                 if bias is not None:
                     args = (*args, *[None] * (BIAS - len(args)), bias)
-                call = OpCall("MatMulNBits", args, weights.attrs)
+                call = OpCall(weights.operator, args, weights.attrs)
                 new = replace(binding, expr=call, origin=binding.origin | weights.origin)
                 record_match(keep_block_weights, (binding,), (new,))
                 binding = new
@@ -189,11 +192,16 @@ def _blocks_of(call: OpCall, binding: Binding, constants: Mapping[str, Constant]
         return None
     if 0 in result.dims or axis not in (-2, -1, 0, 1):
         return None
-    if not isinstance(block, int) or block < LEAST_BLOCK or block & (block - 1):
+    if not isinstance(block, int) or not isinstance(axis, int):
         return None
+    is_block = block >= LEAST_BLOCK and not block & (block - 1)
     if any(a.name not in constants for a in parts):
         return None
     dtype = str(parts[0].tensor.element)
+    if dtype == FLOAT8:
+        return _float8_blocks(binding, axis, block, [constants[a.name].array for a in parts])
+    if not is_block:
+        return None
     if dtype not in BITS or (len(parts) > 2 and not is_integer(str(parts[2].tensor.element))):
         return None
     by_rows, bits = axis in (-1, 1), BITS[dtype]
@@ -210,3 +218,28 @@ def _blocks_of(call: OpCall, binding: Binding, constants: Mapping[str, Constant]
     sizes = (("K", depth), ("N", columns), ("bits", bits), ("block_size", block))
     scales = np.ascontiguousarray(scales.astype(np.float32))
     return _Blocks(binding.var.name, by_rows, (codes, scales, *zeros), sizes, binding.origin)
+
+
+def _float8_blocks(
+    binding: Binding, axis: int, block: int, arrays: list[np.ndarray]
+) -> _Blocks | None:
+    """Return the weights of a dequantization of float8, by blocks, by column, or with one scale."""
+    q, scales, *zero = arrays
+    if any(point.astype(np.float32).any() for point in zero):
+        return None
+    by_rows = axis in (-1, 1) if block else axis in (-2, 0)
+    q = q if by_rows else q.T
+    columns, depth = map(int, q.shape)
+    size = block or depth
+    if block:
+        scales = scales if by_rows else scales.T
+    elif scales.size not in (1, columns):
+        return None
+    else:
+        scales = np.broadcast_to(scales.reshape(-1, 1), (columns, 1))
+    codes = np.zeros((columns, -(-depth // size) * size), q.dtype)
+    codes[:, :depth] = q
+    codes = np.ascontiguousarray(codes.reshape(columns, -1, size).transpose(1, 2, 0))
+    parts = codes, np.ascontiguousarray(scales.T.astype(np.float32))
+    sizes = (("K", depth), ("N", columns), ("block_size", size))
+    return _Blocks(binding.var.name, by_rows, parts, sizes, binding.origin, "MatMulFloat8")

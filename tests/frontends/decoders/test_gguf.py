@@ -11,13 +11,15 @@ import pytest
 from safetensors.numpy import load_file
 
 import explorer
-from explorer.frontends.decoders import family_weights, step_program
+from explorer.errors import DtypeError
+from explorer.frontends.decoders import family_weights
 from explorer.frontends.decoders.gguf_blocks import BLOCK_TYPES, decode
 from explorer.frontends.decoders.gguf_file import read_gguf
 from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.frontends.decoders.packed_matrix import packed_matrix
-from explorer.frontends.python.trace import Traced
+from explorer.frontends.decoders.packed_operand import multiply_rows, operand, take_rows
 from explorer.ops.low_bit_products import unpacked
+from tests.frontends.decoders.drawn_blocks import HALVES, KINDS, QUANTISED, drawn_blocks
 from tests.frontends.decoders.test_families import (
     GPT2,
     LLAMA31,
@@ -86,6 +88,30 @@ def divisors(rope: dict[str, Any], each: int) -> np.ndarray:
     return np.array(factors, np.float32)
 
 
+def quantised(array: np.ndarray, kind: str) -> np.ndarray:
+    """A matrix as blocks: by the package, or random ones of the types that it cannot make."""
+    try:
+        return np.asarray(gguf.quants.quantize(array, gguf.GGMLQuantizationType[kind]))
+    except NotImplementedError:
+        return drawn_blocks(KINDS[kind], array.shape)
+
+
+def dequantised(data: np.ndarray, kind: str) -> np.ndarray:
+    """The numbers of blocks, uint8[rows, bytes], by the package."""
+    return np.asarray(gguf.quants.dequantize(data, gguf.GGMLQuantizationType[kind]))
+
+
+def without_scales(kind: str, data: np.ndarray) -> np.ndarray:
+    """A matrix with some blocks whose scales are zero, and others whose minima are too."""
+    blocks = data.reshape(-1, KINDS[kind].size).copy()
+    halves = list(HALVES[kind])
+    for n, at in enumerate(halves):
+        blocks[n :: 2 + n, at : at + 2] = 0
+    blocks[::3, halves] = 0
+    blocks[::3, [at + 1 for at in halves]] = 128  # minus zero
+    return blocks.reshape(data.shape)
+
+
 def write_gguf(
     path: Path, folder: Path, kind: str | None = None, fields: dict[str, Any] | None = None
 ) -> Path:
@@ -133,7 +159,7 @@ def write_gguf(
         new = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if kind and array.ndim == 2:
             number = gguf.GGMLQuantizationType[kind]
-            w.add_tensor(new, gguf.quants.quantize(array, number), raw_dtype=number)
+            w.add_tensor(new, quantised(array, kind), raw_dtype=number)
         else:
             w.add_tensor(new, array)
     w.write_header_to_file()
@@ -172,12 +198,14 @@ def test_a_model_is_that_of_its_folder(tmp_path: Path, name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * abs(b).max())
 
 
-@pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1"])
+@pytest.mark.parametrize("kind", ["F16", "BF16", *QUANTISED])
 def test_a_quantised_model_has_the_weights_that_the_package_decodes(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = {**SIZES, "hidden_size": 64, "intermediate_size": 96}
-    saved(tmp_path / "folder", "LlamaConfig", values)
+    width = KINDS[kind].elements if kind.endswith("K") else 64
+    values = {**SIZES, "hidden_size": width, "intermediate_size": max(width, 96)}
+    is_drawn = width == 256
+    saved(tmp_path / "folder", "LlamaConfig", {**values, "tie_word_embeddings": is_drawn})
     path = write_gguf(tmp_path / "model.gguf", tmp_path / "folder", kind)
     file = read_gguf(path)
     for tensor in gguf.GGUFReader(path).tensors:
@@ -187,12 +215,14 @@ def test_a_quantised_model_has_the_weights_that_the_package_decodes(
     model = explorer.load(path)
     assert isinstance(model, LanguageModel)
     text = [np.arange(20)]
-    exact = explorer.load(tmp_path / "folder")
-    assert isinstance(exact, LanguageModel)
-    a, b = (scores_of_steps(m, text, [9])[0] for m in (model, exact))
-    assert 0 < abs(a - b).max() < 0.5 * abs(b).max()
-    packed = {c.array.dtype.name for c in model.program.constants.values()} >= {"uint8"}
-    assert packed == (kind in ("Q8_0", "Q4_0"))
+    a = scores_of_steps(model, text, [9])[0]
+    if not is_drawn:
+        exact = explorer.load(tmp_path / "folder")
+        assert isinstance(exact, LanguageModel)
+        b = scores_of_steps(exact, text, [9])[0]
+        assert 0 < abs(a - b).max() < 0.5 * abs(b).max()
+    dtypes = {c.type.dtype for c in model.program.constants.values() if c.type.rank > 1}
+    assert dtypes == ({"uint8", "float32"} if kind.startswith("Q") else {"float32"})
     monkeypatch.setattr(family_weights, "packed_matrix", lambda kind, data, shape: None)
     decoded = explorer.load(path)
     assert isinstance(decoded, LanguageModel)
@@ -200,36 +230,87 @@ def test_a_quantised_model_has_the_weights_that_the_package_decodes(
     assert abs(a - c).max() <= 1e-5 * abs(c).max()
 
 
-def test_packed_matrices_hold_the_numbers_that_the_package_decodes() -> None:
-    rng = np.random.default_rng(0)
-    matrix = rng.standard_normal((5, 96)).astype(np.float32)
-    for kind in ("Q8_0", "Q4_0"):
-        number = gguf.GGMLQuantizationType[kind]
-        data = gguf.quants.quantize(matrix, number)
-        packed = packed_matrix(kind, data.reshape(-1), (5, 96))
-        assert packed is not None
-        codes = unpacked(packed.codes.array, packed.bits).astype(np.float32)
-        numbers = (codes - 2.0 ** (packed.bits - 1)) * packed.scales.array[..., None]
-        expected = gguf.quants.dequantize(data, number)
-        np.testing.assert_array_equal(numbers.reshape(5, 96).astype(np.float32), expected)
-    assert packed_matrix("Q4_K", matrix, (5, 96)) is None
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_packed_matrices_hold_the_numbers_that_the_package_decodes(kind: str) -> None:
+    drawn = drawn_blocks(KINDS[kind], (5, 1024))
+    for data in (drawn, without_scales(kind, drawn)):
+        packed = packed_matrix(KINDS[kind], data.reshape(-1), (5, 1024))
+        assert packed is not None and packed.shape == (5, 1024)
+        codes = unpacked(packed.codes.array, packed.bits).astype(np.float64)
+        expected = dequantised(data, kind).reshape(codes.shape)
+        scales = packed.scales.array[..., None].astype(np.float64)
+        if packed.minima is None or packed.zeros is None:
+            numbers = (codes - 2.0 ** (packed.bits - 1)) * scales
+            np.testing.assert_array_equal(numbers.astype(np.float32), expected)
+        else:
+            minima, zeros = (c.array[..., None] for c in (packed.minima, packed.zeros))
+            numbers = codes * scales - minima
+            np.testing.assert_array_equal(numbers.astype(np.float32), expected)
+            by_zeros = (codes - zeros) * scales
+            assert (abs(by_zeros - numbers) <= 2.0**-24 * abs(minima.astype(np.float64))).all()
+            assert np.isfinite(zeros).all()
 
 
-@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
-def test_rows_of_a_packed_matrix_are_those_that_the_package_decodes(kind: str) -> None:
-    matrix = np.random.default_rng(0).standard_normal((20, 96)).astype(np.float32)
-    number = gguf.GGMLQuantizationType[kind]
-    data = gguf.quants.quantize(matrix, number)
-    packed = packed_matrix(kind, data.reshape(-1), matrix.shape)
+@pytest.mark.parametrize("is_without_scales", [False, True])
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_packed_products_and_rows_are_those_of_decoded_weights(
+    kind: str, is_without_scales: bool
+) -> None:
+    """With one row, and with many, for which weights are decoded first."""
+    shape = (70, 512)
+    data = drawn_blocks(KINDS[kind], shape)
+    if is_without_scales:
+        data = without_scales(kind, data)
+    weights = dequantised(data, kind)
+    packed = packed_matrix(KINDS[kind], data.reshape(-1), shape)
     assert packed is not None
 
-    def look_up(ids: Any) -> Any:
-        return step_program._rows(step_program._constant("w", packed), ids)
+    def step(x: Any, ids: Any) -> dict[str, Any]:
+        weight = operand("w", packed)
+        return {"y": multiply_rows(x, weight), "rows": take_rows(weight, ids)}
 
-    model = Traced(look_up).model({"ids": explorer.tensor("int64", "batch", "n")})
-    ids = np.array([[3, 19, 0], [7, 7, 12]])
-    (rows,) = explorer.compile(model).run({"ids": ids}).values()
-    np.testing.assert_array_equal(rows, gguf.quants.dequantize(data, number)[ids])
+    ids = np.array([[0, 69, 3], [3, 50, 1]])
+    for rows in (1, 20):
+        x = np.random.default_rng(rows).standard_normal((rows, shape[1])).astype(np.float32)
+        inputs = {
+            "x": explorer.tensor("float32", rows, shape[1]),
+            "ids": explorer.tensor("int64", *ids.shape),
+        }
+        c = explorer.compile(explorer.trace(step)(**inputs))
+        outputs = c.run({"x": x, "ids": ids})
+        right = x.astype(np.float64) @ weights.T.astype(np.float64)
+        assert abs(outputs["y"] - right).max() <= 1e-6 * abs(right).max()
+        assert (outputs["rows"].view(np.uint32) == weights[ids].view(np.uint32)).all()
+
+
+def test_a_packed_embedding_is_never_float32_as_a_whole(tmp_path: Path) -> None:
+    values = {**SIZES, "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96}
+    saved(tmp_path / "folder", "LlamaConfig", {**values, "tie_word_embeddings": True})
+    path = write_gguf(tmp_path / "model.gguf", tmp_path / "folder", "Q4_1")
+    model = explorer.load(path)
+    assert isinstance(model, LanguageModel)
+    c = explorer.compile(model, donate=model.caches)
+    for program in (model.program, *(s.after for s in c.snapshots)):
+        sizes = [v.nbytes for v in program.constants.values()]
+        assert max(sizes) <= 1000 * 64  # a byte an element
+
+
+def test_other_types_are_refused_by_name(tmp_path: Path) -> None:
+    for kind in gguf.GGMLQuantizationType:
+        path = tmp_path / f"{kind.name}.gguf"
+        w = gguf.GGUFWriter(path, "llama")
+        size = gguf.GGML_QUANT_SIZES[kind][1]
+        w.add_tensor("t", np.zeros((1, size), np.uint8), raw_dtype=kind)
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+        if kind in BLOCK_TYPES:
+            assert read_gguf(path).tensors["t"].kind.name == kind.name
+        else:
+            with pytest.raises(DtypeError, match=f"'t' has the type {kind.name} of ggml") as error:
+                read_gguf(path)
+            assert "\n" not in error.value.sentence
 
 
 def test_fields_are_those_of_the_package(tmp_path: Path) -> None:

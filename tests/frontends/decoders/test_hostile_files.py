@@ -272,7 +272,7 @@ GGUFS = {
     "huge dims": gguf(tensors=(tensor(dims=(HUGE, HUGE)),)),
     "product that wraps to 16": gguf(tensors=(tensor(dims=(2**60, 2**4, 2**4)),)),
     "an unknown type of ggml": gguf(tensors=(tensor(kind=99),)),
-    "a type without a decoder": gguf(tensors=(tensor(dims=(32, 1), kind=6),)),
+    "a type without a decoder": gguf(tensors=(tensor(dims=(256, 1), kind=16),)),
     "a row of half a block": gguf(tensors=(tensor(dims=(16, 2), kind=8),)),
     "an offset beyond the end": gguf(tensors=(tensor(offset=64),)),
     "a huge offset": gguf(tensors=(tensor(offset=2**64 - 32),)),

@@ -93,6 +93,7 @@ def _refuse(var: Var, home: FunctionFrame, frame: FunctionFrame) -> NoReturn:
 
 _frame: ContextVar[FunctionFrame | None] = ContextVar("frame", default=None)
 _source: ContextVar[str | None] = ContextVar("source", default=None)
+_part: ContextVar[str] = ContextVar("part", default="")
 
 
 def current_frame() -> FunctionFrame:
@@ -150,6 +151,20 @@ def attributed_to_call(op: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def named_part(name: str) -> Iterator[None]:
+    """Name source operators after a part of the model, such as `layer 0/query`, not after a line.
+
+    A part inside of another one is a path.
+    """
+    outer = _part.get()
+    token = _part.set(f"{outer}/{name}" if outer else name)
+    try:
+        yield
+    finally:
+        _part.reset(token)
+
+
 # The program.
 
 
@@ -201,10 +216,10 @@ class Recorder:
         return Var(self.fresh(name), type)
 
     def source(self, op: str) -> str:
-        """Add a source operator: the current line, and the operation that it calls."""
-        line = calling_line()
-        name = _fresh(f"{line} {op}", self._lines)
-        self.sources.append(SourceOp(name, op, line.text))
+        """Add a source operator: the current part or line, and the operation that it calls."""
+        part, line = _part.get(), calling_line()
+        name = _fresh(f"{part}/{op}" if part else f"{line} {op}", self._lines)
+        self.sources.append(SourceOp(name, op, part or line.text))
         return name
 
     def constant(self, constant: Constant, name: str = "array") -> Var:
