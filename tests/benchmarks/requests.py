@@ -22,7 +22,7 @@ import numpy as np
 import explorer
 from explorer import Request
 from explorer.generation.generated_many import GeneratedMany
-from tests.benchmarks.generation import WORDS, write_folder
+from tests.benchmarks.generation_peers.model_files import VOCABULARY, write_gguf
 from tests.benchmarks.rows import Row, parser_of, report, say, timed
 
 
@@ -30,7 +30,8 @@ def drawn_requests(count: int) -> list[Request]:
     rng = np.random.default_rng(0)
     return [
         Request(
-            rng.integers(3, WORDS, int(rng.integers(16, 321))).tolist(), int(rng.integers(8, 65))
+            rng.integers(3, VOCABULARY, int(rng.integers(16, 321))).tolist(),
+            int(rng.integers(8, 65)),
         )
         for _ in range(count)
     ]
@@ -80,8 +81,9 @@ def row(c: Any, shape: str, threads: int, flags: argparse.Namespace) -> Row:
 def rows(flags: argparse.Namespace) -> Iterator[Row]:
     for shape in flags.shapes.split(","):
         with tempfile.TemporaryDirectory() as name:
-            write_folder(Path(name), shape)
-            model: Any = explorer.load(name)
+            path = Path(name, "model.gguf")
+            write_gguf(path, shape, "F32")
+            model: Any = explorer.load(path)
             first = explorer.compile(model, donate=model.caches)
             for threads in flags.threads:
                 options = replace(first.options.rammer, threads=threads)

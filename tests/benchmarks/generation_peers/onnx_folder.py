@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from explorer.frontends.decoders.gguf_file import GgufFile
-from explorer.frontends.decoders.packed_matrix import BLOCK, packed_matrix
+from explorer.frontends.decoders.packed_matrix import packed_matrix
 
 MICROSOFT = "com.microsoft"
 ROOM = 2048  # tokens
@@ -92,7 +92,7 @@ class _Graph:
     def product(self, x: str, *names: str) -> str:
         """Multiply by the transpose of some matrices, one above the other."""
         tensors = [self.tensors[f"{n}.weight"] for n in names]
-        packed = [packed_matrix(t.kind.name, t.data, t.shape) for t in tensors]
+        packed = [packed_matrix(t.kind, t.data, t.shape) for t in tensors]
         matrices = [p for p in packed if p is not None]
         if not matrices:
             weights = self.constant(names[0], np.concatenate([t.array for t in tensors]).T)
@@ -107,7 +107,9 @@ class _Graph:
                 self.constant(f"{names[0]}.codes", codes),
                 self.constant(f"{names[0]}.scales", scales),
                 domain=MICROSOFT,
-                **{"K": inputs, "N": outputs, "bits": matrices[0].bits, "block_size": BLOCK},
+                **{"K": inputs, "N": outputs},
+                bits=matrices[0].bits,
+                block_size=matrices[0].block,
                 accuracy_level=self.level,
             )
         )
