@@ -38,7 +38,7 @@ class Drawn:
         self.columns = given.get("columns", int(rng.integers(1, 40)))
         self.dtype = given.get("dtype", "float32")
         zeros = given.get("zeros", str(rng.choice(["none", "packed", "float"])))
-        self.rows = int(rng.choice([1, 2, 7, 20]))
+        self.rows = int(rng.choice([1, 2, 7, 130]))
         blocks, most = -(-self.depth // self.block), 1 << self.bits
         codes = rng.integers(0, most, (self.columns, blocks, self.block))
         self.scales = rng.uniform(0.01, 0.1, (self.columns, blocks)).astype(self.dtype)
