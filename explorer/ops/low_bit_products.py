@@ -5,7 +5,8 @@ block has a scale and, if given, a zero point: packed like the weights by rows, 
 
     W[k, n] = (B[n, k] - zero[n, k / block_size]) * scale[n, k / block_size];  y = A @ W + bias
 
-Constant weights become a byte each, and a block's scale leaves its sum:
+Constant weights become int4, two a byte in panels, where all of them fit, else a byte each. A
+block's scale leaves its sum:
 
     y[i, n] = sum over b: scale[b, n] * (sum over p: a[i, b * block_size + p] * w[b, p, n])
 

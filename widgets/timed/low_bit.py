@@ -14,12 +14,14 @@ from explorer.errors import BadOption
 from explorer.frontends.decoders.language_model import LanguageModel
 from explorer.generation.perplexity import LENGTH, ROWS, perplexity
 from explorer.ir.calls import OpCall
-from explorer.ir.program import Program
+from explorer.ir.kernels.forms import ELEMENTS_OF_BYTE
+from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from explorer.plain_text import counted
 from explorer.quantization.constant_products import ConstantProduct, constant_products
 from explorer.quantization.low_bit_matrix import LowBitFormat, quantized, weight_error
 from explorer.quantization.quantize import quantize
+from explorer.tile.lowering.lower import tensor_contraction
 from explorer.training.manual_model import manual_text
 from widgets.draw.slide import NARROW, PX, cut_to, label_width
 from widgets.draw.svg import Svg, label, path, rect, wrap_text
@@ -220,16 +222,29 @@ def stored_weights(source: Program, final: Program) -> dict[str, Stored]:
     decoded = dict.fromkeys(sizes, "")
     for b in final.kernel_calls:
         mine = [op for op in b.origin if op in sizes]
-        constants = [final.constants[v.name] for v in b.reads if v.name in final.constants]
-        arrays = [c for c in constants if len(c.shape) > 1]  # without biases and norms
+        constants = {v.name: final.constants[v.name] for v in b.reads if v.name in final.constants}
+        arrays = {n: c for n, c in constants.items() if len(c.shape) > 1}  # no biases and norms
+        stored = {n: c.nbytes / _elements_of_byte(b, n) for n, c in arrays.items()}
         every = sum(sizes[op] for op in mine)
-        has_codes = any("int" in (c.type.dtype or "") for c in arrays)
+        has_codes = any("int" in (c.type.dtype or "") for c in arrays.values())
         has_sum = any(c.reduce for c in b.kernel_call.kernel.computes)
         for op in mine:
-            total[op] += sum(c.nbytes for c in arrays) * sizes[op] / every
+            total[op] += sum(stored.values()) * sizes[op] / every
             if has_codes:
                 decoded[op] = IN_REGISTERS if has_sum else OWN_KERNEL
     return {op: Stored(round(total[op]), decoded[op]) for op in sizes}
+
+
+def _elements_of_byte(b: Binding, name: str) -> int:
+    """Return how many elements of a constant share a byte in the panels of a kernel's product."""
+    call = b.kernel_call
+    for c in call.kernel.computes:
+        product = tensor_contraction(call.kernel, c)
+        if product is not None and product.b.tensor in call.kernel.inputs:
+            argument = call.args[call.kernel.inputs.index(product.b.tensor)]
+            if argument.name == name:
+                return ELEMENTS_OF_BYTE.get(call.kernel.dtype(product.b.tensor), 1)
+    return 1
 
 
 def errors_of(
