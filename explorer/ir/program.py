@@ -171,7 +171,8 @@ class DerivedConstant(Constant):
         array = self._array()
         if array is None:
             sources = [s.array for s in self._sources]
-            array = np.ascontiguousarray(self._make(*sources))
+            made = self._make(*sources)
+            array = np.ascontiguousarray(made).reshape(np.shape(made))  # it makes scalars vectors
             assert (array.shape, dtype_of(array)) == (self._type.shape, self._type.dtype)
             array.flags.writeable = False
             self._array = ref(array)

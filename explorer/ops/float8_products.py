@@ -32,6 +32,8 @@ from explorer.ops.record import OperatorRecord, Site
 
 
 def _types(site: Site) -> tuple[Tensor, ...]:
+    if not site.shape():
+        site.fail("the left operand is a scalar")
     check_depth(site, site.shape()[-1], site.integer("K"))
     return (Tensor((*site.shape()[:-1], site.integer("N")), site.dtype()),)
 

@@ -338,4 +338,5 @@ def controls(s: OnShow, *more: Sequence[Any]) -> dict[str, Any]:
 def placeholder(reason: str) -> Drawn:
     """Return a placeholder for a picture that has nothing to show."""
     words = reason.removesuffix(".")
-    return (), Svg(780, 40, label(12, 24, words, "i"), words), Table((), (), (), words)
+    table = Table(("nothing to show",), ((words,),), ((),), words)
+    return (), Svg(780, 40, label(12, 24, words, "i"), words), table

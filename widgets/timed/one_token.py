@@ -21,7 +21,6 @@ from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Measurement
-from explorer.measure.fit import COPY, READ, bandwidths
 from explorer.measure.this_cpu import code_of
 from explorer.plain_text import counted
 from widgets.draw.slide import NARROW, PX, label_width, legend
@@ -449,6 +448,8 @@ def measure_token(
 
 def read_gb_per_s(span: int, units: int) -> float:
     """Measure the bandwidth at which `units` together read `span` bytes, each its own share."""
+    from explorer.measure.fit import COPY, READ, bandwidths  # it has symbols, which load slowly
+
     read, copy = code_of(READ), code_of(COPY)
     (rate,) = bandwidths(
         {"weights": span}, frozenset(("weights",)), units, read.address, copy.address

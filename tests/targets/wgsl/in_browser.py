@@ -51,19 +51,16 @@ def chromium() -> str | None:
 
 
 @contextmanager
-def gpu_page() -> Iterator[Any]:
-    """A page that may import the modules of live pages."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
-        try:
-            page = browser.new_page()
-            page.route("**/*", _answer)
-            page.goto(ORIGIN)
-            yield page
-        finally:
-            browser.close()
+def gpu_page(browser: Any) -> Iterator[Any]:
+    """A page that may import the modules of live pages, beside a browser of the same process."""
+    own = browser.browser_type.launch(executable_path=chromium(), args=list(ARGUMENTS))
+    try:
+        page = own.new_page()
+        page.route("**/*", _answer)
+        page.goto(ORIGIN)
+        yield page
+    finally:
+        own.close()
 
 
 def _answer(route: Any) -> None:

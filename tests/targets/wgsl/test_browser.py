@@ -30,8 +30,8 @@ TINY = (
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Any]:
-    with gpu_page() as page:
+def page(browser: Any) -> Iterator[Any]:
+    with gpu_page(browser) as page:
         if not page.evaluate("async () => !!(await navigator.gpu?.requestAdapter())"):
             pytest.skip("this Chromium offers no adapter for WebGPU")
         yield page

@@ -165,12 +165,11 @@ def test_a_function_is_that_of_numpy(op: str, dtype: str) -> None:
 
 
 @pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
-def test_functions_of_floats_are_those_of_numpy_in_a_browser() -> None:
-    pytest.importorskip("playwright")
+def test_functions_of_floats_are_those_of_numpy_in_a_browser(browser: Any) -> None:
     every = {op: case for op in SPELLINGS if (case := case_of(op, "float32")) is not None}
     program = program_of({op: (op, args, str(y.dtype)) for op, (args, y) in every.items()})
     inputs = {f"{op}.{n}": a for op, (args, _) in every.items() for n, a in enumerate(args)}
-    with gpu_page() as page:
+    with gpu_page(browser) as page:
         if not page.evaluate("async () => !!(await navigator.gpu?.requestAdapter())"):
             pytest.skip("this Chromium offers no adapter for WebGPU")
         result = run_in(page, program, inputs)
