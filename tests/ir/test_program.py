@@ -70,3 +70,9 @@ def test_constants_are_derived_from_several() -> None:
     assert total.array.tolist() == [1, 2, 3, 4]
     other = a.derived("add", Tensor((4,), "int64"), np.add, (Constant(np.zeros(4, np.int64)),))
     assert other.array.tolist() == [0, 1, 2, 3]
+
+
+def test_a_constant_derived_from_a_number_is_a_number() -> None:
+    half = Constant(np.array(0.5, np.float16))
+    wide = half.derived("wide", Tensor((), "float32"), lambda a: a.astype(np.float32))
+    assert wide.array.shape == () and wide.array == np.float32(0.5)
