@@ -171,8 +171,8 @@ class DerivedConstant(Constant):
         array = self._array()
         if array is None:
             sources = [s.array for s in self._sources]
-            made = self._make(*sources)
-            array = np.ascontiguousarray(made).reshape(np.shape(made))  # it makes scalars vectors
+            value = self._make(*sources)
+            array = np.ascontiguousarray(value).reshape(np.shape(value))  # it makes scalars vectors
             assert (array.shape, dtype_of(array)) == (self._type.shape, self._type.dtype)
             array.flags.writeable = False
             self._array = ref(array)

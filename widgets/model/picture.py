@@ -338,5 +338,4 @@ def controls(s: OnShow, *more: Sequence[Any]) -> dict[str, Any]:
 def placeholder(reason: str) -> Drawn:
     """Return a placeholder for a picture that has nothing to show."""
     words = reason.removesuffix(".")
-    table = Table(("nothing to show",), ((words,),), ((),), words)
-    return (), Svg(780, 40, label(12, 24, words, "i"), words), table
+    return (), Svg(780, 40, label(12, 24, words, "i"), words), Table((), (), (), words)

@@ -568,7 +568,8 @@ def _curve(
 def _draw(s: OnShow, op: str) -> Drawn:
     rows = data(s)
     if rows is None:
-        return placeholder(NO_PRODUCT)
+        none, svg, _ = placeholder(NO_PRODUCT)
+        return none, svg, Table(("matrix",), ((NO_PRODUCT,),), ((),), NO_PRODUCT)
     return rows, figure(rows, s.view.size, op), table(rows)
 
 

@@ -420,7 +420,8 @@ def _line(points: Sequence[tuple[float, float]], ink: str, dash: str) -> str:
 
 def _draw(s: OnShow, op: str) -> Drawn:
     if not is_decoder(s):
-        return placeholder(NOT_HERE)
+        rows, svg, _ = placeholder(NOT_HERE)
+        return rows, svg, Table(("one token",), ((NOT_HERE,),), ((),), NOT_HERE)
     times: Times | None = s.clocked(NAME, "")
     rows = s.house.cached("one token", id(times), lambda: data(s.now, s.house, times))
     return rows, figure(rows, s.view.size, op), table(rows)

@@ -20,6 +20,7 @@ from tests.targets.wgsl.in_browser import chromium, gpu_page, run_in
 
 pytest.importorskip("playwright")
 pytestmark = [
+    pytest.mark.browser,
     pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine"),
     pytest.mark.xdist_group("gpu_page"),
 ]

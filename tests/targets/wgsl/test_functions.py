@@ -164,6 +164,7 @@ def test_a_function_is_that_of_numpy(op: str, dtype: str) -> None:
     assert not wrong_elements(op, args, got, want)[:8]
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
 def test_functions_of_floats_are_those_of_numpy_in_a_browser(browser: Any) -> None:
     every = {op: case for op in SPELLINGS if (case := case_of(op, "float32")) is not None}
