@@ -37,10 +37,18 @@ KINDS |= {"int8": I8, "uint8": I8}
 INFIX = {"add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__"}
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=="}
 ROUNDED = {"floor": "floor", "ceil": "ceil", "round": "nearbyint", "sqrt": "sqrt"}
-NATIVE = {
-    f"{kind} {op}": f"llvm.x86.avx512.{op}.{name}.512"
-    for kind, name in (("v16f32", "ps"), ("v8f64", "pd"))
-    for op in ("max", "min")
+# Instructions that return their second operand if either is NaN, with the arguments after them.
+LARGEST_OR_LEAST = {
+    "avx512f": {
+        f"{kind} {op}": (f"llvm.x86.avx512.{op}.{name}.512", (I32(4),))
+        for kind, name in (("v16f32", "ps"), ("v8f64", "pd"))
+        for op in ("max", "min")
+    },
+    "avx": {
+        f"{kind} {op}": (f"llvm.x86.avx.{op}.{name}.256", ())
+        for kind, name in (("v8f32", "ps"), ("v4f64", "pd"))
+        for op in ("max", "min")
+    },
 }
 BORDER_BYTES = 16  # alignment of non-temporal stores, which large NumPy arrays have
 
@@ -116,15 +124,22 @@ def _small_power(x: LlvmValue, exponent: float) -> LlvmValue:
 
 def extreme(op: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
     """Emit the larger or the smaller one; NaN if either is."""
-    kind = x.v.type
-    if element(kind) not in (FLOAT, DOUBLE):
+    if element(x.v.type) not in (FLOAT, DOUBLE):
         return beyond(op, x, y)
-    name = f"{suffix(kind)} {op}"
-    if compiled_target().is_avx512 and name in NATIVE:  # two selects, which LLVM joins, take longer
-        picked = LlvmValue(x.b, call_intrinsic(x.b, NATIVE[name], kind, x.v, y.v, I32(4)))
-    else:
-        picked = beyond(op, x, y)
-    return x.is_nan.where(x, picked)
+    return y.is_nan.where(y, _picked(op, y, x))
+
+
+def _picked(op: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
+    """Emit `beyond` of floats, in one instruction where there is one: LLVM does not find it.
+
+    It turns the larger of 0 and x into a comparison and a mask.
+    """
+    kind = x.v.type
+    for feature, names in LARGEST_OR_LEAST.items():
+        name, more = names.get(f"{suffix(kind)} {op}", ("", ()))
+        if name and compiled_target().has(feature):
+            return LlvmValue(x.b, call_intrinsic(x.b, name, kind, x.v, y.v, *more))
+    return beyond(op, x, y)
 
 
 def beyond(op: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:

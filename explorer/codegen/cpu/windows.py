@@ -137,7 +137,7 @@ class _Loops:
         dtype = w.reduction.dtype
         tile = Tile(
             dtype,
-            64 // ITEM_BYTES[dtype],
+            e.device.lanes * 4 // ITEM_BYTES[dtype],
             results,
             channels,
             counts,

@@ -250,7 +250,7 @@ def _has_form(w: Window, device: Device) -> bool:
     s, dense, along = w.reduction, w.dense.axis, w.along.axis
     dtype = s.dtype
     every = [w.data, w.target, *w.operands, *([w.weights] if w.weights else [])]
-    if dtype not in LANES or device.lanes < LANES["float32"]:
+    if dtype not in LANES or device.lanes < 4:
         return False
     if any(
         b.first.factor(dense) != 0 for b in w.borders
