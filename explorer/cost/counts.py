@@ -25,7 +25,7 @@ TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
 SIDE = SIDES[4]  # rows and columns of a transposed block of float32 elements
 ROOM_SHARE = 0.5  # of a set is available for one operand; chosen, unmeasured
-ACROSS = ("across", "rows", "sums in memory", "unrolled")  # vectors of results
+ACROSS = ("across", "window", "rows", "sums in memory", "unrolled")  # vectors of results
 
 
 @dataclass(frozen=True, slots=True)

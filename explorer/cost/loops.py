@@ -25,10 +25,14 @@ from explorer.ir.tile_program import (
 )
 from explorer.tile.rewriting.collapse import joined_axes
 from explorer.tile.rewriting.vectorise import FEW_POINTS, with_loop_forms
+from explorer.tile.rewriting.windows import window_of
 
 TURNED_INSTRUCTIONS = 6.0  # per vector: loads, lane exchanges, L1; chosen, unmeasured
 PREFIX_INSTRUCTIONS = 48.0  # per vector, most wait for the previous one; chosen, unmeasured
 ROW_INSTRUCTIONS = 3.0  # per vector of a running reduction; chosen, unmeasured
+# Per product of a vector of a window, whose elements are loaded once for several results: 0.9 to 1.2
+# cycles of a depthwise convolution (Zen 3).
+WINDOW_INSTRUCTIONS = 1.0
 REST_INSTRUCTIONS = 2.0  # counted: partial sums in memory are loaded and stored
 UNROLLED = LoopForm("unrolled")  # few reduced points, unrolled by LLVM
 ONE_BY_ONE = LoopForm("one by one")
@@ -77,6 +81,8 @@ def loops_of(kernel: Kernel, c: Compute, statement: Statement, device: Device) -
         return Loops("blocks", axes, 0.0, 0, 0.0, turned, _stride_bytes(inner))
     vector = axes[-1] if axes else ""
     work, functions = operations(c.expr, vector) + 1.0, function_cycles(c.expr, vector)
+    if isinstance(inner, Reduce) and window_of((inner,), device) is not None:
+        return Loops("window", axes, WINDOW_INSTRUCTIONS)
     strided = sum(_is_strided(f, along) for f in dict.fromkeys(fetches(inner.expr)))
     if form.order == "turned":
         return Loops("turned", axes, work + TURNED_INSTRUCTIONS * strided, 0, functions)
