@@ -178,7 +178,9 @@ def mul_any_order(context, x, y):
     return x(x, x), emit
 
 
-def of_integers(count: int, write: Callable[[Any, list[Any]], object]) -> Any:
+def of_integers(
+    count: int, write: Callable[[Any, list[Any]], object], most_copies: int = MOST_COPIES
+) -> Any:
     """Return a function of a tuple of `count` integers; `write` emits its code at a builder.
 
     A kernel that uses it often calls an out-of-line function. A thousand inlined copies took LLVM
@@ -204,7 +206,7 @@ def of_integers(count: int, write: Callable[[Any, list[Any]], object]) -> Any:
         def emit(cx, b, sig, a):
             values = [b.extract_value(a[0], n) for n in range(count)]
             uses[b.module] = uses.get(b.module, 0) + 1
-            if uses[b.module] <= MOST_COPIES:
+            if uses[b.module] <= most_copies:
                 write(b, values)
             else:
                 if b.module not in names:
