@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from explorer.codegen.cpu.object_code import MachineCode, key_of, loaded
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.errors import Cancelled, KernelCompileError
 from explorer.ir.calls import efficient_binding
+from explorer.ir.program import Program
 from tests.tile.programs import TARGET
 
 MODEL = Path(__file__).parent.parent / "data" / "tiny_skip.onnx"
@@ -244,9 +246,18 @@ def test_helpers_are_as_many_as_idle_cores_and_work_allow(monkeypatch: pytest.Mo
     assert compile_processes.helpers_for(1000) == 2
 
 
-def test_progress_tells_of_every_kernel_in_words_that_can_be_shown() -> None:
+def _with_a_second_code() -> Program:
+    """A model whose first call has two tilings, as on machines where they differ."""
     path = Path(__file__).parents[1] / "data" / "tiny_mobilenetv2.onnx"
     rolled = explorer.compile(path, until="rolled").program
+    (main, *others), call = rolled.functions, rolled.kernel_calls[0]
+    both = replace(call.kernel_call, efficient=call.kernel_call.tiling)
+    body = tuple(replace(b, expr=both) if b == call else b for b in main.body)
+    return replace(rolled, functions=(replace(main, body=body), *others))
+
+
+def test_progress_tells_of_every_kernel_in_words_that_can_be_shown() -> None:
+    rolled = _with_a_second_code()
     both = [b.name for b in rolled.kernel_calls if b.kernel_call.efficient is not None]
     told: list[tuple[str, int, int]] = []
     build(rolled, explorer.device("this-cpu"), lambda *words: told.append(words))
@@ -259,8 +270,7 @@ def test_progress_tells_of_every_kernel_in_words_that_can_be_shown() -> None:
 def test_an_error_in_the_second_code_of_a_call_names_its_operators(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = Path(__file__).parents[1] / "data" / "tiny_mobilenetv2.onnx"
-    rolled = explorer.compile(path, until="rolled").program
+    rolled = _with_a_second_code()
     call = next(b for b in rolled.kernel_calls if b.kernel_call.efficient is not None)
     name = efficient_binding(call.name)
 

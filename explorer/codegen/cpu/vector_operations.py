@@ -38,7 +38,7 @@ INFIX = {"add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=="}
 ROUNDED = {"floor": "floor", "ceil": "ceil", "round": "nearbyint", "sqrt": "sqrt"}
 # Instructions that return their second operand if either is NaN, with the arguments after them.
-LARGEST_OR_LEAST = {
+LARGEST_OR_LEAST: dict[str, dict[str, tuple[str, tuple[Any, ...]]]] = {
     "avx512f": {
         f"{kind} {op}": (f"llvm.x86.avx512.{op}.{name}.512", (I32(4),))
         for kind, name in (("v16f32", "ps"), ("v8f64", "pd"))

@@ -35,7 +35,6 @@ from explorer.ir.combiners import COMBINERS
 __all__ = ["Place", "Tile", "window_tile"]
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
-BYTES = {"float32": 4, "float64": 8}
 
 Tree = Any  # "acc" | number of an operand | hexadecimal float | (op, Tree, ...)
 Body = Callable[[list[Any], Any], None]

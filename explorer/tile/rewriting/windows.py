@@ -37,7 +37,8 @@ from explorer.ir.tile_program import (
 )
 from explorer.ir.tile_traversal import reads, substitute, without_unused, writes
 
-LANES = {"float32": 16, "float64": 8}  # of 512 bits
+DTYPES = ("float32", "float64")
+LEAST_LANES = 4  # of float32
 MOST_PLACES = 64  # of a window; chosen, no measurement kept
 
 
@@ -250,7 +251,7 @@ def _has_form(w: Window, device: Device) -> bool:
     s, dense, along = w.reduction, w.dense.axis, w.along.axis
     dtype = s.dtype
     every = [w.data, w.target, *w.operands, *([w.weights] if w.weights else [])]
-    if dtype not in LANES or device.lanes < 4:
+    if dtype not in DTYPES or device.lanes < LEAST_LANES:
         return False
     if any(
         b.first.factor(dense) != 0 for b in w.borders
