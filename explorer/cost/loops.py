@@ -30,8 +30,8 @@ from explorer.tile.rewriting.windows import window_of
 TURNED_INSTRUCTIONS = 6.0  # per vector: loads, lane exchanges, L1; chosen, unmeasured
 PREFIX_INSTRUCTIONS = 48.0  # per vector, most wait for the previous one; chosen, unmeasured
 ROW_INSTRUCTIONS = 3.0  # per vector of a running reduction; chosen, unmeasured
-# Per product of a window's vector, whose elements are loaded once for several results. Measured: 0.9
-# to 1.2 cycles of depthwise convolutions (Zen 3).
+# Per product of a window's vector, whose elements are loaded once for several results. Measured:
+# 0.9 to 1.2 cycles in depthwise convolutions (Zen 3).
 WINDOW_INSTRUCTIONS = 1.0
 REST_INSTRUCTIONS = 2.0  # counted: partial sums in memory are loaded and stored
 UNROLLED = LoopForm("unrolled")  # few reduced points, unrolled by LLVM
