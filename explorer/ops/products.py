@@ -10,7 +10,10 @@ import numpy as np
 from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, Shape
+from explorer.ir.dims import product as product_of
+from explorer.ir.dtypes import HALF_FLOATS, DType, numpy_dtype
 from explorer.ir.kernel import Axis, Expr, Read, apply
+from explorer.ir.program import Constant
 from explorer.ir.types import Tensor
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, at, entry, letters, shape_of
@@ -37,6 +40,41 @@ def _matmul_types(site: Site) -> tuple[Tensor, ...]:
     return (Tensor((*broadcast(site, [a[:-2], b[:-2]]), *rows, *columns), site.dtype()),)
 
 
+FEW_ROWS = 32  # of float32, below which reading the weights takes longest; chosen
+LARGE_BYTES = 1 << 20  # of weights that are not read from a near cache; chosen
+FIRST_ELEMENTS = 4096  # tell nearly always that weights are no 16-bit numbers
+
+
+def _weights(low: Lowering, nest: Nest, name: str, axes: list[Axis]) -> Expr:
+    """Load the right operand; large constant weights for few rows as 16-bit floats.
+
+    That is so if all of them are the numbers of a float16 or a bfloat16, as the weights of most
+    language models are: a product of few rows takes as long as its weights are read.
+    """
+    value, shape = low.site.arg(1), low.site.shape(1)
+    rows = low.site.env.hint(product_of(low.shape[:-1]))
+    weights = low.constant_of(value) if rows < FEW_ROWS else None
+    if weights is None or weights.nbytes < LARGE_BYTES or low.site.dtype() != "float32":
+        return _load(nest, low.site, 1, name, axes, shape)
+    dtype = next((d for d in HALF_FLOATS if _are_all(weights, d)), None)
+    if dtype is None:
+        return _load(nest, low.site, 1, name, axes, shape)
+    kind = Tensor(weights.type.dims, dtype)
+    narrow = weights.derived("narrow", kind, lambda array: array.astype(numpy_dtype(dtype)))
+    loaded = at(nest.tensor(low.constant(narrow, "narrow"), name), axes)
+    return call("cast_float32", loaded)
+
+
+def _are_all(weights: Constant, dtype: DType) -> bool:
+    """Return True if every float32 is a number of a narrower dtype."""
+    array = weights.array
+    first = array.reshape(-1)[:FIRST_ELEMENTS]
+    return all(
+        np.array_equal(x.astype(numpy_dtype(dtype)).astype(np.float32), x, equal_nan=True)
+        for x in (first, array)
+    )
+
+
 def _lower_matmul(low: Lowering) -> None:
     a, b, shape = low.site.shape(0), low.site.shape(1), low.shape
     rows, columns = len(a) > 1, len(b) > 1
@@ -45,7 +83,11 @@ def _lower_matmul(low: Lowering) -> None:
     j = [Axis("j", shape[-1])] if columns else []
     k, nest = Axis("k", a[-1]), low.nest("matmul")
     left = _load(nest, low.site, 0, "a", [*batch, *i, k], a)
-    right = _load(nest, low.site, 1, "b", [*batch, k, *j], b)
+    right = (
+        _weights(low, nest, "b", [k, *j])
+        if len(b) == 2
+        else _load(nest, low.site, 1, "b", [*batch, k, *j], b)
+    )
     nest.compute(
         "y", shape, low.site.dtype(), [*batch, *i, *j], apply("mul", left, right), [k], "sum"
     )
@@ -87,7 +129,7 @@ def _lower_gemm(low: Lowering) -> None:
     left = [k, i] if site.integer("transA") else [i, k]
     right = [j, k] if site.integer("transB") else [k, j]
     a = _load(nest, site, 0, "a", left, site.shape(0))
-    b = _load(nest, site, 1, "b", right, site.shape(1))
+    b = _weights(low, nest, "b", right)
     dtype, alpha, beta = site.dtype(), site.number("alpha", 1.0), site.number("beta", 1.0)
     added = site.has(2) and beta != 0  # times 0 it is not read, so no NaN of it counts
     plain = alpha == 1 and not added

@@ -43,3 +43,69 @@ def test_half_weights_are_packed_as_they_are(
     )
     packed = [q for c in compiled.codes.values() for q in c.tile_program.packings]
     assert [q.dtype for q in packed] == [str(dtype)]
+
+
+def _product(w: np.ndarray, rows: int | str, gemm: bool) -> onnx.ModelProto:
+    """A float32 product with constant weights; Gemm has them transposed, and a bias."""
+    depth, columns = w.shape
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    constants = [numpy_helper.from_array(w.T.copy() if gemm else w, "w")]
+    if gemm:
+        node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1, alpha=0.5)
+        constants.append(numpy_helper.from_array(np.ones(columns, np.float32), "b"))
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", 1, [rows, depth])],
+        [helper.make_tensor_value_info("y", 1, [rows, columns])],
+        constants,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def _packed(compiled: explorer.Compilation) -> list[str]:
+    return [q.dtype for c in compiled.codes.values() for q in c.tile_program.packings]
+
+
+@pytest.mark.parametrize("gemm", [False, True], ids=["matmul", "gemm"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("rows", [0, 1, 5, 31, 32, "n"])
+def test_large_weights_of_16_bits_stay_so_for_few_rows(
+    dtype: np.dtype[np.generic],
+    rows: int | str,
+    gemm: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("explorer.ops.products.LARGE_BYTES", 4)
+    rng = np.random.default_rng(1)
+    w = rng.standard_normal((37, 41)).astype(dtype).astype(np.float32)
+    w[3, 4], w[5, 6], w[7, 8] = ml_dtypes.finfo(dtype).smallest_subnormal, np.inf, np.nan
+    onnx.save(_product(w, rows, gemm), tmp_path / "m.onnx")
+    compiled = explorer.compile(explorer.load(tmp_path / "m.onnx", bounds={"n": (0, 16)}
+                                              if rows == "n" else None))  # fmt: skip
+    for count in (0, 1, 7) if rows == "n" else (int(rows),):
+        x = rng.standard_normal((count, 37)).astype(np.float32)
+        want = 0.5 * (x @ w) + 1 if gemm else x @ w
+        np.testing.assert_allclose(compiled.run({"x": x})["y"], want, rtol=1e-5, atol=1e-5)
+    few = rows in (1, 5, 31, "n")
+    assert rows == 0 or _packed(compiled) == [str(dtype) if few else "float32"]
+
+
+def test_weights_with_a_number_that_no_16_bits_have_stay_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("explorer.ops.products.LARGE_BYTES", 4)
+    w = np.ones((130, 64), np.float32)
+    w[-1, -1] = 1 + 2.0**-20  # past the elements that are looked at first
+    onnx.save(_product(w, 1, gemm=False), tmp_path / "m.onnx")
+    compiled = explorer.compile(tmp_path / "m.onnx")
+    assert _packed(compiled) == ["float32"]
+    np.testing.assert_array_equal(
+        compiled.run({"x": np.eye(1, 130, 129, dtype=np.float32)})["y"], w[-1:]
+    )
+
+
+def test_small_weights_stay_float32(tmp_path: Path) -> None:
+    onnx.save(_product(np.ones((37, 41), np.float32), 1, gemm=False), tmp_path / "m.onnx")
+    assert _packed(explorer.compile(tmp_path / "m.onnx")) == ["float32"]
