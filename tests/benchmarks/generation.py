@@ -1,6 +1,6 @@
 """A language model of a file: a decode step and a prefill, in turns with other engines.
 
-    python -m tests.benchmarks generation [--shapes 24M,125M,1.1B] [--weights float32,q8_0,q4_0]
+    python -m tests.benchmarks generation [--shapes 24M,125M,1.1B] [--weights float32,bfloat16,q4_0]
         [--rows float32,int8] [--threads 1,2] [--engines llama.cpp,openvino-genai]
         [--prompt 256] [--seconds 10] [--json]
 
@@ -40,11 +40,14 @@ from tests.benchmarks.generation_peers.engines import (
     is_rounded,
     reason_against,
 )
-from tests.benchmarks.generation_peers.model_files import write_gguf
+from tests.benchmarks.generation_peers.model_files import SPREADS, write_gguf
 from tests.benchmarks.racer import Racer, racers, turns_of
 from tests.benchmarks.rows import Row, parser_of, report, row_of, say
 
-KINDS = {"float32": F32, "q8_0": "Q8_0", "q4_0": "Q4_0"}  # by the name of weights
+KINDS = {  # by the name of weights
+    **{"float32": F32, "float16": "F16", "bfloat16": "BF16"},
+    **{"q8_0": "Q8_0", "q4_0": "Q4_0"},
+}
 MOST_APART, MOST_APART_ROUNDED = 1e-3, 0.1  # of the largest score
 PAGE = 64  # tokens
 MEMORY = """
@@ -126,7 +129,7 @@ def rows(flags: argparse.Namespace) -> Iterator[Row]:
             loaded, most, _ = memory_of(path, small)
             size = path.stat().st_size
             details |= {"load_over_file": loaded / size, "peak_over_file": most / size}
-            levels = [n for n in flags.rows.split(",") if n == "float32" or kind != F32]
+            levels = [n for n in flags.rows.split(",") if n == "float32" or kind in SPREADS]
             for level, threads, prefill in product(levels, flags.threads, (False, True)):
                 case = Case(path, shape, kind, level, threads, flags.prompt, prefill)
                 label = f"{shape} {weights}, {level} rows"

@@ -24,7 +24,14 @@ from tests.benchmarks.generation_peers.model_files import write_gguf
 from tests.benchmarks.generation_peers.onnx_folder import write_onnx_folder
 from tests.benchmarks.racer import Racer
 
-FORMS = [(F32, "float32"), ("Q8_0", "float32"), ("Q4_0", "float32"), ("Q8_0", "int8")]
+FORMS = [
+    (F32, "float32"),
+    ("F16", "float32"),
+    ("BF16", "float32"),
+    ("Q8_0", "float32"),
+    ("Q4_0", "float32"),
+    ("Q8_0", "int8"),
+]
 PROMPT = 40  # tokens
 
 

@@ -9,7 +9,6 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from explorer.frontends.decoders.gguf_file import read_gguf
-from tests.benchmarks.generation_peers.model_files import tokens_of, write_gguf
+from tests.benchmarks.generation_peers.model_files import SPREADS, tokens_of
 from tests.benchmarks.generation_peers.onnx_folder import write_onnx_folder
 
 MORE = 64  # tokens of room after the prompt; chosen
@@ -156,10 +155,7 @@ class OpenVinoGenAI:
             "KV_CACHE_PRECISION": "f32",
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": 32 if case.rows == "int8" else 0,
         }
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            path = case.path if case.kind != F32 else float32_folder(folder, case.shape)
-            self.pipeline = self.genai.LLMPipeline(path, "CPU", **settings)
+        self.pipeline = self.genai.LLMPipeline(case.path, "CPU", **settings)
 
     def __call__(self) -> int:
         ids = tokens_of(self.case.prompt + (not self.case.prefill))
@@ -183,31 +179,6 @@ class OpenVinoGenAI:
         return self.pipeline.generate(inputs, config)
 
 
-def float32_folder(folder: Path, shape: str) -> Path:
-    """Write a model of F32 in OpenVINO's format; it reads no such GGUF file.
-
-    It reads F16, where the same weights are, and writes what it read; they are then widened.
-    """
-    vino: Any = import_module("openvino")
-    genai: Any = import_module("openvino_genai")
-    source = folder / "model.gguf"
-    write_gguf(source, shape, "F16")
-    genai.LLMPipeline(source, "CPU", enable_save_ov_model=True)
-    file = folder / "openvino_model.xml"
-    model = vino.Core().read_model(file)
-    for node in model.get_ops():
-        if node.get_type_name() == "Constant" and node.get_element_type() == vino.Type.f16:
-            wide = vino.opset13.constant(node.data.astype(np.float32))
-            for reader in node.output(0).get_target_inputs():
-                reader.replace_source_output(wide.output(0))
-    model.validate_nodes_and_infer_types()
-    vino.save_model(model, folder / "wide.xml", compress_to_fp16=False)
-    del model  # the file is mapped
-    for suffix in (".xml", ".bin"):
-        (folder / "wide.xml").with_suffix(suffix).replace(file.with_suffix(suffix))
-    return folder
-
-
 ENGINES: Mapping[str, tuple[tuple[str, ...], Callable[[Case], Run]]] = {  # packages, and a run
     "transformers": (("transformers", "torch", "accelerate"), transformers),
     "llama.cpp": (("llama_cpp",), llama_cpp),
@@ -218,7 +189,8 @@ ENGINES: Mapping[str, tuple[tuple[str, ...], Callable[[Case], Run]]] = {  # pack
 
 def is_rounded(name: str, case: Case) -> bool:
     """Return True if an engine rounds what products or attention read."""
-    return case.rows == "int8" or (name == "llama.cpp" and case.prefill)
+    narrow = case.prefill or case.kind in ("F16", "BF16")  # then rows are rounded to 16 bits
+    return case.rows == "int8" or (name == "llama.cpp" and narrow)
 
 
 def reason_against(name: str, case: Case) -> str:
@@ -226,8 +198,12 @@ def reason_against(name: str, case: Case) -> str:
     missing = [package for package in ENGINES[name][0] if find_spec(package) is None]
     if missing:
         return f"{missing[0]} is not installed"
-    if name == "transformers" and case.kind != F32:
+    if name == "transformers" and case.kind in SPREADS:
         return "transformers decodes low-bit weights when it loads them"
-    if name == "llama.cpp" and case.kind != F32 and case.rows != "int8":
+    if name == "llama.cpp" and case.kind in SPREADS and case.rows != "int8":
         return "llama.cpp rounds rows to int8"
+    if name == "openvino-genai" and case.kind in (F32, "BF16"):
+        return f"OpenVINO GenAI reads no {case.kind} of GGUF"
+    if name == "onnxruntime-genai" and case.kind in ("F16", "BF16"):
+        return f"no model of {case.kind} is written for ONNX Runtime GenAI"
     return ""

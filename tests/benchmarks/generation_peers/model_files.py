@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import ml_dtypes
 import numpy as np
 
 SHAPES = {  # width, layers, heads, heads of keys and values, inner width
@@ -18,7 +19,9 @@ SHAPES = {  # width, layers, heads, heads of keys and values, inner width
 }
 VOCABULARY = 32000  # tokens
 SPECIAL, PLAIN = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
-FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7}  # of the field general.file_type
+# Of the field general.file_type.
+FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 7, "BF16": 32}
+FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 SPREADS = {"Q4_0": 4.6, "Q8_0": 74.0}  # deviations of uniform codes
 
 
@@ -28,10 +31,7 @@ def tokens_of(count: int) -> np.ndarray:
 
 
 def write_gguf(path: Path, shape: str, kind: str, seed: int = 0) -> int:
-    """Write a model of random weights, one tensor at a time; return the bytes that a step reads.
-
-    Weights of F16 are those of F32.
-    """
+    """Write a model of random weights, one tensor at a time; return the bytes that a step reads."""
     width, layers, heads, groups, inner = SHAPES[shape]
     writer, quant = gguf.GGUFWriter(path, "llama"), gguf.GGMLQuantizationType[kind]
     writer.add_context_length(2048)
@@ -73,8 +73,8 @@ def write_gguf(path: Path, shape: str, kind: str, seed: int = 0) -> int:
         elif kind in SPREADS:
             writer.write_tensor_data(_random_blocks(rng, size, quant))
         else:
-            half = (rng.standard_normal(size, np.float32) * size[-1] ** -0.5).astype(np.float16)
-            writer.write_tensor_data(half if kind == "F16" else half.astype(np.float32))
+            numbers = rng.standard_normal(size, np.float32) * size[-1] ** -0.5
+            writer.write_tensor_data(numbers.astype(FLOATS[kind]))
     writer.close()
     return sum(count for name, count in counts.items() if "embd" not in name)
 
