@@ -48,7 +48,6 @@ OPERATOR_MODULES = (
     "quantized_products",
     "low_bit_products",
     "table_products",
-    "float8_products",
     "generate",
     "images.resize",
     "recurrent",

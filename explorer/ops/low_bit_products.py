@@ -1,4 +1,4 @@
-"""MatMulNBits of onnxruntime: a product with weights of 2, 4 or 8 bits in blocks along the sum.
+"""Products with weights of few bits in blocks along the sum: MatMulNBits of onnxruntime, float8.
 
 The weights are [N, blocks, block_size * bits / 8] bytes, the first element in the lowest bits. Each
 block has a scale and, if given, a zero point: packed like the weights by rows, or a float.
@@ -18,6 +18,9 @@ With `accuracy_level` 4 the left operand becomes an int8 and a scale for each of
 integers are multiplied; onnxruntime and llama.cpp do the same:
 
     s = max |a| / 127,  c = round(a / s);  y = sum over b: s * scale * (sum over p: c * (B - zero))
+
+MatMulFloat8, which passes write, takes constant weights of float8 as [blocks, block_size, N], and
+scales [blocks, N]; it has no zero points.
 """
 
 from __future__ import annotations
@@ -123,30 +126,39 @@ def _check(site: Site, i: int, what: str, shapes: list[tuple[int, ...]], dtype: 
 
 
 def _lower(low: Lowering) -> None:
-    product = before_bias(low)
+    product = _before_bias(low)
     if (codes := _codes(low)) is not None:
         _by_integers(low, codes, product)
     elif (constants := _constants(low)) is not None:
-        by = by_decoded_constants if has_many_rows(low) else by_blocks
-        by(low, constants, product)
+        _by_constants(low, constants, product)
     else:
         _by_decoding(low, product)
-    add_bias(low, product)
+    _add_bias(low, product)
 
 
-def has_many_rows(low: Lowering) -> bool:
-    """Return True for a product that decodes weights once for all rows."""
-    return low.site.env.hint(product_of(low.shape[:-1])) >= MANY_ROWS
+def _lower_float8(low: Lowering) -> None:
+    weights, scales = (low.constant_of(low.site.arg(i)) for i in (WEIGHTS, SCALES))
+    assert weights is not None and scales is not None, "they are constants"
+    product = _before_bias(low)
+    _by_constants(low, Blocks(weights, scales), product)
+    _add_bias(low, product)
 
 
-def before_bias(low: Lowering) -> Var:
+def _by_constants(low: Lowering, c: Blocks, product: Var) -> None:
+    """Bind the product; weights are decoded once for many rows."""
+    rows = low.site.env.hint(product_of(low.shape[:-1]))
+    by = by_decoded_constants if rows >= MANY_ROWS else _by_blocks
+    by(low, c, product)
+
+
+def _before_bias(low: Lowering) -> Var:
     """Return the value that the product is bound to."""
     if low.site.has(BIAS):
         return low.temporary("product", low.shape, low.site.dtype())
     return low.result
 
 
-def add_bias(low: Lowering, product: Var) -> None:
+def _add_bias(low: Lowering, product: Var) -> None:
     """Bind the result as the product and its bias, if there is one."""
     if low.site.has(BIAS):
         nest, bias = low.nest("bias"), low.site.arg(BIAS)
@@ -319,7 +331,7 @@ def _zeros(zeros: Array | None, packing: Packing) -> Array:
     return unpacked(zeros.reshape(n, -1), packing.bits)[:, :blocks]
 
 
-def by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
+def _by_blocks(low: Lowering, c: Blocks, product: Var) -> None:
     """Bind the product as a sum of the blocks' sums, each times its scale."""
     site, shape = low.site, low.shape
     blocks, block, columns = c.weights.shape
@@ -572,4 +584,23 @@ def _rounded(a: Array, packing: Packing) -> Array:
     return rounded[..., : packing.depth]
 
 
-RECORDS = (OperatorRecord("MatMulNBits", "matmul", _types, _reference, _lower, first=1),)
+def _float8_types(site: Site) -> tuple[Tensor, ...]:
+    if not site.shape():
+        site.fail("the left operand is a scalar")
+    check_depth(site, site.shape()[-1], site.integer("K"))
+    return (Tensor((*site.shape()[:-1], site.integer("N")), site.dtype()),)
+
+
+def _float8_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    a, weights, scales, _, _, bias = (*args, None, None, None)[:6]
+    numbers = weights.astype(np.float32) * scales[:, None]
+    y = MATMUL.reference({}, (a, numbers.reshape(-1, attrs["N"])[: attrs["K"]]))
+    return y if bias is None else y + bias
+
+
+RECORDS = (
+    OperatorRecord("MatMulNBits", "matmul", _types, _reference, _lower, first=1),
+    OperatorRecord(
+        "MatMulFloat8", "matmul", _float8_types, _float8_reference, _lower_float8, first=1
+    ),
+)

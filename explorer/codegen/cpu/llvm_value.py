@@ -18,6 +18,7 @@ from explorer.devices.isa import InstructionSet
 
 FLOAT, DOUBLE, BIT = ir.FloatType(), ir.DoubleType(), ir.IntType(1)
 SHORT = {FLOAT: "f32", DOUBLE: "f64"}
+IN_L2, IN_L1 = 2, 3  # LLVM's prefetch localities
 ANY = InstructionSet()
 _now: ContextVar[InstructionSet] = ContextVar("target", default=ANY)
 
@@ -53,6 +54,13 @@ def call_intrinsic(b: Any, name: str, result: Any, *args: Any, flags: tuple[str,
     kind = ir.FunctionType(result, [a.type for a in args])
     function = declared[name] if name in declared else ir.Function(b.module, kind, name)
     return b.call(function, list(args), fastmath=flags)
+
+
+def prefetch_line(b: Any, address: Any, locality: int = IN_L1) -> None:
+    """Prefetch the line at an integer address, which may be invalid."""
+    at = b.inttoptr(address, ir.IntType(8).as_pointer())
+    hints = (ir.IntType(32)(n) for n in (0, locality, 1))  # to be read, where, data
+    call_intrinsic(b, "llvm.prefetch.p0", ir.VoidType(), at, *hints)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,16 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from explorer.codegen.cpu.llvm_value import IN_L2, prefetch_line
 from explorer.codegen.cpu.micro_elements import PLAIN, Elements
 from explorer.codegen.cpu.translate import mark_loop
 from explorer.devices.model import LINE_BYTES, PAGE_BYTES
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernels.forms import Form
 
-I32, I64 = ir.IntType(32), ir.IntType(64)
+I64 = ir.IntType(64)
 
 AHEAD_BYTES = PAGE_BYTES  # hardware prefetchers stop at the end of a page
-IN_L2, IN_L1 = 2, 3  # LLVM's prefetch localities
 # Products of vectors in a step. On 8 lanes and 16 registers a prefetch in every step took 3 % of
 # their time (`make bench kernel_table BENCH_FLAGS="--only matmul"`); the bound is chosen.
 SHORT_STEP_PRODUCTS = 12
@@ -239,7 +239,7 @@ class _Emitter:
         if shape.prefetch and shape.rows == 1:
             self.prefetch_lines(panel)
         elif shape.prefetch and pace is not None:
-            self.prefetch_line(line, IN_L2)
+            prefetch_line(self.b, line, IN_L2)
             line = b.add(line, pace)
         sums = self.multiply_add(starts, k, panel, sums)
         panel = b.gep(panel, [I64(shape.b_step)])
@@ -256,16 +256,7 @@ class _Emitter:
         step_bytes = shape.b_step * ITEM_BYTES[self.elements.form.right]
         start = b.ptrtoint(panel, I64)
         for line in range(0, step_bytes, LINE_BYTES):
-            self.prefetch_line(b.add(start, I64(AHEAD_BYTES + line)), IN_L1)
-
-    def prefetch_line(self, address: Any, locality: int) -> None:
-        """Prefetch the line at an address."""
-        b, byte = self.b, ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
-        name = "llvm.prefetch.p0"
-        declared = b.module.globals
-        prefetch = declared[name] if name in declared else ir.Function(b.module, kind, name)
-        b.call(prefetch, [b.inttoptr(address, byte), I32(0), I32(locality), I32(1)])
+            prefetch_line(b, b.add(start, I64(AHEAD_BYTES + line)))
 
     def row_starts(self, base: Any, table: Any) -> list[Any]:
         """Return the address of each row of the left operand; with a stride only of the first."""

@@ -19,13 +19,12 @@ from typing import Any
 
 from llvmlite import ir
 
-from explorer.codegen.cpu.llvm_value import LlvmValue, constant
+from explorer.codegen.cpu.llvm_value import LlvmValue, constant, prefetch_line
 from explorer.codegen.cpu.vector_operations import (
     CELLS,
     KINDS,
     load,
     operation,
-    prefetch,
     splat,
     store,
 )
@@ -266,7 +265,7 @@ class Loops:
                 operand = self.nest.operands[node.args[0]]
                 place = self.at(node.args[0], counters)
                 if operand.ahead and lanes:
-                    prefetch(b, place, operand.ahead)
+                    prefetch_line(b, b.add(b.ptrtoint(place, I64), I64(operand.ahead)))
                 return load(b, place, operand.dtype, lanes, mask)
             case "index":
                 return self._index(node.args[0], counters, lanes)

@@ -10,6 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from explorer.codegen.cpu.llvm_value import prefetch_line
+
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 WIDE = '"prefer-vector-width"="512"'
 MOST_COPIES = 8  # inlined copies of a function in a kernel; chosen
@@ -52,11 +54,7 @@ def touch(context, address):
     """Prefetch the line at an address, which may be invalid."""
 
     def emit(cx, b, sig, a):
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
-        name, declared = "llvm.prefetch.p0", b.module.globals
-        prefetch = declared[name] if name in declared else ir.Function(b.module, kind, name)
-        b.call(prefetch, [b.inttoptr(a[0], byte), I32(0), I32(3), I32(1)])
+        prefetch_line(b, a[0])
         return cx.get_dummy_value()
 
     return types.void(types.intp), emit

@@ -225,13 +225,6 @@ def load(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> LlvmValue
     return decoded(elements(b, at, dtype, lanes, mask), dtype)
 
 
-def prefetch(b: Any, at: Any, ahead: int) -> None:
-    """Prefetch `ahead` bytes after an address, which may be invalid."""
-    byte = ir.IntType(8).as_pointer()
-    address = b.gep(b.bitcast(at, byte), [I64(ahead)])
-    call_intrinsic(b, "llvm.prefetch.p0", ir.VoidType(), address, I32(0), I32(3), I32(1))
-
-
 def elements(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> LlvmValue:
     """Load elements in their stored form."""
     cell = CELLS[dtype]
