@@ -140,7 +140,7 @@ def row(case: Case, label: str, details: dict[str, float], flags: argparse.Names
     """Compare the answers, then time a step or a prefill."""
     runs: dict[str, Callable[[Case], Run]] = {"ours": ours}
     skipped = {}
-    for name in flags.engines.split(","):
+    for name in filter(None, flags.engines.split(",")):
         skipped[name] = reason_against(name, case)
         if not skipped[name]:
             runs[name] = ENGINES[name][1]

@@ -29,6 +29,8 @@ PAIRS_OF = {
     8: "llvm.x86.avx2.pmadd.wd",
     16: "llvm.x86.avx512.pmaddw.d.512",
 }
+# Products of unsigned and signed bytes, neighbours added in int16 with saturation.
+BYTE_PAIRS_OF = {8: "llvm.x86.avx2.pmadd.ub.sw", 16: "llvm.x86.avx512.pmaddubs.w.512"}
 
 
 class Elements:
@@ -42,6 +44,8 @@ class Elements:
         self.is_float = self.total in (F32, F64)
         self.word = group_of(form.left, form.left)  # elements of a word of the left operand
         self.is_by_value = self.is_float or self.word == 1
+        small = form.left == "int8" and form.right == "uint4"  # four products fit an int16
+        self.has_byte_pairs = small and dot == "pairs" and lanes in BYTE_PAIRS_OF
 
     def function(self, name: str, *types: Any) -> Any:
         """Declare an LLVM intrinsic.
@@ -132,6 +136,8 @@ class Elements:
     def add_product(self, x: tuple[Any, ...], y: tuple[Any, ...], total: Any) -> Any:
         """Return `total` plus the products of a row value and a column vector."""
         b = self.b
+        if self.has_byte_pairs:
+            return b.add(total, self._byte_products(x, y))
         for left, right in zip(x, y, strict=True):
             if self.is_float:
                 total = b.call(self.overloaded("fma", 3), [left, right, total])
@@ -164,6 +170,21 @@ class Elements:
         half = ir.Constant(self.vector, [16] * self.lanes)
         low = [b.ashr(b.shl(v, half), half) for v in (x, y)]
         return b.add(b.mul(*low), b.mul(b.ashr(x, half), b.ashr(y, half)))
+
+    def _byte_products(self, x: tuple[Any, ...], y: tuple[Any, ...]) -> Any:
+        """Return the sums of the products of int8 rows and uint4 columns: 7,620 at most by twos.
+
+        Extended to int16 first, a step of the depth took twice as many instructions.
+        """
+        b = self.b
+        cell, wide = (ir.VectorType(t, n * self.lanes) for t, n in ((I8, 4), (I16, 2)))
+        multiply = self.function(BYTE_PAIRS_OF[self.lanes], wide, cell, cell)
+        first, second = (
+            b.call(multiply, [b.bitcast(v, cell), b.bitcast(u, cell)])
+            for u, v in zip(x, y, strict=True)
+        )
+        add = self.function(PAIRS_OF[self.lanes], self.vector, wide, wide)
+        return b.call(add, [b.add(first, second), ir.Constant(wide, [1] * 2 * self.lanes)])
 
     def _elements_of_byte(self, loaded: Any) -> tuple[Any, ...]:
         """Return both elements of each byte as floats."""
@@ -205,7 +226,7 @@ class Elements:
 
     def _split_group(self, word: Any, dtype: str) -> tuple[Any, ...]:
         """Return a word as pairs of int16: itself, or its even and its odd bytes."""
-        if self.dot == "groups" or self.word == 2:
+        if self.dot == "groups" or self.word == 2 or self.has_byte_pairs:
             return (word,)
         b, cell = self.b, ir.VectorType(I16, 2 * self.lanes)
         x, eight = b.bitcast(word, cell), ir.Constant(cell, [8] * 2 * self.lanes)
