@@ -108,15 +108,19 @@ def test_the_nearest_cache_decides_what_is_prefetched() -> None:
         assert found.prefetch == wanted
 
 
-def test_panels_of_one_row_that_a_unit_keeps_are_not_asked_for_ahead() -> None:
-    case = linear(1, 24, 32, "relu", {}, Micro(1, 2))
+@pytest.mark.parametrize(
+    ("lanes", "own_bytes", "wanted"), [(16, 8192, ""), (16, 4096, "panel"), (8, 4096, "")]
+)
+def test_panels_of_one_row_are_asked_for_ahead_on_wide_vectors_unless_a_unit_keeps_them(
+    lanes: int, own_bytes: int, wanted: str
+) -> None:
+    case = linear(1, 24, 32, "relu", {}, Micro(1, 2, lanes))
     near, own = (replace(HERE.levels[0], capacity_bytes=n) for n in (1024, 4096))
-    for kept, wanted in ((8192, ""), (4096, "panel")):
-        levels = (near, replace(own, name="L2", capacity_bytes=kept))
-        device = replace(with_lanes(8), levels=levels)
-        last = steps(normalise(case.kernel), case.tiling, ENV, device)[-1][1]
-        (found,) = (s for s in statements(last.body) if isinstance(s, Panels))
-        assert found.prefetch == wanted
+    levels = (near, replace(own, name="L2", capacity_bytes=own_bytes))
+    device = replace(with_lanes(lanes), levels=levels)
+    last = steps(normalise(case.kernel), case.tiling, ENV, device)[-1][1]
+    (found,) = (s for s in statements(last.body) if isinstance(s, Panels))
+    assert found.prefetch == wanted
 
 
 def chosen(by_row: bool) -> Case:
