@@ -3,15 +3,18 @@
 Work that never ends, crashes or takes all memory ends in a sentence, and this process is
 unaffected. The helper is a fork, so it sees what this process sees, functions of a notebook's cell
 included, and nothing has to be serialised. It answers with text. Errors of user code are located by
-line.
+line. Its limits are hard ones, and its session ends with it. It may read and write what this
+process may: `sandbox_jail` confines code of strangers.
 """
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import inspect
 import json
 import linecache
+import math
 import os
 import re
 import select
@@ -35,6 +38,7 @@ WALL_TIMES = 6  # a helper may wait so many times the seconds that it may comput
 LOOK_SECONDS = 0.02  # between two looks at a helper; chosen
 GRACE_SECONDS = 1.0  # for a helper to say where it was when its time was over; chosen
 MIB = 1 << 20
+PR_SET_PDEATHSIG = 1
 OURS = tuple(str(Path(__file__).parents[2] / room) + "/" for room in ("explorer", "widgets"))
 INSTALLED = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib")})
 CELL = re.compile(r"ipykernel_\d+/|^<ipython-input|^<cell")
@@ -47,10 +51,19 @@ _inside = False  # whether this process is a helper: it starts no other
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a helper: seconds of computing, and MiB beyond what this process has."""
+    """Limits of a helper: seconds of computing, and MiB beyond what this process has.
+
+    `wall_seconds` bound computing and waiting together; 0 stands for six times `seconds`.
+    """
 
     seconds: float = 20.0
     mib: int = 2048
+    wall_seconds: float = 0.0
+
+    @property
+    def most_wall_seconds(self) -> float:
+        """The seconds of computing and waiting."""
+        return self.wall_seconds or self.seconds * WALL_TIMES
 
 
 class Ended(Exception):
@@ -68,6 +81,12 @@ class Ended(Exception):
 def is_helper() -> bool:
     """Return True if this process is a helper, or if helpers cannot be started here."""
     return _inside or not CAN_FORK
+
+
+def become_helper() -> None:
+    """Record that this process is a helper: it starts no other."""
+    global _inside
+    _inside = True
 
 
 def in_helper(work: Callable[[Callable[[str], None]], None], limits: Limits) -> tuple[str, ...]:
@@ -94,15 +113,23 @@ def in_helper(work: Callable[[Callable[[str], None]], None], limits: Limits) -> 
         text, slow = _read(reading, child, limits)
         if slow:
             os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        status = _end_session(child)
         ended = True
     finally:
         os.close(reading)
         if not ended:
             with suppress(OSError):
                 os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
+                _end_session(child)
     return _answer(text, status, slow, limits)
+
+
+def _end_session(child: int) -> int:
+    """Wait for a helper, kill the processes that it left in its group, and return its status."""
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its number stays taken
+    with suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
 
 
 def _read(reading: int, child: int, limits: Limits) -> tuple[str, bool]:
@@ -111,15 +138,24 @@ def _read(reading: int, child: int, limits: Limits) -> tuple[str, bool]:
     That happens in a C function that does not release the interpreter lock.
     """
     parts: list[bytes] = []
-    end = time.monotonic() + limits.seconds * WALL_TIMES + 2 * GRACE_SECONDS
+    has_ended = False
+    end = time.monotonic() + limits.most_wall_seconds + 2 * GRACE_SECONDS
     while time.monotonic() < end and _computed_seconds(child) < limits.seconds + GRACE_SECONDS:
         if not select.select([reading], [], [], LOOK_SECONDS)[0]:
+            if has_ended:  # a process that the helper left holds the pipe open
+                break
+            has_ended = _has_ended(child)
             continue
         part = os.read(reading, 1 << 16)
         if not part:
             return b"".join(parts).decode("utf-8", "replace"), False
         parts.append(part)
-    return b"".join(parts).decode("utf-8", "replace"), True
+    return b"".join(parts).decode("utf-8", "replace"), not _has_ended(child)
+
+
+def _has_ended(child: int) -> bool:
+    """Return True if a child process has ended and nobody waited for it yet."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _computed_seconds(child: int) -> float:
@@ -155,14 +191,15 @@ def _answer(text: str, status: int, slow: bool, limits: Limits) -> tuple[str, ..
 
 def _work(work: Callable[[Callable[[str], None]], None], limits: Limits, writing: int) -> NoReturn:
     """Run the work in the child, then end without exit handlers."""
-    global _inside
-    _inside = True
+    become_helper()
     code = 1
     try:
-        _quiet(writing)
+        os.setsid()
+        end_with_parent()
+        silence()
         say = _Messages(writing)
-        _bound_memory(limits)
-        _watch(limits, say)
+        set_hard_limits(limits)
+        watch_time(limits, say)
         try:
             work(lambda text: say("told", text))
             say("done", "")
@@ -188,7 +225,7 @@ class _Messages:
                 data = data[os.write(self.writing, data) :]
 
 
-def _quiet(writing: int) -> None:
+def silence() -> None:
     """Disable output and debuggers, which must not use the parent's terminal."""
     faulthandler.disable()
     sys.breakpointhook = lambda *_, **__: None
@@ -201,30 +238,40 @@ def _quiet(writing: int) -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _bound_memory(limits: Limits) -> None:
-    """Limit the address space of this process."""
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def set_hard_limits(limits: Limits) -> None:
+    """Limit the address space and the seconds of this process, which cannot raise them again."""
     import resource
 
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = now + limits.mib * MIB
-    if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    seconds = math.ceil(time.process_time() + limits.seconds + 2 * GRACE_SECONDS)
+    for kind, most in (
+        (resource.RLIMIT_AS, now + limits.mib * MIB),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(kind)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
 
 
-def _watch(limits: Limits, say: _Messages) -> None:
+def watch_time(limits: Limits, say: Callable[[str, str], None]) -> None:
     """Start a thread that ends the process when its time is over and reports where it was."""
     working = threading.get_ident()
-    start, end = time.process_time(), time.monotonic() + limits.seconds * WALL_TIMES
+    start, end = time.process_time(), time.monotonic() + limits.most_wall_seconds
 
     def watch() -> None:
         """Wait for the end of the time."""
         while time.process_time() - start < limits.seconds and time.monotonic() < end:
             time.sleep(LOOK_SECONDS)
-        say("ended", f"took more than {limits.seconds:g} s{now_at(working)}")
+        is_waiting = time.process_time() - start < limits.seconds and limits.wall_seconds
+        seconds = limits.wall_seconds if is_waiting else limits.seconds
+        say("ended", f"took more than {seconds:g} s{now_at(working)}")
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
