@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from explorer.course import challenge
-from explorer.course.assignment import grade_notebook, table, write_assignment
+from explorer.course.assignment import write_assignment
 from explorer.course.exercises import EXERCISES
-from explorer.errors import IronworksError
+from explorer.course.grading import grade_notebooks, notebooks_in, table
+from explorer.errors import IronworksError, printable
+from explorer.process.sandbox_jail import erase_arguments, protect_memory
 
 NO = 1  # an entry is refused
+SEED_BITS = 64  # too many to try while an answer runs; chosen
 BAD = 2  # bad usage or input, as for `ironworks`
 
 
@@ -29,16 +34,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--as", dest="kind", default="student", choices=("student", "solution", "nbgrader", "otter")
     )
     build.add_argument("-o", "--output", type=Path, default=Path("."), metavar="FOLDER")
-    build.add_argument("--seed", type=int, default=1, help="of hidden checks: keep it to yourself")
+    seed_help = "of hidden checks; drawn unless it is stated"
+    build.add_argument("--seed", type=int, help=seed_help)
     grade = commands.add_parser("grade", help="points of notebooks that were handed in")
-    grade.add_argument("notebooks", nargs="+", type=Path)
-    grade.add_argument("--seed", type=int, default=1)
+    grade.add_argument("notebooks", nargs="+", type=Path, help="notebooks, or folders of them")
+    grade.add_argument("--seed", type=int, help=f"{seed_help}, and printed")
     grade.add_argument("--json", action="store_true")
     commands.add_parser("challenges", help="every challenge: its model and its machine")
     entries = commands.add_parser("verify", help="entries of challenges, compiled and scored again")
     entries.add_argument("entries", nargs="+", type=Path)
     entries.add_argument("--seconds", type=float, default=0.5, help="for the clock; 0 asks it not")
     flags = parser.parse_args(arguments)
+    if getattr(flags, "seed", 0) is None:
+        flags.seed = secrets.randbits(SEED_BITS)
+    if arguments is None and flags.command == "grade":
+        erase_arguments()  # they may hold the seed, and helpers may see those of other processes
+        protect_memory()
     try:
         code = _run(flags)
         sys.stdout.flush()
@@ -66,9 +77,22 @@ def _run(flags: Namespace) -> int:
         print(challenge.table(verified))
         return NO if any(e.refused for e in verified) else 0
     else:
-        grades = [grade_notebook(path, flags.seed) for path in flags.notebooks]
-        print(json.dumps(grades, indent=1) if flags.json else table(grades))
+        return _grade(flags)
     return 0
+
+
+def _grade(flags: Namespace) -> int:
+    """Grade notebooks, print their points, and return 1 if one could not be read."""
+    paths = notebooks_in(flags.notebooks)
+    progress = sys.stderr.isatty() or len(paths) > 1
+    grades = grade_notebooks(paths, flags.seed, _print_progress if progress else None)
+    print(json.dumps(grades, indent=1) if flags.json else table(grades, flags.seed))
+    return NO if any(g["problem"] for g in grades) else 0
+
+
+def _print_progress(number: int, count: int, grade: dict[str, Any]) -> None:
+    points = grade["problem"] or f"{grade['points']} of {grade['of']} points"
+    print(printable(f"{number} of {count}: {grade['submission']}: {points}"), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,26 @@
-"""Checks of an answer by its behaviour, in a helper process: visible ones, or all for a grade."""
+"""Checks of an answer by its behaviour: visible ones, or all for a grade.
+
+In a notebook a helper process runs the answer and its checks. Its student can change both, so
+points count only if `grading` runs the notebook again.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-from explorer.course.exercise import Check, Exercise, Wrong
+from explorer.course.answer import Answer, LocalAnswer, Outcome, outcome_of
+from explorer.course.exercise import Check, Exercise
 from explorer.course.exercises import EXERCISES
 from explorer.course.prediction import log_event, logged_events
-from explorer.errors import BadOption, IronworksError
+from explorer.errors import BadOption
 from explorer.passes import policy_call
-from explorer.process.sandbox import Ended, at_line, in_helper, is_helper
+from explorer.process.sandbox import Ended, in_helper, is_helper
 from explorer.process.user_code import shown
 
 VISIBLE_SEED = 0
-LONGEST_CHARACTERS = 400  # limit of an error's text; chosen
-Outcome = Literal["passed", "wrong", "not attempted", "not run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,10 @@ def check(name: str, answer: Any) -> Verdict:
 
 
 def grade(name: str, answer: Any, seed: int) -> Verdict:
-    """Run all checks of an answer on values drawn from `seed`, which the grader keeps secret."""
+    """Run all checks of an answer of this process on values drawn from `seed`.
+
+    `grading.grade_notebook` grades the answers of others.
+    """
     spec = exercise(name)
     return _run_checks(spec, answer, spec.checks, seed, True)
 
@@ -181,22 +187,45 @@ def _run_checks(
     spec: Exercise, answer: Any, checks: Sequence[Check], seed: int, includes_hidden: bool
 ) -> Verdict:
     def report_all(report: Callable[[str], None]) -> None:
-        for item in checks:
-            outcome, message = _run_check(spec, item, answer, seed)
-            report(json.dumps((outcome, message)))
-            if outcome == "not attempted":
-                return
+        if spec.is_function and not callable(answer):
+            why = f"{spec.answer} is {shown(answer)}, and must be a function"
+            report(json.dumps(("wrong", why)))
+            return
+        report_checks(LocalAnswer(answer), checks, seed, report)
 
-    outcomes: list[tuple[Outcome, str]]
     if is_helper():
         texts: list[str] = []
         report_all(texts.append)
-        outcomes = [_read_outcome(text) for text in texts]
-    else:
-        try:
-            outcomes = [_read_outcome(text) for text in in_helper(report_all, spec.limits)]
-        except Ended as ended:
-            outcomes = [*map(_read_outcome, ended.reported), ("wrong", f"it {ended.why}")]
+        return verdict_of(spec, checks, texts, includes_hidden=includes_hidden)
+    try:
+        reported = in_helper(report_all, spec.limits)
+    except Ended as ended:
+        return verdict_of(spec, checks, ended.reported, f"it {ended.why}", includes_hidden)
+    return verdict_of(spec, checks, reported, includes_hidden=includes_hidden)
+
+
+def report_checks(
+    answer: Answer, checks: Sequence[Check], seed: int, report: Callable[[str], None]
+) -> None:
+    """Report the outcome of each check as a line for `verdict_of`."""
+    for item in checks:
+        outcome, message = _run_check(item, answer, seed)
+        report(json.dumps((outcome, message)))
+        if outcome == "not attempted":
+            return
+
+
+def verdict_of(
+    spec: Exercise,
+    checks: Sequence[Check],
+    reported: Sequence[str],
+    why: str = "",
+    includes_hidden: bool = True,
+) -> Verdict:
+    """Return the verdict of the reported lines; `why` is how the check after them ended."""
+    outcomes: list[tuple[Outcome, str]] = [_read_outcome(text) for text in reported]
+    if why:
+        outcomes.append(("wrong", why))
     if outcomes and outcomes[-1][0] == "not attempted":
         outcomes = [("not attempted", "")] * len(checks)
     outcomes += [("not run", "")] * (len(checks) - len(outcomes))
@@ -212,27 +241,14 @@ def _read_outcome(text: str) -> tuple[Outcome, str]:
     return outcome, message
 
 
-def _run_check(spec: Exercise, check: Check, answer: Any, seed: int) -> tuple[Outcome, str]:
-    if spec.is_function and not callable(answer):
-        return "wrong", f"{spec.answer} is {shown(answer)}, and must be a function"
+def _run_check(check: Check, answer: Answer, seed: int) -> tuple[Outcome, str]:
     judge: Callable[[Any, int], object] = check.judge  # by its type it returns None
     try:
         returned = judge(answer, seed)
-    except NotImplementedError:
-        return "not attempted", ""
-    except Wrong as wrong:
-        return "wrong", str(wrong)
-    except MemoryError:
+    except (MemoryError, Ended):
         raise
     except (Exception, SystemExit) as problem:  # an answer may raise anything
-        if isinstance(problem.__cause__, NotImplementedError):  # raised in a pass or a policy
-            return "not attempted", ""
-        sentence = (
-            problem.sentence
-            if isinstance(problem, IronworksError)
-            else f"{type(problem).__name__}: {problem}{at_line(problem)}"
-        )
-        return "wrong", " ".join(sentence.split())[:LONGEST_CHARACTERS]
+        return outcome_of(problem)
     if returned is not None:
         why = f"the check returned {shown(returned)}: checks raise Wrong, or return nothing"
         return "not run", f"{why}; this is a fault of the exercise"

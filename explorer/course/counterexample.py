@@ -13,7 +13,10 @@ import numpy as np
 import explorer.np as enp
 from explorer.compiler.options import Options
 from explorer.compiler.pipeline import compile, device_of, pipeline
-from explorer.errors import BadOption, IronworksError
+from explorer.course.answer import Answer
+from explorer.course.exercise import Wrong
+from explorer.course.replay import Replay, own_step, send_change
+from explorer.errors import BadOption, IronworksError, printable
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.frontends.python.trace import trace
@@ -84,6 +87,63 @@ def counterexample(
     return Counterexample(*fields) if isinstance(fields, list) else None
 
 
+def record_changes(answer: Any, after: str, programs: list[Any]) -> list[Any]:
+    """Return what a pass changes in each program, or the sentence with which it fails."""
+    changes: list[Any] = []
+    for stored in programs:
+        options = Options(passes=((after, answer),), registered=False)
+        try:
+            c = compile(SmallProgram.of_plain(stored).model(), options=options, until="typed")
+            changes.append(send_change(*own_step(c)))
+        except IronworksError as problem:
+            if isinstance(problem.__cause__, NotImplementedError):
+                raise
+            changes.append(problem.sentence)
+    return changes
+
+
+def broken_program(answer: Answer, after: str, programs: int, seed: int) -> Counterexample | None:
+    """Return a small program that the pass of an answer breaks, or None.
+
+    The pass runs where the answer is, and the program that it returns is judged here, on inputs
+    drawn from the seed. `after` is a step of the stage TYPED.
+    """
+    rng = Random(seed)
+    broken = _first_broken(answer, after, [random_program(rng) for _ in range(programs)], seed)
+    while broken is not None:
+        less = _first_broken(answer, after, list(smaller_programs(broken[0])), seed)
+        if less is None:
+            return replace(broken[1], program=str(broken[0]))
+        broken = less
+    return None
+
+
+def _first_broken(
+    answer: Answer, after: str, programs: list[SmallProgram], seed: int
+) -> tuple[SmallProgram, Counterexample] | None:
+    """Return the first broken one of some programs."""
+    usable = [p for p in programs if _compiles(p)]
+    changes = answer.run(record_changes, after, [p.as_plain() for p in usable])
+    if not isinstance(changes, list) or len(changes) != len(usable):
+        raise Wrong("the pass did not return a program for each program")
+    for program, change in zip(usable, changes):
+        if isinstance(change, str):
+            return program, Counterexample(str(program), "", printable(change))
+        example = _Trial(Replay(change), after, "typed", seed).wrong(program)
+        if example is not None:
+            return program, example
+    return None
+
+
+def _compiles(program: SmallProgram) -> bool:
+    """Return True if a random program is one that the compiler takes."""
+    try:
+        compile(program.model(), options=Options(registered=False), until="typed")
+    except IronworksError:
+        return False
+    return True
+
+
 def _search_in_helper(
     trial: _Trial, programs: int, seed: int, report: Callable[[str], None]
 ) -> None:
@@ -99,6 +159,7 @@ class _Trial:
     run: Callable[..., Any]
     after: str
     stage: str
+    seed: int = 0
 
     def search(
         self, programs: int, seed: int, report: Callable[[str], None]
@@ -145,7 +206,7 @@ class _Trial:
         step = next(s for s in c.snapshots if s.own)
         if step.after is step.before:
             return None
-        for inputs in _inputs(program):
+        for inputs in _inputs(program, self.seed):
             with np.errstate(all="ignore"):
                 want = evaluate(plain.program, inputs)
                 try:
@@ -161,9 +222,9 @@ class _Trial:
         return None
 
 
-def _inputs(p: SmallProgram) -> Iterator[dict[str, np.ndarray]]:
+def _inputs(p: SmallProgram, seed: int) -> Iterator[dict[str, np.ndarray]]:
     """Yield small numbers first, which a reader can calculate with."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     shape = (p.size, p.size)
     for numbers in ([1.0, 2.0], [0.0, 1.0], [-1.0, 2.0], [-2.0, 3.0]):
         yield {n: rng.choice(numbers, shape).astype(np.float32) for n in INPUT_NAMES[: p.inputs]}
@@ -207,6 +268,17 @@ class SmallProgram:
     inputs: int
     constants: tuple[float, ...]
     lines: tuple[Line, ...]
+
+    def as_plain(self) -> list[Any]:
+        """Return the program as lists of numbers and words."""
+        lines = [[line.op, list(line.args)] for line in self.lines]
+        return [self.size, self.inputs, list(self.constants), lines]
+
+    @classmethod
+    def of_plain(cls, stored: list[Any]) -> SmallProgram:
+        """Return the program of such lists."""
+        size, inputs, constants, lines = stored
+        return cls(size, inputs, tuple(constants), tuple(Line(op, tuple(a)) for op, a in lines))
 
     @property
     def first_line(self) -> int:

@@ -13,7 +13,7 @@ from explorer.extend.policies import SYSTEMS
 from explorer.process.sandbox import Limits
 from explorer.process.user_code import shown
 
-Judge = Callable[[Any, int], None]  # (answer, seed); raises Wrong
+Judge = Callable[[Any, int], None]  # (an `Answer`, the seed); raises Wrong
 
 
 class Wrong(Exception):
@@ -52,7 +52,8 @@ class Exercise:
     """One exercise.
 
     `stub` and `solution` are self-contained cells that define `answer`. An answer that passes the
-    visible checks becomes a policy of the system `policy_of`, if one is named.
+    visible checks becomes a policy of the system `policy_of`, if one is named. `own_answers` are
+    functions of the library, "module:name", that would be an answer: graded work cannot call them.
     """
 
     name: str
@@ -65,9 +66,10 @@ class Exercise:
     hints: tuple[str, ...]
     checks: tuple[Check, ...]
     exit_question: str
-    limits: Limits = Limits(seconds=60.0)
+    limits: Limits = Limits(seconds=20.0, wall_seconds=40.0)
     policy_of: str = ""
     as_policy: Callable[[Any], Any] = _identity
+    own_answers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the parts; BadOption if one is missing or names what does not exist."""

@@ -6,16 +6,19 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
-from explorer.course import assignment as grading
+from explorer.course import grading
 from explorer.course.__main__ import main
 from explorer.course.assignment import Kind, assignment, cells
 from explorer.course.exercises import EXERCISES
+from explorer.course.fork_server import HelperServer
 from explorer.process.sandbox import Limits
 from tests.course.answers import WRONG
 
@@ -23,6 +26,12 @@ ROOT = Path(__file__).parents[2]
 READ = ("loop_inside", "double_negation", "wall")  # the others when all is run
 CHAPTERS = sorted({e.chapter for e in EXERCISES.values()})
 KINDS: tuple[Kind, ...] = ("student", "solution", "nbgrader", "otter")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HelperServer]:
+    with HelperServer() as server:
+        yield server
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,11 +86,13 @@ def test_a_teacher_grades_two_submissions_of_a_chapter(
     "name",
     [pytest.param(n, marks=() if n in READ else pytest.mark.exhaustive) for n in EXERCISES],
 )
-def test_a_worked_solution_that_is_handed_in_has_every_point(name: str, tmp_path: Path) -> None:
+def test_a_worked_solution_that_is_handed_in_has_every_point(
+    name: str, tmp_path: Path, server: HelperServer
+) -> None:
     """Also of exercises whose functions are traced by their text, which no file holds here."""
     e = EXERCISES[name]
     main(["build", e.chapter.partition("_")[0], "--as", "solution", "-o", str(tmp_path)])
-    found = grading.grade_notebook(tmp_path / f"{e.chapter}.ipynb", 5)
+    found = grading.grade_notebook(tmp_path / f"{e.chapter}.ipynb", 5, server)
     assert found["points"] == found["of"] == e.points, found
 
 
@@ -94,17 +105,51 @@ def test_what_is_no_submission_is_one_line(
 ) -> None:
     path = tmp_path / "a.ipynb"
     path.write_text(text)
-    assert main(["grade", str(path)]) == 2
-    assert why in capsys.readouterr().err
+    assert main(["grade", str(path)]) == 1
+    assert why in capsys.readouterr().out
     assert main(["build", "99"]) == 2
+
+
+def test_grading_goes_on_after_files_that_are_no_notebooks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.ipynb").write_bytes(b"\xff")
+    (tmp_path / "b.ipynb").symlink_to("/dev/zero")
+    (tmp_path / "c.ipynb").write_text("[" * 100_000)
+    (tmp_path / "deeper" / ".ipynb_checkpoints").mkdir(parents=True)
+    (tmp_path / "deeper" / ".ipynb_checkpoints" / "e.ipynb").write_text("{}")
+    (tmp_path / "deeper" / "d\n.ipynb").write_text(json.dumps(assignment("08", "solution")))
+    assert main(["grade", str(tmp_path), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [bool(g["problem"]) for g in told] == [True, True, True, False]
+    assert told[3]["points"] == told[3]["of"] == EXERCISES["measuring"].points
+    assert main(["grade", str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("seed of the hidden checks: ") and len(lines) == 6
+    (tmp_path / "empty").mkdir()
+    assert main(["grade", str(tmp_path / "empty")]) == 2
+
+
+def test_seeds_are_drawn_unless_they_are_stated(tmp_path: Path) -> None:
+    def hidden(*more: str) -> str:
+        main(["build", "08", "--as", "nbgrader", "-o", str(tmp_path), *more])
+        return source(tmp_path / "08_measuring.ipynb")
+
+    assert hidden() != hidden()
+    assert "seed=7)" in hidden("--seed", "7") and hidden("--seed", "7") == hidden("--seed", "7")
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("chapter", "name"), [("08", "measuring"), ("11", "vjp")])
 def test_a_cell_that_fails_or_never_ends_costs_its_own_points(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chapter: str, name: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    chapter: str,
+    name: str,
+    server: HelperServer,
 ) -> None:
-    monkeypatch.setattr(grading, "CELL_LIMITS", Limits(seconds=1.0))
+    short = replace(EXERCISES[name], limits=Limits(seconds=1.0))
+    monkeypatch.setattr(grading, "EXERCISES", {name: short})
     made = assignment(chapter, "student")
     for text, why in (
         ("1 / 0", "the cell fails: ZeroDivisionError"),
@@ -116,7 +161,7 @@ def test_a_cell_that_fails_or_never_ends_costs_its_own_points(
                 cell["source"] = text
         path = tmp_path / "a.ipynb"
         path.write_text(json.dumps(made))
-        found = grading.grade_notebook(path, 1)
+        found = grading.grade_notebook(path, 1, server)
         assert found["points"] == 0 and why in str(found)
 
 
@@ -147,7 +192,7 @@ def wrong(name: str) -> str:
     return next(iter(WRONG[name].values()))[0]
 
 
-def points_of(name: str, text: str, folder: Path) -> float:
+def points_of(name: str, text: str, folder: Path, server: HelperServer) -> float:
     """By our own grading, with the seed that is written into notebooks of other graders."""
     made = assignment(EXERCISES[name].chapter.partition("_")[0], "student")
     for cell in made["cells"]:
@@ -155,7 +200,7 @@ def points_of(name: str, text: str, folder: Path) -> float:
             cell["source"] = text
     path = folder / "ours.ipynb"
     path.write_text(json.dumps(made))
-    return float(grading.grade_notebook(path, 0)["points"])
+    return float(grading.grade_notebook(path, 0, server)["points"])
 
 
 def told_too_much(name: str, text: str) -> list[str]:
@@ -177,7 +222,9 @@ GRADED = [
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("nbgrader"), reason="nbgrader is not installed")
 @pytest.mark.parametrize("name", GRADED)
-def test_nbgraders_own_commands_grade_two_submissions(name: str, tmp_path: Path) -> None:
+def test_nbgraders_own_commands_grade_two_submissions(
+    name: str, tmp_path: Path, server: HelperServer
+) -> None:
     e = EXERCISES[name]
     main(
         [
@@ -203,21 +250,23 @@ def test_nbgraders_own_commands_grade_two_submissions(name: str, tmp_path: Path)
     head, *rows = (tmp_path / "grades.csv").read_text().splitlines()
     at = [head.split(",").index(key) for key in ("student_id", "raw_score", "score", "max_score")]
     grades = {row.split(",")[at[0]]: [float(row.split(",")[n]) for n in at[2:]] for row in rows}
-    less = points_of(name, wrong(name), tmp_path)
+    less = points_of(name, wrong(name), tmp_path, server)
     assert less < e.points and grades == {"ada": [e.points, e.points], "bob": [less, e.points]}
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("otter"), reason="otter-grader is not installed")
 @pytest.mark.parametrize("name", GRADED)
-def test_otters_own_commands_grade_two_submissions(name: str, tmp_path: Path) -> None:
+def test_otters_own_commands_grade_two_submissions(
+    name: str, tmp_path: Path, server: HelperServer
+) -> None:
     e = EXERCISES[name]
     main(["build", e.chapter.partition("_")[0], "--as", "otter", "-o", str(tmp_path)])
     run(tmp_path, "otter", "assign", f"{e.chapter}.ipynb", "dist")
     student = tmp_path / "dist" / "student" / f"{e.chapter}.ipynb"
     assert not told_too_much(name, source(student)) and "seed=" not in source(student)
     (grader,) = (tmp_path / "dist" / "autograder").glob("*.zip")
-    less = points_of(name, wrong(name), tmp_path)
+    less = points_of(name, wrong(name), tmp_path, server)
     assert less < e.points
     for who, right, points in (("ada", True, float(e.points)), ("bob", False, less)):
         path = tmp_path / who / f"{e.chapter}.ipynb"

@@ -62,16 +62,24 @@ def least_bytes(layers: Sequence[Layer], budget: float) -> int | None:
     return min((size for size, error in front if error <= budget), default=None)
 
 
+def _record_choice(answer: Any, rows: list[Any], budget: float) -> list[int] | None:
+    bits = answer([Layer(*row) for row in rows], budget)
+    return None if bits is None else list(bits)
+
+
 def _check_choice(answer: Any, layers: Sequence[Layer], budget: float) -> None:
-    got, fewest = answer(layers, budget), least_bytes(layers, budget)
+    rows: list[Any] = [[x.name, {**x.bytes}, {**x.errors}] for x in layers]
+    got, fewest = answer.run(_record_choice, rows, budget), least_bytes(layers, budget)
     case = f"{len(layers)} layers under a budget of {budget:.4g}"
     if fewest is None:
         require(got is None, f"{case}: no choice is within it, and {got!r} is returned")
         return
     require(got is not None, f"{case}: None is returned, and {fewest:,} bytes are within it")
-    chosen = list(got)
+    chosen = got
     require(
-        len(chosen) == len(layers) and all(n in x.errors for n, x in zip(chosen, layers)),
+        isinstance(chosen, list)
+        and len(chosen) == len(layers)
+        and all(type(n) is int and n in x.errors for n, x in zip(chosen, layers)),
         f"{case}: {chosen!r} is not one of the layer's choices of bits for each layer",
     )
     error = sum(x.errors[n] for n, x in zip(chosen, layers, strict=True))

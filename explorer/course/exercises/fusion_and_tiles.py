@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import explorer.np as enp
 from explorer.compiler.options import Options
 from explorer.compiler.pipeline import compile, device_of
-from explorer.course.exercise import Check, Exercise, require
+from explorer.course.exercise import Check, Exercise, Wrong, require
 from explorer.frontends.load import load
 from explorer.frontends.python.trace import trace
 from explorer.frontends.python.tracing.annotations import tensor
@@ -39,6 +40,11 @@ def _chain(rows: int, widths: tuple[int, ...]) -> Any:
     return load(trace(lambda x: run(x))(tensor("float32", rows, first)))
 
 
+def _model(spec: Any) -> Any:
+    """Return a model of the zoo by name, or a chain by its rows and widths."""
+    return spec if isinstance(spec, str) else _chain(spec[0], tuple(spec[1]))
+
+
 def _groups(model: Any, verdict: Any) -> tuple[Any, ...]:
     options = Options(welder=Welder(policy=ByPairs(verdict)), registered=False)
     c = compile(model, options=options, until="welded")
@@ -46,19 +52,46 @@ def _groups(model: Any, verdict: Any) -> tuple[Any, ...]:
     return graph.groups if graph is not None else ()
 
 
-def _check_decisions(answer: Any, model: Any, name: str) -> None:
-    """Check that every merge was decided by the size of the value between its kernels."""
-    seen: list[tuple[int, str]] = []
+Decision = tuple[bool, tuple[tuple[str, float], ...], str]  # the fields of a Candidate
+
+
+def _record_decisions(answer: Any, spec: Any) -> list[Decision]:
+    """Return what a verdict decides about each merge of a model, in the order of the calls."""
+    decisions: list[Decision] = []
 
     def recording(merge: Any, facts: Any) -> Any:
         decision = answer(merge, facts)
         if isinstance(decision, Candidate):
-            size = bytes_at_hint(merge.consumer, merge.tensor, facts.env)
-            seen.append((size, decision.refused))
+            terms = tuple((str(name), float(number)) for name, number in decision.terms)
+            decisions.append((bool(decision.value), terms, str(decision.refused)))
         return decision
 
-    _groups(model, recording)
-    for size, refused in seen:
+    _groups(_model(spec), recording)
+    return decisions
+
+
+def _replay_decisions(answer: Any, spec: Any, name: str) -> tuple[Any, list[tuple[int, str]]]:
+    """Return the groups by the recorded decisions, and the bytes and refusal of each merge."""
+    recorded = answer.run(_record_decisions, spec)
+    require(isinstance(recorded, list), f"{name}: the decisions cannot be read")
+    pending, seen = list(recorded), list[tuple[int, str]]()
+
+    def replaying(merge: Any, facts: Any) -> Any:
+        match pending.pop(0) if pending else None:
+            case (bool(value), tuple(terms), str(refused)):
+                size = bytes_at_hint(merge.consumer, merge.tensor, facts.env)
+                seen.append((size, refused))
+                return Candidate("", value, terms, refused)
+        raise Wrong(f"{name}: a merge has no decision")
+
+    groups = _groups(_model(spec), replaying)
+    require(not pending, f"{name}: there are {len(pending)} decisions about no merge")
+    return groups, seen
+
+
+def _check_decisions(answer: Any, spec: Any, name: str) -> None:
+    """Check that every merge was decided by the size of the value between its kernels."""
+    for size, refused in _replay_decisions(answer, spec, name)[1]:
         require(
             bool(refused) == (size <= NEAR_BYTES),
             f"{name}: a value of {size} bytes {'is stored' if refused else 'stays on the chip'}, "
@@ -73,21 +106,21 @@ def _check_decisions(answer: Any, model: Any, name: str) -> None:
 
 def _check_near_limit(answer: Any, seed: int) -> None:
     for rows in (63, 64, 65):  # 64 rows of 64: exactly the limit
-        _check_decisions(answer, _chain(rows, (64, 64, 64)), f"{rows} rows of 64")
+        _check_decisions(answer, (rows, (64, 64, 64)), f"{rows} rows of 64")
 
 
 def _check_random_chains(answer: Any, seed: int) -> None:
     rng = Random(seed)
     for _ in range(4):
         rows, widths = rng.randint(1, 200), tuple(rng.randint(1, 120) for _ in range(4))
-        _check_decisions(answer, _chain(rows, widths), f"{rows} rows, widths {list(widths)}")
+        _check_decisions(answer, (rows, widths), f"{rows} rows, widths {list(widths)}")
 
 
 def _check_traffic(answer: Any, seed: int) -> None:
     """Check the memory traffic between the kernels of a model."""
-    model = _chain(256, (32, 64, 32))
-    moved = sum(g.bytes_after for g in _groups(model, answer))
-    apart = sum(g.bytes_before for g in _groups(model, answer))
+    groups, _ = _replay_decisions(answer, (256, (32, 64, 32)), "256 rows")
+    moved = sum(g.bytes_after for g in groups)
+    apart = sum(g.bytes_before for g in groups)
     most = apart - 2 * 2 * 256 * 32 * 4  # at least both exps are fused with their products
     require(moved <= most, f"{moved:,} bytes to and from memory; {most:,} are enough")
 
@@ -170,17 +203,47 @@ def _pareto_front(legal: list[Candidate[Tiling]], kernel: Any, env: Any) -> set[
     return {p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)}
 
 
-def _check_front(answer: Any, m: int, n: int, k: int, target: str) -> None:
+Product = tuple[int, int, int]
+
+
+def _compiled_product(product: Product, target: str) -> tuple[Any, Any, Any]:
+    """Return the kernel of a product, the device and the sizes."""
     device = device_of(target)
-    c = compile(_product(m, n, k), target=device, until="welded")
-    kernel, env = c.program.kernel_calls[0].kernel_call.kernel, c.program.env
-    legal = [x for x in tile_candidates(kernel, device, env, {}, MANY) if not x.refused]
-    returned = list(answer(kernel, device, env, {}))
-    name = f"{m} x {n} x {k} on {target}"
-    require(bool(returned), f"{name}: no tile at all")
+    c = compile(_product(*product), target=device, until="welded")
+    return c.program.kernel_calls[0].kernel_call.kernel, device, c.program.env
+
+
+def _legal_tiles(kernel: Any, device: Any, env: Any) -> list[Candidate[Tiling]]:
+    return [x for x in tile_candidates(kernel, device, env, {}, MANY) if not x.refused]
+
+
+def _record_tiles(answer: Any, product: Product, target: str) -> list[int]:
+    """Return the numbers of the tiles that the answer yields for a product."""
+    return _numbers(answer, *_compiled_product(product, target))
+
+
+def _numbers(answer: Any, kernel: Any, device: Any, env: Any) -> list[int]:
+    """Return the numbers of the yielded tiles among the legal ones; -1: it is not one of them."""
+    numbers = {x.value: n for n, x in enumerate(_legal_tiles(kernel, device, env))}
+    yielded = islice(answer(kernel, device, env, {}), MANY)
+    return [-1 if x.refused else numbers.get(x.value, -1) for x in yielded]
+
+
+def _tiles(numbers: Any, legal: list[Candidate[Tiling]], name: str) -> list[Candidate[Tiling]]:
+    """Return the tiles of some numbers."""
+    require(bool(numbers), f"{name}: no tile at all")
     require(
-        all(not x.refused for x in returned), f"{name}: a tile that breaks a rule is among them"
+        isinstance(numbers, list) and all(type(n) is int and 0 <= n < len(legal) for n in numbers),
+        f"{name}: a tile that breaks a rule is among them",
     )
+    return [legal[n] for n in numbers]
+
+
+def _check_front(answer: Any, m: int, n: int, k: int, target: str) -> None:
+    name = f"{m} x {n} x {k} on {target}"
+    kernel, device, env = _compiled_product((m, n, k), target)
+    legal = _legal_tiles(kernel, device, env)
+    returned = _tiles(answer.run(_record_tiles, (m, n, k), target), legal, name)
     points = [(x.cost_us, elements(kernel, x.value, env)) for x in returned]
     front = _pareto_front(legal, kernel, env)
     extra = sorted(set(points) - front)
@@ -210,16 +273,49 @@ def _check_random_products(answer: Any, seed: int) -> None:
         _check_front(answer, m, n, k, rng.choice(TILE_TARGETS))
 
 
+TILED = (40, 96, 24)
+
+
+def _compile_tiled(policy: Any, until: str = "emitted", check: bool = False) -> Any:
+    options = Options(roller=Roller(policy=policy), registered=False)
+    return compile(_product(*TILED), options=options, until=until, check=check)
+
+
+def _record_policy(answer: Any) -> list[list[int]]:
+    """Return the numbers of the tiles that the answer yields in each call by the compiler."""
+    recorded: list[list[int]] = []
+
+    def recording(kernel: Any, device: Any, env: Any, sizes: Any) -> Any:
+        recorded.append(_numbers(answer, kernel, device, env))
+        yield from answer(kernel, device, env, sizes)
+
+    _compile_tiled(recording, "rolled")
+    return recorded
+
+
 def _check_in_pipeline(answer: Any, seed: int) -> None:
     """Check the answer as Roller's policy: its first tile is used, and the values are right."""
-    options = Options(roller=Roller(policy=answer), registered=False)
-    c = compile(_product(40, 96, 24), options=options, check=True)
+    recorded = answer.run(_record_policy)
+    require(isinstance(recorded, list), "the tiles cannot be read")
+    first: list[int] = []
+
+    def replaying(kernel: Any, device: Any, env: Any, sizes: Any) -> Any:
+        require(bool(recorded), "a kernel has no tiles")
+        numbers = recorded.pop(0)
+        tiles = _tiles(numbers, _legal_tiles(kernel, device, env), "40 x 96 x 24")
+        first.append(numbers[0])
+        yield from tiles
+
+    c = _compile_tiled(replaying, check=True)
     wrong = [f"{s.name}: {s.checked}" for s in c.snapshots if isinstance(s.checked, str)]
     require(not wrong, "; ".join(wrong))
     (decision,) = c.program.decisions.tilings
-    kernel = c.program.kernel_calls[0].kernel_call.kernel
-    first = next(iter(answer(kernel, c.device, c.program.env, {})))
-    require(decision.chosen == first.value, "the tile in use is not the first that it gives")
+    kernel = c.program.kernel_calls[0].kernel_call.kernel  # with other names of axes
+    legal = _legal_tiles(kernel, c.device, c.program.env)
+    require(
+        decision.chosen in [legal[n].value for n in first],
+        "the tile in use is not the first that it gives",
+    )
 
 
 _PARETO_HEAD = '''\

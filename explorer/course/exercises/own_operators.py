@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod
 from random import Random
 from typing import Any
@@ -11,14 +13,27 @@ import numpy as np
 import explorer.np as enp
 from explorer.compiler.options import Options
 from explorer.compiler.pipeline import compile
-from explorer.course.exercise import Check, Exercise, Wrong, require
+from explorer.course.exercise import Check, Exercise, require
+from explorer.course.replay import (
+    Replay,
+    receive_dims,
+    receive_model,
+    send_dims,
+    send_model,
+    send_program,
+)
 from explorer.errors import ShapeError
 from explorer.frontends.load import load
 from explorer.frontends.python.trace import trace
 from explorer.frontends.python.tracing.annotations import tensor
+from explorer.frontends.python.tracing.operation import operator
 from explorer.ir.calls import OpCall
-from explorer.ir.dims import evaluate_dim
+from explorer.ir.dims import Dim, evaluate_dim
 from explorer.ir.program import Program
+from explorer.ir.types import Tensor
+from explorer.ops import user_operators
+from explorer.ops.elementwise import call, unary
+from explorer.ops.record import OperatorRecord
 from explorer.process.counters import counters
 
 
@@ -26,21 +41,24 @@ def _window_count(n: int, size: int, step: int) -> int:
     return (n - size) // step + 1
 
 
-def _compile_windows(answer: Any, size: int, step: int, until: str = "emitted") -> Any:
-    model = trace(lambda x: enp.exp(answer(x, size=size, step=step)))(
-        tensor("float32", "rows", "n")
-    )
-    return compile(load(model), options=Options(registered=False), until=until)
+def _record_dims(answer: Any, size: int, step: int) -> list[str] | str:
+    """Return the dims of the windows of [rows, n], or the sentence of a ShapeError."""
+    traced = trace(lambda x: enp.exp(answer(x, size=size, step=step)))
+    try:
+        model = load(traced(tensor("float32", "rows", "n")))
+        c = compile(model, options=Options(registered=False), until="typed")
+    except ShapeError as problem:
+        return problem.sentence
+    body = c.program.main.body
+    (windows,) = (b for b in body if isinstance(b.expr, OpCall) and b.expr.op == "Windows")
+    return send_dims(windows.var.tensor.dims)
 
 
 def _check_annotation(answer: Any, seed: int) -> None:
     rng = Random(seed)
     for _ in range(8):
         size, step = rng.randint(1, 5), rng.randint(1, 4)
-        c = _compile_windows(answer, size, step, until="typed")
-        body = c.program.main.body
-        (windows,) = (b for b in body if isinstance(b.expr, OpCall) and b.expr.op == "Windows")
-        dims = windows.var.tensor.dims
+        dims = receive_dims(answer.run(_record_dims, size, step))
         for n in (size, size + 1, size + rng.randint(2, 30)):
             annotated = tuple(evaluate_dim(d, {"rows": 3, "n": n}) for d in dims)
             expected = (3, _window_count(n, size, step), size)
@@ -51,9 +69,32 @@ def _check_annotation(answer: Any, seed: int) -> None:
             )
 
 
+def _replay_windows(dims: tuple[Dim, ...], size: int, step: int) -> Any:
+    """Compile windows whose shape rule returns the dims of an answer."""
+    space: dict[str, Any] = {}
+    exec(_WINDOWS_IMPORTS + _WINDOWS_RULES, space)  # the part of the stub that is not the answer
+
+    def deduce(site: Any) -> tuple[Tensor, ...]:
+        return (Tensor(dims, site.dtype()),)
+
+    record = OperatorRecord("GradedWindows", "layout", deduce, space["reference"], space["lower"])
+    with graded_operator(record) as windows:
+        model = trace(lambda x: enp.exp(windows(x, size=size, step=step)))(
+            tensor("float32", "rows", "n")
+        )
+        return compile(load(model), options=Options(registered=False))
+
+
+@contextmanager
+def graded_operator(record: OperatorRecord) -> Iterator[Any]:
+    """Register an operator of a check for as long as the check needs it."""
+    yield operator(record, domain="course")
+    user_operators.forget(record.name)
+
+
 def _check_one_compilation(answer: Any, seed: int) -> None:
     size, step = 4, 3
-    c = _compile_windows(answer, size, step)
+    c = _replay_windows(receive_dims(answer.run(_record_dims, size, step)), size, step)
     rng = np.random.default_rng(seed)
     c.run(np.zeros((1, size), np.float32))
     with counters.delta() as did:
@@ -72,14 +113,11 @@ def _check_one_compilation(answer: Any, seed: int) -> None:
 
 def _check_refusals(answer: Any, seed: int) -> None:
     for size, step in ((0, 1), (3, 0)):
-        try:
-            _compile_windows(answer, size, step, until="typed")
-        except ShapeError:
-            continue
-        raise Wrong(f"windows of {size} with step {step} are no ShapeError")
+        refusal = answer.run(_record_dims, size, step)
+        require(isinstance(refusal, str), f"windows of {size} with step {step} are no ShapeError")
 
 
-_WINDOWS_REST = '''\
+_WINDOWS_RULES = '''\
 def reference(attributes, arrays):
     """Evaluate the operator with NumPy."""
     size, step = attributes["size"], attributes["step"]
@@ -97,12 +135,14 @@ def lower(low):
             (var(axes[0].name), var(axes[1].name) * step + var(axes[2].name)),
         ),
     )
-
+'''
+_WINDOWS_REST = f"""\
+{_WINDOWS_RULES}
 
 record = OperatorRecord("Windows", "layout", deduce, reference, lower)
 windows = explorer.operator(record, domain="course")
-'''
-_WINDOWS_HEAD = '''\
+"""
+_WINDOWS_IMPORTS = """\
 import numpy as np
 
 import explorer
@@ -113,6 +153,9 @@ from explorer.ir.types import Tensor
 from explorer.ops.record import OperatorRecord
 
 
+"""
+_WINDOWS_HEAD = f'''\
+{_WINDOWS_IMPORTS}\
 def deduce(site):
     """[rows, n] becomes [rows, windows, size]; `site.fail(why)` where size or step is below 1."""
 '''
@@ -163,11 +206,40 @@ def _expected(x: np.ndarray) -> np.ndarray:
     return np.asarray(wide * np.clip(wide + 3, 0, 6) / 6)
 
 
-def _compile_operator(answer: Any, check: bool = False) -> Any:
-    model = trace(lambda x, w: answer(x @ w))(
-        tensor("float32", "n", "m"), tensor("float32", "m", "m")
+LOWERED = "legalise to kernels"  # the step that turns operators into loops
+
+
+def _after_product(operator_: Any) -> Any:
+    return load(
+        trace(lambda x, w: operator_(x @ w))(
+            tensor("float32", "n", "m"), tensor("float32", "m", "m")
+        )
     )
-    return compile(load(model), options=Options(registered=False), check=check)
+
+
+def _record_loops(answer: Any) -> Any:
+    """Return the loops of the answer behind a product."""
+    c = compile(_after_product(answer), options=Options(registered=False), until="legalized")
+    sources = len(c.program.sources)
+    require(sources == 2, f"the answer is {sources - 1} operators, and must be one")
+    return send_program(next(s.after for s in c.snapshots if s.name == LOWERED))
+
+
+def _trusted_body(site: Any, x: Any, dtype: Any) -> Any:
+    clipped = call("min", call("max", call("add", x, 3.0, dtype=dtype), 0.0), 6.0, dtype=dtype)
+    return call("mul", call("mul", x, clipped), 1 / 6, dtype=dtype)
+
+
+def _trusted_reference(attributes: Any, arrays: Any) -> np.ndarray:
+    return _expected(arrays[0]).astype(arrays[0].dtype)
+
+
+def _compile_operator(answer: Any, check: bool = False) -> Any:
+    """Compile an operator whose loops are those of the answer, behind a product."""
+    loops = Replay(answer.run(_record_loops))
+    options = Options(passes=((LOWERED, loops),), registered=False)
+    with graded_operator(unary("GradedSwish", _trusted_body, _trusted_reference)) as swish:
+        return compile(_after_product(swish), options=options, check=check)
 
 
 def _check_random_values(answer: Any, seed: int) -> None:
@@ -192,7 +264,13 @@ def _check_edges(answer: Any, seed: int) -> None:
 def _check_fusion(answer: Any, seed: int) -> None:
     c = _compile_operator(answer, check=True)
     wrong = [f"{s.name}: {s.checked}" for s in c.snapshots if isinstance(s.checked, str)]
-    require(not wrong, f"its reference and its loops differ: {'; '.join(wrong)}")
+    require(not wrong, f"its loops are not hard_swish: {'; '.join(wrong)}")
+    x = (4 * np.random.default_rng(seed).normal(size=(7, 9))).astype(np.float32)
+    got = answer(x)
+    is_like = isinstance(got, np.ndarray) and (got.shape, got.dtype) == (x.shape, x.dtype)
+    require(is_like, "its reference returns another dtype or shape than that of its argument")
+    off = float(np.abs(got - _expected(x)).max())
+    require(off < 1e-4, f"its reference and its loops differ: by {off:.2g}")
     count = len(c.program.kernel_calls)
     require(count == 1, f"{count} kernels, and it can be one with the product before it")
 
@@ -288,20 +366,34 @@ def _gradient(c: Any, x: np.ndarray, g: np.ndarray) -> np.ndarray:
     return np.asarray(next(iter(c.run(x.astype(np.float32), g.astype(np.float32)).values())))
 
 
+def _record_model(answer: Any) -> Any:
+    return send_model(load(answer))
+
+
+def _like(x: Any, g: Any) -> Any:
+    return x
+
+
+def _compiled(answer: Any, until: str = "emitted") -> Any:
+    """Compile the program of an answer."""
+    like = trace(_like)(tensor("float32", "rows", "n"), tensor("float32", "rows", "n"))
+    return compile(receive_model(answer.run(_record_model), load(like)), until=until)
+
+
 def _check_one_row(answer: Any, seed: int) -> None:
-    c = compile(load(answer))
+    c = _compiled(answer)
     _check_gradient(c, np.array([[0.0, 1.0, -1.0]]), np.array([[1.0, 0.0, 0.0]]))
 
 
 def _check_random_rows(answer: Any, seed: int) -> None:
-    c = compile(load(answer))
+    c = _compiled(answer)
     rng = np.random.default_rng(seed)
     for shape in ((1, 1), (2, 3), (4, 7)):
         _check_gradient(c, rng.normal(size=shape), rng.normal(size=shape))
 
 
 def _check_large_values(answer: Any, seed: int) -> None:
-    c = compile(load(answer))
+    c = _compiled(answer)
     x, g = np.array([[1000.0, 999.0, -1000.0]]), np.array([[1.0, -1.0, 2.0]])
     got = _gradient(c, x, g)
     require(bool(np.isfinite(got).all()), f"for x = {x[0].tolist()} it gives {got[0].tolist()}")
@@ -311,7 +403,7 @@ def _check_large_values(answer: Any, seed: int) -> None:
 def _check_work(answer: Any, seed: int) -> None:
     """Check the gradient, and that rows of twice the length take at most twice the work."""
     _check_one_row(answer, seed)
-    program = compile(load(answer), until="planned").program
+    program = _compiled(answer, "planned").program
     rows, n = map(str, program.main.params[0].tensor.dims)
     once, twice = (_points(program, {rows: 3, n: long}) for long in (64, 128))
     require(

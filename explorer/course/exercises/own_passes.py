@@ -10,13 +10,16 @@ import numpy as np
 import explorer.np as enp
 from explorer.compiler.options import Options
 from explorer.compiler.pipeline import compile
-from explorer.course.counterexample import counterexample
+from explorer.course.counterexample import broken_program
 from explorer.course.exercise import Check, Exercise, Wrong, require
+from explorer.course.replay import CHANGED_NOTHING, Replay, draw_inputs, own_step, send_change
 from explorer.frontends.load import load
 from explorer.frontends.python.trace import trace
 from explorer.frontends.python.tracing.annotations import tensor
 from explorer.ir.calls import OpCall
 from explorer.ir.program import Program
+from explorer.ops.interpreter.evaluate import evaluate
+from explorer.passes.validate import difference
 
 AFTER = "fold constants"
 
@@ -46,33 +49,47 @@ def _count_live_negations(program: Program) -> int:
     return count
 
 
-def _remaining_negations(answer: Any, times: int) -> int:
-    """Return the number of negations that an answer leaves.
+def _record_pass(answer: Any, model: Any, until: str) -> Any:
+    """Return what a pass changes in a model."""
+    options = Options(passes=((AFTER, answer),), registered=False)
+    return send_change(*own_step(compile(model, options=options, until=until)))
+
+
+def _record_negated(answer: Any, times: int) -> Any:
+    return _record_pass(answer, _negated(times), "typed")
+
+
+def _check_negations(answer: Any, times: int, rng: np.random.Generator) -> None:
+    """Check the number of negations that an answer leaves, and the value.
 
     An answer that changes nothing counts as not attempted.
     """
-    options = Options(passes=((AFTER, answer),), registered=False)
-    c = compile(_negated(times), options=options, until="typed")
-    step = next(s for s in c.snapshots if s.own)
-    if step.after is step.before and times > 1:
+    change = answer.run(_record_negated, times)
+    if change == CHANGED_NOTHING and times > 1:
         raise NotImplementedError
-    return _count_live_negations(step.after)
+    model = _negated(times)
+    options = Options(passes=((AFTER, Replay(change)),), registered=False)
+    c = compile(model, options=options, until="typed")
+    left = _count_live_negations(own_step(c)[1])
+    require(left == times % 2, f"of {times} negations {left} are left; {times % 2} need be")
+    inputs = draw_inputs(model.program, rng)
+    other = difference(evaluate(model.program, inputs), evaluate(c.program, inputs))
+    require(not other, f"of {times} negations the value is not what it was: {other}")
 
 
 def _check_small_counts(answer: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
     for times in (1, 2, 3, 4):
-        left = _remaining_negations(answer, times)
-        require(left == times % 2, f"of {times} negations {left} are left; {times % 2} need be")
+        _check_negations(answer, times, rng)
 
 
 def _check_many(answer: Any, seed: int) -> None:
-    times = 20 + int(np.random.default_rng(seed).integers(10))
-    left = _remaining_negations(answer, times)
-    require(left == times % 2, f"of {times} negations {left} are left; {times % 2} need be")
+    rng = np.random.default_rng(seed)
+    _check_negations(answer, 20 + int(rng.integers(10)), rng)
 
 
 def _check_random_programs(answer: Any, seed: int) -> None:
-    example = counterexample(answer, after=AFTER, programs=60, seed=seed)
+    example = broken_program(answer, AFTER, programs=60, seed=seed)
     require(example is None, f"this program is not what it was:\n{example}")
 
 
@@ -149,10 +166,8 @@ def points(program: Program) -> int:
     )
 
 
-def _models(seed: int) -> dict[str, Any]:
+def _models(m: int, n: int, k: int) -> dict[str, Any]:
     """Return small models with chained products, each in another order."""
-    rng = np.random.default_rng(seed)
-    m, n, k = (int(v) for v in rng.integers(20, 60, 3))
 
     def left(a: Any, b: Any, v: Any) -> Any:
         return (a @ b) @ v
@@ -179,20 +194,24 @@ def _models(seed: int) -> dict[str, Any]:
     }
 
 
-def _compile_with_and_without(answer: Any, model: Any) -> tuple[Any, Any]:
-    plain = compile(model, options=Options(registered=False))
-    options = Options(passes=((AFTER, answer),), registered=False)
-    return plain, compile(model, options=options)
+def _record_gain(answer: Any, sizes: list[int], name: str) -> Any:
+    function, types = _models(*sizes)[name]
+    return _record_pass(answer, load(trace(function)(*types)), "typed")
 
 
 def _check_gain(answer: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = [int(v) for v in rng.integers(20, 60, 3)]
     saved: dict[str, float] = {}
     changed = False
-    for name, (function, types) in _models(seed).items():
-        plain, own = _compile_with_and_without(answer, load(trace(function)(*types)))
-        step = next(s for s in own.snapshots if s.own)
-        changed |= step.after is not step.before
-        inputs = plain.random_inputs()
+    for name, (function, types) in _models(*sizes).items():
+        change = answer.run(_record_gain, sizes, name)
+        changed |= change != CHANGED_NOTHING
+        model = load(trace(function)(*types))
+        plain = compile(model, options=Options(registered=False))
+        options = Options(passes=((AFTER, Replay(change)),), registered=False)
+        own = compile(model, options=options)
+        inputs = draw_inputs(plain.model.program, rng)
         for n, value in plain.run(inputs).items():
             off = float(np.abs(own.run(inputs)[n] - value).max() / np.abs(value).max())
             require(off < 1e-3, f"{name}: off by {off:.1g} of the largest answer")
@@ -208,18 +227,19 @@ def _check_gain(answer: Any, seed: int) -> None:
     )
 
 
-def _check_same_values(answer: Any, seed: int) -> None:
-    example = counterexample(answer, after=AFTER, programs=60, seed=seed)
-    require(example is None, f"this program is not what it was:\n{example}")
-
-
 def _check_zoo(answer: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
     for model in ZOO:
-        options = Options(passes=((AFTER, answer),), registered=False)
+        change = answer.run(_record_pass, model, "typed")
+        options = Options(passes=((AFTER, Replay(change)),), registered=False)
         c = compile(model, options=options, until="planned", check=True)
         wrong = [f"{s.name}: {s.checked}" for s in c.snapshots if isinstance(s.checked, str)]
         if wrong:
             raise Wrong(f"{model}: {'; '.join(wrong)}")
+        before, after = own_step(c)
+        inputs = draw_inputs(before, rng)
+        other = difference(evaluate(before, inputs), evaluate(after, inputs))
+        require(not other, f"{model}: {other}")
 
 
 _OWN_PASS_HEAD = '''\
@@ -301,7 +321,7 @@ OWN_PASS = Exercise(
     ),
     checks=(
         Check("half the work of one model, no more of any, the same answers", 3, _check_gain),
-        Check("small random programs compute what they did", 2, _check_same_values),
+        Check("small random programs compute what they did", 2, _check_random_programs),
         Check("models with other sizes", 2, lambda a, seed: _check_gain(a, seed + 1), True),
         Check("three models of the zoo, step by step", 2, _check_zoo, True),
     ),

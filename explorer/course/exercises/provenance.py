@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from explorer.compiler.pipeline import compile
@@ -11,12 +12,27 @@ SMALL = ("zoo:small_nerf", "zoo:small_looped_lstm")
 LARGER = ("zoo:tiny_bert", "zoo:tiny_gpt2")
 
 
-def _rows(answer: Any, model: str) -> tuple[list[tuple[str, float]], dict[str, set[str]]]:
-    """Return the rows of the picture for a model, and the actual kernels of each operator."""
+@cache
+def _kernels(model: str) -> dict[str, set[str]]:
+    """Return the kernels of each operator of a model, in the order of the model."""
     c = compile(model, until="planned")
     calls = c.program.kernel_calls
-    want = {s.name: {k.name for k in calls if s.name in k.origin} for s in c.program.sources}
-    return [(str(name), float(number)) for name, number in answer(c)], want
+    return {s.name: {k.name for k in calls if s.name in k.origin} for s in c.program.sources}
+
+
+def _record_rows(answer: Any, model: str) -> list[tuple[str, float]]:
+    """Return the rows of the picture for a model."""
+    c = compile(model, until="planned")
+    return [(str(name), float(number)) for name, number in answer(c)]
+
+
+def _rows(answer: Any, model: str) -> tuple[list[tuple[str, float]], dict[str, set[str]]]:
+    rows = answer.run(_record_rows, model)
+    is_valid = isinstance(rows, list) and all(
+        isinstance(row, tuple) and [type(part) for part in row] == [str, float] for row in rows
+    )
+    require(is_valid, f"{model}: the rows are no pairs of a name and a number")
+    return rows, _kernels(model)
 
 
 def _check_counts(answer: Any, models: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -12,19 +13,56 @@ import explorer.np as enp
 from explorer.compiler.options import Options
 from explorer.compiler.pipeline import compile
 from explorer.course.exercise import Check, Exercise, require
+from explorer.course.replay import receive_dims, send_dims
 from explorer.frontends.load import load
 from explorer.frontends.python.trace import trace
 from explorer.frontends.python.tracing.annotations import tensor
 from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.memory.plan import Options as Memory
 from explorer.memory.storage_pool import Free, is_enough
-from explorer.passes.random_inputs import random_inputs
-from explorer.rammer import Facts, ROperator, VDevice, schedule
+from explorer.process.user_code import shown
+from explorer.rammer import Facts, Placement, ROperator, Share, VDevice, schedule
 from explorer.rammer import Options as Rammer
 
+Task = tuple[str, int, float]  # an operator's name, its tasks, and the us of each
+Shares = list[list[tuple[int, ...]]]  # the fields of the shares of each program
 
-def _check_bound(answer: Any, facts: Facts) -> None:
-    total = schedule(facts, Rammer(policy=answer)).wall.total_us
+
+def _facts(tasks: Sequence[Task], units: int) -> Facts:
+    return Facts(tuple(ROperator(*task) for task in tasks), VDevice(units=units))
+
+
+def _shares_of(placement: Placement) -> Shares:
+    """Return the shares of a placement as numbers."""
+    return [
+        [tuple(map(int, (s.operator, s.unit, s.first, s.last, s.kernel))) for s in program]
+        for program in placement.programs
+    ]
+
+
+def _placement_of(sent: Any) -> Placement:
+    """Return the placement of such numbers."""
+    is_valid = isinstance(sent, list) and all(
+        isinstance(program, list)
+        and all(
+            isinstance(share, tuple) and len(share) == 5 and all(type(n) is int for n in share)
+            for share in program
+        )
+        for program in sent
+    )
+    require(is_valid, "the placement cannot be read")
+    return Placement(tuple(tuple(Share(*share) for share in program) for program in sent))
+
+
+def _record_placement(answer: Any, tasks: list[Task], units: int) -> Shares:
+    placement = answer(_facts(tasks, units))
+    return _shares_of(placement)
+
+
+def _check_bound(answer: Any, tasks: Sequence[Task], units: int) -> None:
+    facts = _facts(tasks, units)
+    placement = _placement_of(answer.run(_record_placement, list(tasks), units))
+    total = schedule(facts, Rammer(policy=lambda facts: placement)).wall.total_us
     work = sum(o.work_us for o in facts.operators)
     longest = max(o.task_us for o in facts.operators)
     most = work / facts.device.units + longest
@@ -37,25 +75,55 @@ def _check_bound(answer: Any, facts: Facts) -> None:
 
 def _check_twenty_tasks(answer: Any, seed: int) -> None:
     times = (7, 5, 5, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1)
-    tasks = tuple(ROperator(f"op{n}", 1, float(us)) for n, us in enumerate(times))
-    _check_bound(answer, Facts(tasks, VDevice(units=4)))
+    _check_bound(answer, [(f"op{n}", 1, float(us)) for n, us in enumerate(times)], 4)
 
 
 def _check_random_operators(answer: Any, seed: int) -> None:
     rng = Random(seed)
     for _ in range(20):
-        operators = tuple(
-            ROperator(f"op{n}", rng.randint(1, 5), float(rng.randint(1, 9)))
+        tasks = [
+            (f"op{n}", rng.randint(1, 5), float(rng.randint(1, 9)))
             for n in range(rng.randint(1, 12))
-        )
-        _check_bound(answer, Facts(operators, VDevice(units=rng.randint(1, 5))))
+        ]
+        _check_bound(answer, tasks, rng.randint(1, 5))
+
+
+LAID_MODEL = "zoo:small_nerf"
+
+
+def _wall_of(policy: Any) -> Any:
+    options = Options(rammer=Rammer(policy=policy), registered=False)
+    return compile(LAID_MODEL, options=options, until="planned").planned_wall()
+
+
+def _record_placements(answer: Any) -> list[Shares]:
+    """Return every placement that a policy gives while a model is planned."""
+    placements: list[Shares] = []
+
+    def recording(facts: Facts) -> Placement:
+        placement = answer(facts)
+        if isinstance(placement, Placement):
+            placements.append(_shares_of(placement))
+        return placement  # type: ignore[no-any-return]  # the compiler refuses another value
+
+    _wall_of(recording)
+    return placements
 
 
 def _check_zoo_model(answer: Any, seed: int) -> None:
     """Check in the pipeline that the plan respects every dependency of a real model."""
-    c = compile("zoo:small_nerf", options=Options(rammer=Rammer(policy=answer)))
-    wall = c.planned_wall()
-    require(bool(wall.bricks), "the schedule of zoo:small_nerf has no tasks")
+    recorded = answer.run(_record_placements)
+    require(isinstance(recorded, list), "the placements cannot be read")
+    placements = list(map(_placement_of, recorded))
+
+    def replaying(facts: Facts) -> Placement:
+        require(bool(placements), f"{LAID_MODEL}: a wall has no placement")
+        return placements.pop(0)
+
+    require(
+        bool(_wall_of(replaying).bricks) and not placements,
+        f"the schedule of {LAID_MODEL} has no tasks",
+    )
 
 
 WALL = Exercise(
@@ -109,19 +177,34 @@ def earliest(facts: Facts) -> Placement:
 N, M = symbol("n"), symbol("m")
 ENV = ShapeEnv((SymbolBound("n", 1), SymbolBound("m", 1, 64)))
 WIDTHS = (8, 16, 16, 8, 4, 16, 8)  # row sizes of the values of a chain
+CHAIN_SIZES = (1, 7, 32)
 
 
 def _free_buffers(sizes: list[Dim]) -> tuple[Free, ...]:
     return tuple(Free(n, size, f"s{n}", f"v{n}", n) for n, size in enumerate(sizes))
 
 
+def _number_of(choice: Any, free: Sequence[Free]) -> int | str | None:
+    """Return the number of a choice among the free buffers, or its text."""
+    return choice if choice is None else free.index(choice) if choice in free else shown(choice)
+
+
+def _record_choice(answer: Any, *texts: str) -> int | str | None:
+    """Return the choice of an answer for the dims of some texts, the needed one first."""
+    needed, *sizes = receive_dims(list(texts))
+    free = _free_buffers(sizes)
+    return _number_of(answer(needed, free, ENV), free)
+
+
 def _check_choice(answer: Any, needed: Dim, sizes: list[Dim]) -> None:
     free = _free_buffers(sizes)
     enough = [f for f in free if is_enough(needed, f.bytes, ENV)]
     least = min((ENV.hint(f.bytes) for f in enough), default=None)
-    got = answer(needed, free, ENV)
+    sent = answer.run(_record_choice, *send_dims((needed, *sizes)))
     case = f"for {needed} bytes, of {', '.join(map(str, sizes)) or 'none'}"
-    require(got is None or got in free, f"{case}: {got!r} is none of the free buffers")
+    is_valid = sent is None or (type(sent) is int and 0 <= sent < len(free))
+    require(is_valid, f"{case}: {sent!r} is none of the free buffers")
+    got = None if sent is None else free[sent]
     if got is None:
         words = ", ".join(str(f.bytes) for f in enough)
         require(not enough, f"{case}: none is taken, and {words} is enough in every binding")
@@ -172,17 +255,53 @@ def _chain(seed: int) -> Any:
     return load(trace(model)(tensor("float32", "n", WIDTHS[0])))
 
 
+Question = tuple[str, ...]  # the dims that are needed and those of the free buffers, as texts
+
+
+def _record_choices(answer: Any, seed: int) -> list[tuple[Question, int | str | None]]:
+    """Return every choice of a memory policy while a chain is planned for some sizes."""
+    choices: list[tuple[Question, int | str | None]] = []
+
+    def recording(needed: Any, free: Any, env: Any) -> Any:
+        choice = answer(needed, free, env)
+        choices.append((_question(needed, free), _number_of(choice, free)))
+        return choice
+
+    _planned_bytes(_compile_chain(seed, recording, "planned"))
+    return choices
+
+
+def _question(needed: Dim, free: Sequence[Free]) -> Question:
+    return tuple(send_dims((needed, *(f.bytes for f in free))))
+
+
+def _compile_chain(seed: int, policy: Any, until: str = "emitted") -> Any:
+    options = Options(memory=Memory(policy=policy), registered=False)
+    return compile(_chain(seed), options=options, until=until)
+
+
+def _planned_bytes(c: Any) -> list[int]:
+    """Return the bytes of a chain for some sizes."""
+    return [c.memory({"n": n}).planned_bytes for n in CHAIN_SIZES]
+
+
 def _check_in_pipeline(answer: Any, seed: int) -> None:
     """Check the answer as the memory policy: bytes at most as with equality proofs, same values."""
-    model = _chain(seed)
-    mine = compile(model, options=Options(memory=Memory(policy=answer), registered=False))
-    equal = mine.with_options(memory=Memory(policy="storages"))
-    for n in (1, 7, 32):
-        sizes = {"n": n}
-        got, most = (c.memory(sizes).planned_bytes for c in (mine, equal))
+    rng = np.random.default_rng(seed)
+    number = int(rng.integers(1 << 31))  # the helper never sees the seed itself
+    choices = dict(answer.run(_record_choices, number))
+
+    def replaying(needed: Any, free: Any, env: Any) -> Any:
+        choice = choices.get(_question(needed, free), "nothing")
+        is_valid = choice is None or (type(choice) is int and 0 <= choice < len(free))
+        require(is_valid, f"for {needed} bytes {choice!r} is none of the free buffers")
+        return None if choice is None else free[choice]
+
+    own, equal = _compile_chain(number, replaying), _compile_chain(number, "storages")
+    for n, got, most in zip(CHAIN_SIZES, _planned_bytes(own), _planned_bytes(equal), strict=True):
         require(got <= most, f"n = {n}: {got} bytes are planned, and {most} by equality alone")
-        inputs = random_inputs(model.program, sizes)
-        expected, actual = equal.run(inputs), mine.run(inputs)
+        inputs = {"x": rng.normal(size=(n, WIDTHS[0])).astype(np.float32)}
+        expected, actual = equal.run(inputs), own.run(inputs)
         same = all(np.array_equal(expected[name], actual[name]) for name in expected)
         require(same, f"n = {n}: the answers are others")
 

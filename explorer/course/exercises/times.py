@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def _check_unseen_kernels(answer: Any, seed: int, noise: float, most: float) -> 
             (f, b, roofline_us(f, b, launch, gflops, gb) * float(np.exp(rng.normal(0, noise))))
             for f, b in _kernels(rng, 24, ridge)
         ]
-        constants = _constants_of(answer(rows))
+        constants = _constants_of(answer.run(_record_machine, rows))
         off = max(
             abs(roofline_us(f, b, *constants) / roofline_us(f, b, launch, gflops, gb) - 1)
             for f, b in _kernels(rng, 24, ridge)
@@ -64,12 +65,21 @@ def _check_unseen_kernels(answer: Any, seed: int, noise: float, most: float) -> 
         )
 
 
-def _constants_of(machine: Any) -> tuple[float, float, float]:
-    """Return launch, GFLOP/s and GB/s of a machine, all units together."""
+def _record_machine(answer: Any, rows: list[Row]) -> tuple[float, float, float]:
+    """Return launch, GFLOP/s and GB/s of the answer's machine, all units together."""
+    machine = answer(rows)
     require(isinstance(machine, Device), f"a machine is wanted, and it gives {machine!r}"[:200])
-    launch, gflops = machine.launch_us, machine.reached_gflops_per_unit * machine.units
+    gflops = machine.reached_gflops_per_unit * machine.units
     gb = machine.levels[-1].alone_gb_per_s * machine.units
-    is_valid = launch >= 0 and gflops > 0 and gb > 0
+    return float(machine.launch_us), float(gflops), float(gb)
+
+
+def _constants_of(sent: Any) -> tuple[float, float, float]:
+    """Return launch, GFLOP/s and GB/s that a helper sent."""
+    is_valid = isinstance(sent, tuple) and [type(x) for x in sent] == [float] * 3
+    require(is_valid, "the constants of the machine are three numbers")
+    launch, gflops, gb = sent
+    is_valid = isfinite(sum(sent)) and launch >= 0 and gflops > 0 and gb > 0
     require(is_valid, f"a launch is 0 us or more, and speeds are above 0: {launch}, {gflops}, {gb}")
     return launch, gflops, gb
 
@@ -105,8 +115,10 @@ def _check_on_simulated_machine(answer: Any, seed: int) -> None:
         for a in _SUMS
         for n in ((2 + a) << 20, (7 + 3 * a) << 20)
     ]
-    sheet = answer(rows)
-    launch, _, gb = _constants_of(sheet)
+    launch, _, gb = _constants_of(answer.run(_record_machine, rows))
+    base = device("v100")
+    far = base.levels[-1].alone_gb_per_s * base.units
+    sheet = _variant_of_v100(launch, gb / far)  # its maps are bound by memory
     for n in (1 << 22, 1 << 25):
         actual, predicted = _simulated_us(1, n, secret), _simulated_us(1, n, sheet)
         require(
