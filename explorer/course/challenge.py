@@ -33,14 +33,33 @@ PLAIN = Options(registered=False)
 NEAR = 1e-6  # relative tolerance of scores between machines; chosen
 
 
+CHOICES = frozenset(
+    {
+        *(f"recurrent.{name}" for name in ("hoist", "order", "split", "unroll")),
+        *(f"relax.{name}" for name in ("fuse", "dispatch", "lift")),
+        *(f"grinder.{name}" for name in ("schedule", "unroll", "inline_branches", "recursion")),
+        *(f"grinder.{name}" for name in ("independent", "alone", "memoise", "depth")),
+        *(f"welder.{name}" for name in ("enabled", "policy", "connect")),
+        *(f"softmax.{name}" for name in ("enabled", "block")),
+        *(f"convolution.{name}" for name in ("algorithm", "margin")),
+        *(f"roller.{name}" for name in ("policy", "top_k", "pinned")),
+        *(f"rammer.{name}" for name in ("policy", "brick_tasks", "bricks", "meet")),
+    }
+)  # neither the machine and its measured times, nor the steps that keep a program right
+
+
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """A model to compile for a target so that its simulated wall is short."""
+    """A model to compile for a target so that its simulated wall is short.
+
+    `choices` are the options that an entry may change.
+    """
 
     name: str
     title: str
     model: str
     target: str
+    choices: frozenset[str] = CHOICES
 
 
 CHALLENGES: MappingProxyType[str, Challenge] = MappingProxyType(
@@ -108,7 +127,7 @@ def submit(name: str, compiled: Compilation, path: str | Path) -> Entry:
         "ironworks_challenge": VERSION,
         "challenge": name,
         "digest": compiled.model.digest,
-        "options": _changed_options(compiled.options),
+        "options": _changed_options(compiled.options, spec),
         "score_us": compiled.planned_wall().total_us,
     }
     Path(path).write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
@@ -133,7 +152,7 @@ def _verify(path: Path, seconds: float) -> Entry:
     default = begin(spec.name)
     if entry.get("digest") != default.model.digest:
         raise SnapshotError(f"the file is of another model than {spec.model}", where=str(path))
-    options = _read_options(entry.get("options"))
+    options = _read_options(entry.get("options"), spec)
     compiled = compile(default.model, target=spec.target, options=options)
     score = compiled.planned_wall().total_us
     claimed = entry.get("score_us")
@@ -180,7 +199,7 @@ def table(entries: Sequence[Entry]) -> str:
     return "\n".join(lines)
 
 
-def _changed_options(options: Options) -> dict[str, dict[str, Any]]:
+def _changed_options(options: Options, spec: Challenge) -> dict[str, dict[str, Any]]:
     """Return the fields of each group that differ from the default, as JSON values."""
     changes: dict[str, dict[str, Any]] = {}
     for group in fields(Options):
@@ -193,8 +212,14 @@ def _changed_options(options: Options) -> dict[str, dict[str, Any]]:
             value = getattr(own, field.name)
             if value != getattr(plain, field.name):
                 where = f"{group.name}.{field.name}"
+                if where not in spec.choices:
+                    raise BadOption(_no_choice(where, spec), where=where)
                 changes.setdefault(group.name, {})[field.name] = _to_json(value, where)
     return changes
+
+
+def _no_choice(where: str, spec: Challenge) -> str:
+    return f"{where} cannot be handed in: it is no choice of the challenge {spec.name!r}"
 
 
 def _to_json(value: object, where: str) -> Any:
@@ -224,7 +249,7 @@ def _read_entry(path: Path) -> Mapping[str, Any]:
     return entry
 
 
-def _read_options(stored: object) -> Options:
+def _read_options(stored: object, spec: Challenge) -> Options:
     """Return the options of a file; each group and field checks itself."""
     options = PLAIN
     groups = {f.name for f in fields(Options) if is_dataclass(getattr(options, f.name))}
@@ -232,6 +257,9 @@ def _read_options(stored: object) -> Options:
         raise SnapshotError(f"the file's options are not of {', '.join(sorted(groups))}")
     try:
         for name, values in stored.items():
+            for field in values:
+                if f"{name}.{field}" not in spec.choices:
+                    raise SnapshotError(_no_choice(f"{name}.{field}", spec), where=name)
             group = replace(getattr(options, name), **{k: _from_json(v) for k, v in values.items()})
             options = replace(options, **{name: group})
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as problem:

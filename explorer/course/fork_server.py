@@ -17,14 +17,14 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any, NoReturn
 
 import explorer
+from explorer.course import exercises
 from explorer.course.answer import RemoteAnswer, outcome_of, receive, send
 from explorer.course.exercise import Exercise, Wrong
 from explorer.course.exercises import EXERCISES
@@ -39,6 +39,7 @@ PACKAGE = Path(explorer.__file__).parent
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime")
 START_SECONDS = 60.0  # for the server to load the compiler; chosen
 GRACE_SECONDS = 2.0  # for a supervisor to say how its helper ended; chosen
+CELL = "<cell answer-"  # the file name of a cell begins so
 IDLE_SECONDS = 1e6  # for the next request: the supervisor ends a helper earlier
 
 
@@ -163,8 +164,8 @@ def _serve(connection: socket.socket, limits: Limits, own_answers: tuple[str, ..
     sandbox.become_helper()
     silence()
     watch_time(limits, lambda kind, text: send(connection, [kind, text]))
-    for name in own_answers:
-        _refuse_to_students(name)
+    for module, function in (*_functions(own_answers), *_functions_of_exercises()):
+        _refuse_to_students(module, function)
     answer: Any = None
     while True:
         try:
@@ -197,7 +198,7 @@ def _load(name: str, source: str) -> Any:
     """Run the cell of an answer and return the answer."""
     e = EXERCISES[name]
     space: dict[str, Any] = {"__name__": "__main__"}
-    file = f"<cell answer-{name}>"
+    file = f"{CELL}{name}>"
     lines = source.splitlines(keepends=True)
     linecache.cache[file] = (len(source), None, lines, file)  # for tracebacks
     try:
@@ -216,19 +217,32 @@ def _load(name: str, source: str) -> Any:
     return answer
 
 
-def _refuse_to_students(name: str) -> None:
+def _functions(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the names and the functions of "module:name"."""
+    for name in names:
+        module, _, attribute = name.partition(":")
+        yield attribute, getattr(import_module(module), attribute)
+
+
+def _functions_of_exercises() -> Iterator[tuple[str, Any]]:
+    """Yield the names and the functions of the modules of exercises."""
+    prefix = f"{exercises.__name__}."
+    for module in [m for name, m in list(sys.modules.items()) if name.startswith(prefix)]:
+        for name, value in list(vars(module).items()):
+            if isinstance(value, FunctionType) and value.__module__ == module.__name__:
+                yield name, value
+
+
+def _refuse_to_students(name: str, function: Any) -> None:
     """Have a function of the library refuse calls from a student's cell, by all of its names."""
-    module, _, attribute = name.partition(":")
-    function = getattr(import_module(module), attribute)
 
     def refusing(*args: Any, **kwargs: Any) -> Any:
         """Call the library's function unless the caller is a student's cell."""
-        if sys._getframe(1).f_code.co_filename.startswith("<cell answer-"):
-            raise Wrong(f"the answer calls {attribute}, which is the library's own: write yours")
+        if sys._getframe(1).f_code.co_filename.startswith(CELL):
+            raise Wrong(f"the answer calls {name}, which is the library's own: write yours")
         return function(*args, **kwargs)
 
     for other in [m for n, m in list(sys.modules.items()) if n.startswith("explorer")]:
         for alias, value in list(vars(other).items()):
             if value is function:
-                with suppress(AttributeError, TypeError):
-                    setattr(other, alias, refusing)
+                setattr(other, alias, refusing)

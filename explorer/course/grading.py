@@ -56,12 +56,19 @@ def grade_notebooks(
     paths: Sequence[Path], seed: int, progress: Progress | None = None
 ) -> list[Grade]:
     """Grade notebooks one after another; `progress` is called with each grade."""
-    grades: list[Grade] = []
     with HelperServer() as server:
-        for path in paths:
-            grades.append(grade_notebook(path, seed, server))
-            if progress is not None:
-                progress(len(grades), len(paths), grades[-1])
+        return grade_notebooks_by(server, paths, seed, progress)
+
+
+def grade_notebooks_by(
+    server: HelperServer, paths: Sequence[Path], seed: int, progress: Progress | None = None
+) -> list[Grade]:
+    """Grade notebooks with helpers of a server that is running."""
+    grades: list[Grade] = []
+    for path in paths:
+        grades.append(grade_notebook(path, seed, server))
+        if progress is not None:
+            progress(len(grades), len(paths), grades[-1])
     return grades
 
 

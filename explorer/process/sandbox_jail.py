@@ -32,7 +32,8 @@ WORK_MIB = 16  # of files in it; chosen
 MOST_PROCESSES = 64  # of processes and threads; chosen
 MOST_FILES = 256  # open at once; chosen
 LOOK_SECONDS = 0.05  # between two looks at the memory of all processes; chosen
-NOBODY = 65534  # the user of the jailed process if the supervisor is root
+NOBODY = 65534  # the user of a jailed process of root, where root may take no other number
+FIRST_USER = 1 << 28  # of jailed processes of root, which share no limits; beyond real users
 DEVICES = ("null", "zero", "full", "random", "urandom")
 
 # From the headers of Linux: sched.h, sys/mount.h, sys/prctl.h, unistd.h, linux/capability.h.
@@ -84,7 +85,7 @@ def is_available(jail: Jail) -> bool:
             if inner == 0:
                 code = 1
                 with suppress(BaseException):
-                    _enter(jail)
+                    _enter(jail, NOBODY)
                     code = 0
                 os._exit(code)
             code = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1])
@@ -116,7 +117,7 @@ def _supervise(
     _libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _close_others(control.fileno(), data)
-    folder = None
+    folder, user = None, FIRST_USER + os.getpid()
     if jail is None:
         folder = _private_folder()
     else:
@@ -124,7 +125,7 @@ def _supervise(
     child = os.fork()
     if child == 0:
         control.close()
-        _run_jailed(work, limits, jail, folder, data)
+        _run_jailed(work, limits, jail, folder, user)
     os.close(data)
     try:
         why = _watch(child, limits, control)
@@ -137,17 +138,17 @@ def _supervise(
 
 
 def _run_jailed(
-    work: Callable[[], None], limits: Limits, jail: Jail | None, folder: str | None, data: int
+    work: Callable[[], None], limits: Limits, jail: Jail | None, folder: str | None, user: int
 ) -> NoReturn:
     """Confine this process, then run the work."""
     code = 1
     try:
         os.setsid()
         if jail is not None:
-            _enter(jail)
+            _enter(jail, user)
         elif folder is not None:
             os.chdir(folder)
-            _drop_privileges()
+            _drop_privileges(user)
         end_with_parent()  # again: a change of user forgets it
         os.environ["HOME"] = os.environ["TMPDIR"] = os.getcwd()
         set_hard_limits(limits)
@@ -242,7 +243,7 @@ def _private_folder() -> str:
 
     folder = mkdtemp(prefix="ironworks-")
     if os.geteuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
+        os.chmod(folder, 0o777)  # its user is another one
     return folder
 
 
@@ -263,8 +264,11 @@ def _check(result: int, action: str) -> None:
 
 
 def _unshare() -> None:
-    """Give the next child namespaces of its own; root needs no user namespace for that."""
-    flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC
+    """Give the next child namespaces of its own; root needs no user namespace for that.
+
+    The file system stays that of the supervisor, which reads /proc: the child takes its own.
+    """
+    flags = CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         _check(_libc().unshare(flags), "unshare")
@@ -275,9 +279,10 @@ def _unshare() -> None:
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
-def _enter(jail: Jail) -> None:
+def _enter(jail: Jail, user: int) -> None:
     """Make the jail's files the file system of this process, and drop its privileges."""
     root = "/tmp" if os.path.isdir("/tmp") else "/mnt"
+    _check(_libc().unshare(CLONE_NEWNS), "unshare")
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     visible = [_pin(path) for path in _outermost(jail.visible)]
     devices = [_pin(f"/dev/{name}") for name in DEVICES]
@@ -308,7 +313,7 @@ def _enter(jail: Jail) -> None:
     _check(_libc().syscall(SYS_PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
     _check(_libc().umount2(b".", MNT_DETACH), "umount")
     os.chdir(WORK_FOLDER)
-    _drop_privileges()
+    _drop_privileges(user)
 
 
 def _pin(path: str) -> tuple[str, int]:
@@ -349,12 +354,15 @@ def _mount(
     _check(_libc().mount(*words, ctypes.c_ulong(flags), text), f"mount {target}")
 
 
-def _drop_privileges() -> None:
-    """Become an ordinary user without capabilities, who cannot gain any."""
+def _drop_privileges(user: int) -> None:
+    """Become an ordinary user without capabilities, who cannot gain any; root becomes `user`."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        try:
+            os.setresuid(user, user, user)
+        except OSError:  # a container may have fewer users
+            os.setresuid(NOBODY, NOBODY, NOBODY)
     header = struct.pack("Ii", CAPABILITY_VERSION, 0)
     _check(_libc().capset(header, bytes(24)), "capset")
     _check(_libc().prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")

@@ -60,11 +60,19 @@ def test_an_entry_is_verified_from_its_file_alone(default: Any, tmp_path: Path) 
         ({"ironworks_challenge": 2}, "no entry of version 1"),
         ({"options": {"passes": {}}}, "the file's options are not of"),
         ({"options": {"welder": {"policy": "mine"}}}, "welder.policy is a function or one of"),
-        ({"options": {"welder": {"nothing": 1}}}, "the file's options are invalid"),
+        ({"options": {"welder": {"nothing": 1}}}, "welder.nothing cannot be handed in"),
+        ({"options": {"welder": 3}}, "the file's options are invalid"),
+        (
+            {"options": {"hardware": {"changed": [["clock_ghz", 6.0]]}}},
+            "hardware.changed cannot be handed in: it is no choice of the challenge 'nerf'",
+        ),
+        ({"options": {"steps": {"off": ["tile (Roller)"]}}}, "steps.off cannot be handed in"),
+        ({"options": {"rammer": {"threads": 4096}}}, "rammer.threads cannot be handed in"),
+        ({"options": {"rammer": {"profile": None}}}, "rammer.profile cannot be handed in"),
         ({"options": {"rammer": {"policy": {"is": "system"}}}}, "the file's options are invalid"),
         ({"options": []}, "the file's options are not of"),
     ],
-    ids=range(10),
+    ids=range(15),
 )
 def test_a_file_that_does_not_hold_is_refused_with_its_reason(
     default: Any, tmp_path: Path, change: dict[str, Any], why: str
@@ -99,6 +107,9 @@ def test_code_cannot_be_handed_in_and_another_model_is_none(default: Any, tmp_pa
     own = default.with_options(rammer=replace(default.options.rammer, policy=mine))
     with pytest.raises(BadOption, match=r"rammer\.policy cannot be handed in"):
         course.submit(NAME, own, tmp_path / "a.json")
+    fewer = default.with_options(rammer=replace(default.options.rammer, threads=2))
+    with pytest.raises(BadOption, match=r"rammer\.threads cannot be handed in"):
+        course.submit(NAME, fewer, tmp_path / "a.json")
     other = explorer.compile("tests/data/tiny_skip.onnx", target="v100")
     with pytest.raises(BadOption, match="the challenge 'nerf' is zoo:small_nerf on v100"):
         course.submit(NAME, other, tmp_path / "a.json")

@@ -470,4 +470,5 @@ def softmax_vjp(x: tensor("float32", "rows", "n"), g: tensor("float32", "rows", 
         Check("other rows", 1, lambda answer, seed: _check_random_rows(answer, seed + 1), True),
     ),
     exit_question="Which value of the forward pass must be kept for this, x or y?",
+    own_answers=tuple(f"explorer.gradients:{name}" for name in ("grad", "value_and_grad", "vjp")),
 )

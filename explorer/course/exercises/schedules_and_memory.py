@@ -171,6 +171,13 @@ def earliest(facts: Facts) -> Placement:
     ),
     exit_question="What does this policy ignore if operators do read each other?",
     policy_of="rammer",
+    own_answers=(
+        "explorer.rammer.wavefront:wavefront",
+        "explorer.rammer.wavefront:op_by_op",
+        "explorer.rammer.critical_path:critical_path",
+        "explorer.rammer.weight_stationary:weight_stationary",
+        "explorer.rammer.published_gangs:gang",
+    ),
 )
 
 
@@ -346,4 +353,5 @@ FREE_STORAGE = Exercise(
     exit_question="A buffer that is too small could grow. For which programs is that worse than a "
     "new buffer?",
     policy_of="memory",
+    own_answers=("explorer.memory.storage_pool:is_enough", "explorer.memory.storage_pool:at_most"),
 )

@@ -287,4 +287,8 @@ def verdict(a, b):
         ),
     ),
     exit_question="How many turns would you need to find a difference of one hundredth?",
+    own_answers=tuple(
+        f"explorer.measure.compare:{name}"
+        for name in ("compare", "comparison", "median_interval", "verdict")
+    ),
 )
