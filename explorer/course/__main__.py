@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     grade = commands.add_parser("grade", help="points of notebooks that were handed in")
     grade.add_argument("notebooks", nargs="+", type=Path, help="notebooks, or folders of them")
     grade.add_argument("--seed", type=int, help=f"{seed_help}, and printed")
+    grade.add_argument("--jobs", type=int, default=0, help="at once; 0: as many as cores")
     grade.add_argument("--json", action="store_true")
     commands.add_parser("challenges", help="every challenge: its model and its machine")
     entries = commands.add_parser("verify", help="entries of challenges, compiled and scored again")
@@ -85,7 +86,8 @@ def _grade(flags: Namespace) -> int:
     """Grade notebooks, print their points, and return 1 if one could not be read."""
     paths = notebooks_in(flags.notebooks)
     progress = sys.stderr.isatty() or len(paths) > 1
-    grades = grade_notebooks(paths, flags.seed, _print_progress if progress else None)
+    show = _print_progress if progress else None
+    grades = grade_notebooks(paths, flags.seed, show, max(0, flags.jobs))
     print(json.dumps(grades, indent=1) if flags.json else table(grades, flags.seed))
     return NO if any(g["problem"] for g in grades) else 0
 

@@ -12,6 +12,7 @@ import json
 import linecache
 import os
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from explorer.course.answer import RemoteAnswer, outcome_of, receive, send
 from explorer.course.exercise import Exercise, Wrong
 from explorer.course.exercises import EXERCISES
 from explorer.course.plain_values import NotPlain
+from explorer.errors import BadOption
 from explorer.frontends.shipped import is_checkout, shipped_folder
 from explorer.process import sandbox
 from explorer.process.sandbox import Limits, at_line, end_with_parent, silence, watch_time
@@ -58,7 +60,17 @@ class HelperServer:
     """The fork server, as the grader sees it; `is_jailed` is False without Linux namespaces."""
 
     def __init__(self) -> None:
-        """Start the server and wait until it has loaded the compiler."""
+        """Start the server and wait until it has loaded the compiler.
+
+        Raises:
+            BadOption: This is not Linux.
+        """
+        if not sandbox.CAN_FORK:
+            raise BadOption(
+                "notebooks are graded on Linux, where answers can be jailed",
+                where="grade",
+                try_="a container or a virtual machine with Linux",
+            )
         self.requests, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = "from explorer.course.fork_server import main; main()"
         self.process = subprocess.Popen(
@@ -106,7 +118,7 @@ class HelperServer:
 
 def _environment() -> Mapping[str, str]:
     """Return the environment of the server: the paths of Python's modules, and nothing of ours."""
-    path = os.pathsep.join(p for p in sys.path if p and os.path.isdir(p))
+    path = os.pathsep.join((str(PACKAGE.parent), *_module_folders()))
     return {
         "PATH": "/usr/bin:/bin",
         "LANG": "C.UTF-8",
@@ -117,6 +129,19 @@ def _environment() -> Mapping[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
     }
+
+
+def _module_folders() -> Iterator[str]:
+    """Yield the folders of `sys.path` that installations and $PYTHONPATH name.
+
+    The folder of the grader's command is another one: it may hold the work of all students.
+    """
+    stated = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    installed = (*site.getsitepackages(), site.getusersitepackages())
+    prefixes = (f"{sys.prefix}/", f"{sys.base_prefix}/")
+    for path in sys.path:
+        if path and (path in stated or path in installed or path.startswith(prefixes)):
+            yield path
 
 
 def main() -> None:

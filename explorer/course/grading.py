@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from explorer.course.exercise import Exercise, Wrong
 from explorer.course.exercises import EXERCISES
 from explorer.course.fork_server import HelperServer
 from explorer.errors import BadOption, printable
+from explorer.process.allowance import cores
 from explorer.process.sandbox import Ended, in_helper
 
 MOST_BYTES = 1 << 24  # limit of a submitted notebook; chosen
@@ -53,22 +55,33 @@ def notebooks_in(paths: Sequence[Path]) -> list[Path]:
 
 
 def grade_notebooks(
-    paths: Sequence[Path], seed: int, progress: Progress | None = None
+    paths: Sequence[Path], seed: int, progress: Progress | None = None, jobs: int = 0
 ) -> list[Grade]:
-    """Grade notebooks one after another; `progress` is called with each grade."""
+    """Grade notebooks, `jobs` at once (0: as many as there are cores).
+
+    `progress` is called with each grade, in the order of the paths.
+    """
     with HelperServer() as server:
-        return grade_notebooks_by(server, paths, seed, progress)
+        return grade_notebooks_by(server, paths, seed, progress, jobs)
 
 
 def grade_notebooks_by(
-    server: HelperServer, paths: Sequence[Path], seed: int, progress: Progress | None = None
+    server: HelperServer,
+    paths: Sequence[Path],
+    seed: int,
+    progress: Progress | None = None,
+    jobs: int = 0,
 ) -> list[Grade]:
     """Grade notebooks with helpers of a server that is running."""
     grades: list[Grade] = []
-    for path in paths:
-        grades.append(grade_notebook(path, seed, server))
-        if progress is not None:
-            progress(len(grades), len(paths), grades[-1])
+    threads = ThreadPoolExecutor(jobs or cores())
+    try:
+        for grade in threads.map(lambda path: grade_notebook(path, seed, server), paths):
+            grades.append(grade)
+            if progress is not None:
+                progress(len(grades), len(paths), grade)
+    finally:
+        threads.shutdown(cancel_futures=True)
     return grades
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import select
 import signal
 import socket
@@ -75,7 +74,8 @@ def erase_arguments() -> None:
 
 
 def is_available(jail: Jail) -> bool:
-    """Return True if a process can be jailed here; a process tries it."""
+    """Return True if a process can be jailed here and read its folders; a process tries it."""
+    visible = _outermost(jail.visible)
     child = os.fork()
     if child == 0:
         code = 1
@@ -86,7 +86,7 @@ def is_available(jail: Jail) -> bool:
                 code = 1
                 with suppress(BaseException):
                     _enter(jail, NOBODY)
-                    code = 0
+                    code = 0 if all(os.access(path, os.R_OK) for path in visible) else 1
                 os._exit(code)
             code = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1])
         os._exit(code)
@@ -141,6 +141,8 @@ def _run_jailed(
     work: Callable[[], None], limits: Limits, jail: Jail | None, folder: str | None, user: int
 ) -> NoReturn:
     """Confine this process, then run the work."""
+    import resource
+
     code = 1
     try:
         os.setsid()
@@ -199,7 +201,7 @@ def _resident_bytes(process: int) -> int:
         words = Path(f"/proc/{process}/statm").read_text().split()
     except OSError:
         return 0
-    return int(words[1]) * resource.getpagesize() if len(words) > 1 else 0
+    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 else 0
 
 
 def descendants(process: int) -> Iterator[int]:
@@ -281,7 +283,7 @@ def _unshare() -> None:
 
 def _enter(jail: Jail, user: int) -> None:
     """Make the jail's files the file system of this process, and drop its privileges."""
-    root = "/tmp" if os.path.isdir("/tmp") else "/mnt"
+    root = "/sys"  # a folder that every system has, and that no jail shows
     _check(_libc().unshare(CLONE_NEWNS), "unshare")
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     visible = [_pin(path) for path in _outermost(jail.visible)]
