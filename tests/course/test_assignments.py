@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -128,6 +129,24 @@ def test_grading_goes_on_after_files_that_are_no_notebooks(
     assert lines[0].startswith("seed of the hidden checks: ") and len(lines) == 6
     (tmp_path / "empty").mkdir()
     assert main(["grade", str(tmp_path / "empty")]) == 2
+
+
+@pytest.mark.parametrize("kind", ["nbgrader", "otter"])
+def test_a_test_cell_of_another_grader_loads_the_course_anew(kind: Kind, tmp_path: Path) -> None:
+    made = assignment("08", kind, 7)["cells"]
+    tests = [c["source"] for c in made if c["id"].startswith("test-measuring")]
+    assert len(tests) == len(EXERCISES["measuring"].checks)
+    attack = (
+        "from explorer import course\nfrom explorer.course import checking\n"
+        "course.expect = checking.expect = checking._run_checks = lambda *a, **k: None\n"
+        "def verdict(a, b): return 'nothing'\n"
+    )
+    for test in tests:
+        (tmp_path / "cell.py").write_text(f"{attack}\n{test}")
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "IRONWORKS_COURSE_LOG": ""}
+        words = (sys.executable, str(tmp_path / "cell.py"))
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and "AssertionError" in done.stderr, done.stderr
 
 
 def test_seeds_are_drawn_unless_they_are_stated(tmp_path: Path) -> None:

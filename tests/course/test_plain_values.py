@@ -7,7 +7,7 @@ import pytest
 
 from explorer.course.plain_values import MOST_BYTES, NotPlain, decode, encode
 
-VALUES = (
+VALUES: tuple[object, ...] = (
     *(None, True, -1, 2**63, 0.5, float("inf"), "€\n", b"\x00", [], ()),
     [1, (2.0, [None])],
     {"a": 1, 2: ("b",)},
