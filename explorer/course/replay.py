@@ -101,6 +101,12 @@ class Replay:
     """A pass that returns the functions that a helper's pass returned for the same program."""
 
     sent: Any
+    name: str = "answer"
+
+    @property
+    def __name__(self) -> str:
+        """The name of the pass in errors."""
+        return self.name
 
     def __call__(self, program: Program) -> Program:
         """Return the program with these functions; the compiler verifies it."""

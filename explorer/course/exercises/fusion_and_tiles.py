@@ -76,7 +76,7 @@ def _replay_decisions(answer: Any, spec: Any, name: str) -> tuple[Any, list[tupl
     require(isinstance(recorded, list), f"{name}: the decisions cannot be read")
     pending, seen = list(recorded), list[tuple[int, str]]()
 
-    def replaying(merge: Any, facts: Any) -> Any:
+    def verdict(merge: Any, facts: Any) -> Any:
         match pending.pop(0) if pending else None:
             case (bool(value), tuple(terms), str(refused)):
                 size = bytes_at_hint(merge.consumer, merge.tensor, facts.env)
@@ -84,7 +84,7 @@ def _replay_decisions(answer: Any, spec: Any, name: str) -> tuple[Any, list[tupl
                 return Candidate("", value, terms, refused)
         raise Wrong(f"{name}: a merge has no decision")
 
-    groups = _groups(_model(spec), replaying)
+    groups = _groups(_model(spec), verdict)
     require(not pending, f"{name}: there are {len(pending)} decisions about no merge")
     return groups, seen
 
@@ -299,14 +299,14 @@ def _check_in_pipeline(answer: Any, seed: int) -> None:
     require(isinstance(recorded, list), "the tiles cannot be read")
     first: list[int] = []
 
-    def replaying(kernel: Any, device: Any, env: Any, sizes: Any) -> Any:
+    def pareto(kernel: Any, device: Any, env: Any, sizes: Any) -> Any:
         require(bool(recorded), "a kernel has no tiles")
         numbers = recorded.pop(0)
         tiles = _tiles(numbers, _legal_tiles(kernel, device, env), "40 x 96 x 24")
         first.append(numbers[0])
         yield from tiles
 
-    c = _compile_tiled(replaying, check=True)
+    c = _compile_tiled(pareto, check=True)
     wrong = [f"{s.name}: {s.checked}" for s in c.snapshots if isinstance(s.checked, str)]
     require(not wrong, "; ".join(wrong))
     (decision,) = c.program.decisions.tilings

@@ -62,7 +62,11 @@ def _record_placement(answer: Any, tasks: list[Task], units: int) -> Shares:
 def _check_bound(answer: Any, tasks: Sequence[Task], units: int) -> None:
     facts = _facts(tasks, units)
     placement = _placement_of(answer.run(_record_placement, list(tasks), units))
-    total = schedule(facts, Rammer(policy=lambda facts: placement)).wall.total_us
+
+    def earliest(facts: Facts) -> Placement:  # errors name it
+        return placement
+
+    total = schedule(facts, Rammer(policy=earliest)).wall.total_us
     work = sum(o.work_us for o in facts.operators)
     longest = max(o.task_us for o in facts.operators)
     most = work / facts.device.units + longest
@@ -116,12 +120,12 @@ def _check_zoo_model(answer: Any, seed: int) -> None:
     require(isinstance(recorded, list), "the placements cannot be read")
     placements = list(map(_placement_of, recorded))
 
-    def replaying(facts: Facts) -> Placement:
+    def earliest(facts: Facts) -> Placement:
         require(bool(placements), f"{LAID_MODEL}: a wall has no placement")
         return placements.pop(0)
 
     require(
-        bool(_wall_of(replaying).bricks) and not placements,
+        bool(_wall_of(earliest).bricks) and not placements,
         f"the schedule of {LAID_MODEL} has no tasks",
     )
 
@@ -298,13 +302,13 @@ def _check_in_pipeline(answer: Any, seed: int) -> None:
     number = int(rng.integers(1 << 31))  # the helper never sees the seed itself
     choices = dict(answer.run(_record_choices, number))
 
-    def replaying(needed: Any, free: Any, env: Any) -> Any:
+    def choose(needed: Any, free: Any, env: Any) -> Any:
         choice = choices.get(_question(needed, free), "nothing")
         is_valid = choice is None or (type(choice) is int and 0 <= choice < len(free))
         require(is_valid, f"for {needed} bytes {choice!r} is none of the free buffers")
         return None if choice is None else free[choice]
 
-    own, equal = _compile_chain(number, replaying), _compile_chain(number, "storages")
+    own, equal = _compile_chain(number, choose), _compile_chain(number, "storages")
     for n, got, most in zip(CHAIN_SIZES, _planned_bytes(own), _planned_bytes(equal), strict=True):
         require(got <= most, f"n = {n}: {got} bytes are planned, and {most} by equality alone")
         inputs = {"x": rng.normal(size=(n, WIDTHS[0])).astype(np.float32)}
