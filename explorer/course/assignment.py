@@ -115,11 +115,7 @@ def _check_cells(e: Exercise) -> Iterator[Cell]:
         f"check-{e.name}",
         f'from explorer import course\n\ncourse.check("{e.name}", {e.answer})',
     )
-    words = (
-        f'Stuck? `course.hint("{e.name}")` gives a hint; call it again for the next one. '
-        f'`print(course.solution("{e.name}"))` prints a worked solution, and the log records that '
-        f"you saw it."
-    )
+    words = f'Stuck? `course.hint("{e.name}")` gives a hint; call it again for the next one.'
     yield markdown(f"hints-{e.name}", words)
 
 

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
+
+import numpy as np
 
 from explorer.errors import BadOption
 from explorer.process.sandbox import is_helper
@@ -68,14 +70,24 @@ def reveal(prediction: Prediction, result: Callable[[], Result]) -> Result | Non
         print(f"Predict first: {prediction.question} Put your answer in the place of `...`.")
         return None
     value = result()
+    if isinstance(value, np.generic):  # JSON has no such type
+        value = value.item()
     guess = prediction.answer
     log_event("revealed", prediction.question, answer=guess, found=value)
-    if isinstance(guess, int | float) and not isinstance(guess, bool | str):
-        off = "" if not value or isinstance(value, str) else f" ({guess / value:.2g} times it)"
-        print(f"{prediction.question} You said {guess:g}{off}; it is {value:g}.")
-    else:
-        print(f"{prediction.question} You said {guess}; it is {value}.")
+    ratio = ""
+    if _is_number(guess) and _is_number(value) and value:
+        ratio = f" ({guess / value:.2g} times it)"
+    print(f"{prediction.question} You said {_shown(guess)}{ratio}; it is {_shown(value)}.")
     return value
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    """Return a number in few digits, and anything else as it prints."""
+    return f"{value:g}" if _is_number(value) else str(value)
 
 
 def log_event(kind: str, about: str, **more: Any) -> None:
