@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from explorer.course.prediction import LOG_VARIABLE
 )
 def test_any_prediction_stands_beside_any_result(
     answer: int | float | str | bool,
-    result: int | float | str | bool,
+    result: Any,
     words: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
