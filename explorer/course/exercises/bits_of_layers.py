@@ -165,7 +165,7 @@ BITS = Exercise(
         "Take the layers one after another. Of the choices so far, one that another beats in both "
         "bytes and error can be dropped.",
         "Keep a list of (bytes, error, bits), sorted by bytes. After each layer, go through it and "
-        "keep an entry only if its error is less than that of the last one kept.",
+        "drop an entry unless its error is less than that of all entries before it.",
     ),
     checks=(
         Check("three layers and seven budgets", 1, _check_by_hand),

@@ -342,7 +342,8 @@ PARETO = Exercise(
     "policy `pareto` that yields the Pareto-optimal legal tiles, the fastest first. A tile "
     "is Pareto-optimal if no other tile is better in predicted time (`cost_us`) or in "
     "number of `elements` without being worse in the other; less is better. The compiler "
-    "uses the first one.",
+    "uses the first one. `candidates(kernel, device, env, sizes, top_k)` yields the `top_k` best "
+    "legal tiles, 10 if it is left out, and then some illegal ones: compare 200.",
     answer="pareto",
     stub=_PARETO_HEAD + "    raise NotImplementedError\n",
     solution=_PARETO_HEAD
@@ -359,7 +360,7 @@ PARETO = Exercise(
             yield legal[n]
 """,
     hints=(
-        "A candidate that breaks a rule has `refused`: leave it out.",
+        "A candidate that breaks a rule has a reason in `refused`: leave it out.",
         "Sort by time. A tile is then dominated if an earlier one is not larger.",
         "One number is therefore enough for a scan of the sorted list: the smallest size so far.",
     ),

@@ -1,4 +1,4 @@
-"""Exercise: a loop inside of the program."""
+"""Exercise: a loop in the program."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _check_counters(answer: Any, seed: int) -> None:
 LOOP_INSIDE = Exercise(
     name="loop_inside",
     chapter="09_control_flow",
-    title="A loop inside of the program",
+    title="A loop in the program",
     goal="Power iteration: `k` times, `x` becomes `a @ x` divided by its length. Write it as a "
     "traced function whose loop is part of the program. One compilation serves every `k`, "
     "and Python reads no value during a run.",

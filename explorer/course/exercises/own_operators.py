@@ -168,7 +168,8 @@ WINDOWS = Exercise(
     "each window starts two elements after the previous one. Elements left over at the end "
     "are dropped. The reference and the loop nest are given; write the shape rule, "
     "`deduce(site)`. `site.integer('size')` is an attribute. `rows, n = site.shape()` are "
-    "dims: numbers or symbols, with the same arithmetic.",
+    "dims: numbers or symbols, with the same arithmetic. An operator may have several results, "
+    "so the rule returns a tuple: here of one annotation, `Tensor(dims, site.dtype())`.",
     answer="windows",
     stub=_WINDOWS_HEAD + "    raise NotImplementedError\n\n\n" + _WINDOWS_REST,
     solution=_WINDOWS_HEAD
@@ -183,7 +184,7 @@ WINDOWS = Exercise(
 """
     + _WINDOWS_REST,
     hints=(
-        "The result is a tuple of one `Tensor(dims, site.dtype())` with three dims.",
+        "`return (Tensor((rows, windows, size), site.dtype()),)`: a tuple of one annotation.",
         "How many steps fit after the first window? There is one window more than steps.",
         "`floor_div(dim, number)` divides a dim, which may be symbolic, and rounds down.",
     ),

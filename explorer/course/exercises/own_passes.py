@@ -313,8 +313,8 @@ OWN_PASS = Exercise(
     return program.with_body(tuple(body))
 ''',
     hints=(
-        "`binding.expr.args` of a MatMul are its factors; a dict of bindings by name tells how "
-        "each was made.",
+        "`binding.expr.args` of a MatMul are its factors; a dict of bindings by name tells which "
+        "operator produced each.",
         "A product that another binding reads as well must be computed anyway, so nothing is "
         "saved. Count the reads first.",
         "A new binding needs a name of its own, `Binding((Var(name, Tensor(dims, dtype)),), "

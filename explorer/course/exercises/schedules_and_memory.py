@@ -163,7 +163,7 @@ def earliest(facts: Facts) -> Placement:
 ''',
     hints=(
         "`round_robin` of section 6 assigns tasks without regard to their length: start from it.",
-        "Keep a list of the times at which each core is free, and add `operator.task_us` to one "
+        "Store the times at which each core is free in a list, and add `operator.task_us` to one "
         "of them.",
         "`Share(operator, unit, first, last)` stands for tasks first to last - 1; a Placement "
         "here has one program.",
@@ -171,7 +171,7 @@ def earliest(facts: Facts) -> Placement:
     checks=(
         Check("twenty tasks on four cores", 1, _check_twenty_tasks),
         Check("random operators, within Graham's bound", 2, _check_random_operators),
-        Check("a real model is laid by it", 2, _check_zoo_model, True),
+        Check("a real model is scheduled by it", 2, _check_zoo_model, True),
     ),
     exit_question="What does this policy ignore if operators do read each other?",
     policy_of="rammer",
@@ -331,8 +331,9 @@ FREE_STORAGE = Exercise(
     "Of those with at least `needed` bytes *in every binding*, return one with the fewest "
     "bytes by `env.hint`; return None if there is none. `env.equal(a, b)` is True if two "
     "sizes are proved to be equal. `env.bounds(a)` returns the least and the greatest value "
-    "of an expression; None means unbounded. The compiler calls the policy for every value "
-    "of a program and checks its choice.",
+    "of an expression; None means unbounded. `simplify` of `explorer.ir.dims` multiplies an "
+    "expression out, as in section 5. The compiler calls the policy for every value of a "
+    "program and checks its choice.",
     answer="choose",
     stub=_FREE_STORAGE_HEAD + "    raise NotImplementedError\n",
     solution="from explorer.ir.dims import simplify\n\n\n"
@@ -345,8 +346,8 @@ FREE_STORAGE = Exercise(
         "A hint is one binding, but a proof covers all of them. Rank buffers by `env.hint`, but "
         "never accept one by it.",
         "A buffer is large enough if the least value of `buffer.bytes - needed` is not below 0.",
-        "4*n*(m + 1) - 4*n*m contains n twice, so its bounds say nothing: multiply it out first, "
-        "with `simplify` of `explorer.ir.dims`.",
+        "4*n*(m + 1) - 4*n*m contains n twice, so its bounds say nothing: its normal form by "
+        "`simplify` is 4*n, whose least value is 4.",
     ),
     checks=(
         Check("nine choices", 1, _check_fixed_cases),
