@@ -14,6 +14,7 @@ from jupyter_client.provisioning import local_provisioner
 from nbclient import NotebookClient
 
 from tests.widgets.fork_server import ForkServer
+from tests.widgets.predictions import insert_answers, leaks
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SECONDS = 0.05  # of each clock, for readers 0.3 to 1: what it says is no test
@@ -100,7 +101,7 @@ def test_a_notebook_runs_from_top_to_bottom(
     fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Unanswered: nothing that an answer would show, and each exercise is not attempted."""
+    """Unanswered: nothing shows an answer before it is revealed, and no exercise is attempted."""
     monkeypatch.setenv("IRONWORKS_COURSE_LOG", "")
     monkeypatch.setattr(local_provisioner, "launch_kernel", fork_server.kernel)
     notebook = read(name)
@@ -110,12 +111,14 @@ def test_a_notebook_runs_from_top_to_bottom(
             cell.source = cell.source.replace(long, short)
     for cell in notebook.cells:
         cell.source = re.sub(r"\bseconds=[\d.]+", f"seconds={SECONDS}", cell.source)
+    asked = "".join(c.source for c in notebook.cells if c.cell_type == "code")
+    insert_answers(notebook)
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": NOTEBOOKS}}
     ).execute()
     told = [o for c in notebook.cells for o in c.get("outputs", ())]
     said = "".join(o.get("text", "") + o.get("data", {}).get("text/plain", "") for o in told)
-    asked = "".join(c.source for c in notebook.cells if c.cell_type == "code")
+    assert leaks(notebook) == []
     assert said.count("not attempted yet") == asked.count("course.check(")
     assert said.count("Predict first") == asked.count("course.reveal(")
     bundles = [
