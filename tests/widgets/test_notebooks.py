@@ -41,7 +41,6 @@ SMALLER = {
     "00_tour": (("zoo:squeezenet", "zoo:tiny_resnet18"),),
     "07_code_generation": (("range(3)", "range(1)"),),
     "08_measuring": (("zoo:squeezenet", "zoo:tiny_resnet18"),),
-    "09_control_flow": (("zoo:nasrnn", "zoo:small_nasrnn"),),
     "10b_decode": (("manual_model()", "manual_model(steps=200)"),),
     "11_training": (
         ("epochs=40", "epochs=12"),
