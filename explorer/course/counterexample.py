@@ -15,7 +15,7 @@ from explorer.compiler.options import Options
 from explorer.compiler.pipeline import compile, device_of, pipeline
 from explorer.course.answer import Answer
 from explorer.course.exercise import Wrong
-from explorer.course.replay import Replay, own_step, send_change
+from explorer.course.replay import Replay, as_pass, own_step, send_change
 from explorer.errors import BadOption, IronworksError, printable
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
@@ -91,7 +91,7 @@ def record_changes(answer: Any, after: str, programs: list[Any]) -> list[Any]:
     """Return what a pass changes in each program, or the sentence with which it fails."""
     changes: list[Any] = []
     for stored in programs:
-        options = Options(passes=((after, answer),), registered=False)
+        options = Options(passes=((after, as_pass(answer)),), registered=False)
         try:
             c = compile(SmallProgram.of_plain(stored).model(), options=options, until="typed")
             changes.append(send_change(*own_step(c)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,22 @@ from explorer.ir.text.text_lines import Line
 from explorer.ir.text.text_parser import parse_dim
 from explorer.ops.interpreter.verify import verify
 from explorer.passes.random_inputs import random_inputs, trial_sizes
+from explorer.transforms.rewrite import Rewrite
 
 Sent = Mapping[str, Any]  # {"text": of a program, "constants": arrays by name}
 CHANGED_NOTHING: Sent = {}
+
+
+def as_pass(answer: Any) -> Any:
+    """Return a pass as it is, and a rule for one binding, as `@explorer.rewrite` takes it, as one.
+
+    The decorator returns the rule, so a cell's name stands for that.
+    """
+    try:
+        is_rule = len(signature(answer).parameters) == 2
+    except (TypeError, ValueError):  # it is not callable: the compiler says so
+        return answer
+    return Rewrite(answer) if is_rule else answer
 
 
 def own_step(c: Compilation) -> tuple[Program, Program]:

@@ -1,5 +1,6 @@
-"""Cells as a notebook runs them, and three wrong answers for each exercise, with the sentence that
-tells why.
+"""Cells as a notebook runs them, and answers to exercises.
+
+Wrong ones have the sentence that tells why; right ones differ in form from the worked solution.
 """
 
 from __future__ import annotations
@@ -192,6 +193,10 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             edited("wall", "unit = free.index(min(free))", "unit = task % len(free)"),
             "a core was idle while there was work",
         ),
+        "as many tasks for each": (
+            edited("wall", "operator.task_us", "1"),
+            "a core was idle while there was work",
+        ),
         "forgets the last task": (
             edited("wall", "range(operator.tasks)", "range(operator.tasks - 1)"),
             "policy 'earliest'",
@@ -258,16 +263,20 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             "    r = np.mean(b) / np.mean(a)\n"
             "    far = abs(r - 1) > 0.05\n"
             "    return 'not distinguishable' if not far else 'faster' if r < 1 else 'slower'\n",
-            "of 100 times it said",
+            "of 1000 times it said",
         ),
         "never sure": (
             "def verdict(a, b):\n    return 'not distinguishable'\n",
-            "0 of 100 times it said 'faster'",
+            "0 of 200 times it said 'faster'",
         ),
         "always sure": (
             "import numpy as np\n\n\ndef verdict(a, b):\n"
             "    return 'faster' if np.median(b) < np.median(a) else 'slower'\n",
-            "0 of 100 times it said 'not distinguishable'",
+            "0 of 1000 times it said 'not distinguishable'",
+        ),
+        "wrong in one of five": (
+            edited("measuring", "2.576", "1.28"),
+            "of 1000 times it said 'not distinguishable'; an answer as good",
         ),
     },
     "vjp": {
@@ -288,6 +297,37 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
                 "    return y * g - products.sum(axis=-1)",
             ),
             "more than twice as often",
+        ),
+    },
+}
+
+
+RIGHT: dict[str, dict[str, str]] = {
+    "double_negation": {
+        "a rule": (
+            "import explorer\nfrom explorer.ir.calls import OpCall\n\n\n"
+            '@explorer.rewrite("no double negation", after="fold constants")\n'
+            "def no_double_negation(binding, program):\n"
+            "    definitions = {b.var.name: b.expr for b in program.main.body}\n"
+            "    expr = binding.expr\n"
+            '    if isinstance(expr, OpCall) and expr.op == "Neg":\n'
+            "        inner = definitions.get(expr.args[0].name)\n"
+            '        if isinstance(inner, OpCall) and inner.op == "Neg":\n'
+            '            return OpCall("Identity", inner.args, ())\n'
+            "    return None\n"
+        ),
+    },
+    "measuring": {
+        "wrong in 5 of 100": edited("measuring", "2.576", "1.96"),
+        "signed ranks": (
+            "import numpy as np\n\n\ndef verdict(a, b):\n"
+            "    x = np.log(np.asarray(b) / np.asarray(a))\n"
+            "    ranks = np.abs(x).argsort().argsort() + 1\n"
+            "    n, total = len(x), (ranks * np.sign(x)).sum()\n"
+            "    far = 1.96 * np.sqrt(n * (n + 1) * (2 * n + 1) / 6)\n"
+            "    if abs(total) <= far:\n"
+            "        return 'not distinguishable'\n"
+            "    return 'faster' if total < 0 else 'slower'\n"
         ),
     },
 }

@@ -21,7 +21,7 @@ from explorer.errors import BadOption
 from explorer.ops import user_operators
 from explorer.passes import policy_call, registry
 from explorer.process.sandbox import Limits
-from tests.course.answers import WRONG, made
+from tests.course.answers import RIGHT, WRONG, made
 from widgets.model import settings
 from widgets.rooms import gallery, own_picture
 
@@ -73,10 +73,18 @@ def test_a_wrong_answer_fails_for_its_reason(name: str, what: str, tmp_path: Pat
     assert re.search(why, said, re.S), said
 
 
+@pytest.mark.parametrize(("name", "what"), [(name, what) for name in RIGHT for what in RIGHT[name]])
+def test_a_right_answer_of_another_form_has_every_point(
+    name: str, what: str, tmp_path: Path
+) -> None:
+    found = course.grade(name, made(tmp_path, name, RIGHT[name][what]), SEED)
+    assert found.points == found.of, str(found)
+
+
 def test_every_exercise_has_three_wrong_answers_hints_and_hidden_checks() -> None:
     assert WRONG.keys() == EXERCISES.keys()
     for name, e in EXERCISES.items():
-        assert len(WRONG[name]) == 3 and len(e.hints) == 3
+        assert len(WRONG[name]) >= 3 and len(e.hints) == 3
         assert {c.hidden for c in e.checks} == {False, True}
 
 

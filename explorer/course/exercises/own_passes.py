@@ -12,7 +12,14 @@ from explorer.compiler.options import Options
 from explorer.compiler.pipeline import compile
 from explorer.course.counterexample import broken_program
 from explorer.course.exercise import Check, Exercise, Wrong, require
-from explorer.course.replay import CHANGED_NOTHING, Replay, draw_inputs, own_step, send_change
+from explorer.course.replay import (
+    CHANGED_NOTHING,
+    Replay,
+    as_pass,
+    draw_inputs,
+    own_step,
+    send_change,
+)
 from explorer.frontends.load import load
 from explorer.frontends.python.trace import trace
 from explorer.frontends.python.tracing.annotations import tensor
@@ -52,7 +59,7 @@ def _count_live_negations(program: Program) -> int:
 
 def _record_pass(answer: Any, model: Any, until: str) -> Any:
     """Return what a pass changes in a model."""
-    options = Options(passes=((AFTER, answer),), registered=False)
+    options = Options(passes=((AFTER, as_pass(answer)),), registered=False)
     return send_change(*own_step(compile(model, options=options, until=until)))
 
 

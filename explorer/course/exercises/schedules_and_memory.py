@@ -84,6 +84,10 @@ def _check_twenty_tasks(answer: Any, seed: int) -> None:
 
 def _check_random_operators(answer: Any, seed: int) -> None:
     rng = Random(seed)
+    for units in range(2, 6):  # as many tasks for each unit would give all long ones to one
+        first = rng.randrange(units)
+        long = [n % units == first for n in range(6 * units)]
+        _check_bound(answer, [(f"op{n}", 1, 9.0 if m else 1.0) for n, m in enumerate(long)], units)
     for _ in range(20):
         tasks = [
             (f"op{n}", rng.randint(1, 5), float(rng.randint(1, 9)))
