@@ -127,7 +127,7 @@ def submit(name: str, compiled: Compilation, path: str | Path) -> Entry:
         "ironworks_challenge": VERSION,
         "challenge": name,
         "digest": compiled.model.digest,
-        "options": _changed_options(compiled.options, spec),
+        "options": _choices_of(changed_options(compiled.options), spec),
         "score_us": compiled.planned_wall().total_us,
     }
     Path(path).write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
@@ -152,7 +152,7 @@ def _verify(path: Path, seconds: float) -> Entry:
     default = begin(spec.name)
     if entry.get("digest") != default.model.digest:
         raise SnapshotError(f"the file is of another model than {spec.model}", where=str(path))
-    options = _read_options(entry.get("options"), spec)
+    options = read_options(_choices_of(entry.get("options"), spec))
     compiled = compile(default.model, target=spec.target, options=options)
     score = compiled.planned_wall().total_us
     claimed = entry.get("score_us")
@@ -199,7 +199,7 @@ def table(entries: Sequence[Entry]) -> str:
     return "\n".join(lines)
 
 
-def _changed_options(options: Options, spec: Challenge) -> dict[str, dict[str, Any]]:
+def changed_options(options: Options) -> dict[str, dict[str, Any]]:
     """Return the fields of each group that differ from the default, as JSON values."""
     changes: dict[str, dict[str, Any]] = {}
     for group in fields(Options):
@@ -212,14 +212,24 @@ def _changed_options(options: Options, spec: Challenge) -> dict[str, dict[str, A
             value = getattr(own, field.name)
             if value != getattr(plain, field.name):
                 where = f"{group.name}.{field.name}"
-                if where not in spec.choices:
-                    raise BadOption(_no_choice(where, spec), where=where)
                 changes.setdefault(group.name, {})[field.name] = _to_json(value, where)
     return changes
 
 
-def _no_choice(where: str, spec: Challenge) -> str:
-    return f"{where} cannot be handed in: it is no choice of the challenge {spec.name!r}"
+def _choices_of(changes: Any, spec: Challenge) -> Any:
+    """Return changed options as they are, if all are choices of a challenge.
+
+    Raises:
+        BadOption: one is none; what cannot be read is refused by `read_options`.
+    """
+    groups = changes.items() if isinstance(changes, dict) else ()
+    for where in (f"{group}.{name}" for group, names in groups for name in names or ()):
+        if where not in spec.choices:
+            raise BadOption(
+                f"{where} cannot be handed in: it is no choice of the challenge {spec.name!r}",
+                where=where,
+            )
+    return changes
 
 
 def _to_json(value: object, where: str) -> Any:
@@ -249,7 +259,7 @@ def _read_entry(path: Path) -> Mapping[str, Any]:
     return entry
 
 
-def _read_options(stored: object, spec: Challenge) -> Options:
+def read_options(stored: object) -> Options:
     """Return the options of a file; each group and field checks itself."""
     options = PLAIN
     groups = {f.name for f in fields(Options) if is_dataclass(getattr(options, f.name))}
@@ -257,9 +267,6 @@ def _read_options(stored: object, spec: Challenge) -> Options:
         raise SnapshotError(f"the file's options are not of {', '.join(sorted(groups))}")
     try:
         for name, values in stored.items():
-            for field in values:
-                if f"{name}.{field}" not in spec.choices:
-                    raise SnapshotError(_no_choice(f"{name}.{field}", spec), where=name)
             group = replace(getattr(options, name), **{k: _from_json(v) for k, v in values.items()})
             options = replace(options, **{name: group})
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as problem:
