@@ -10,6 +10,7 @@ from explorer.process.garbage import rare_collections
 
 if TYPE_CHECKING:
     from explorer.compiler.options import Options
+    from explorer.course.worklog import WorkLog
     from explorer.generation.generated_many import GeneratedMany
     from explorer.tuning.race import RaceResult
     from explorer.tuning.sweep import Sweep
@@ -50,6 +51,7 @@ def explore(
     target: Any = "cpu",
     options: Options | None = None,
     recorded: str | Path | None = None,
+    log: WorkLog | None = None,
 ) -> House:
     """Open the explorer: every stage, picture and knob of a compilation, linked by one selection.
 
@@ -65,6 +67,9 @@ def explore(
     a recording, and compared with the plan if that is for the same device. By default a recording
     that comes with Ironworks is shown if it is of this program and device. Raises BadOption if the
     recording is of another model or of other sizes.
+
+    `log` is a work log of `course.worklog`: each step of the session and each measurement is
+    written into it.
     """
     from widgets.page.progress_line import progress_line
 
@@ -79,6 +84,7 @@ def explore(
             target=target,
             options=options,
             recorded=recorded,
+            log=log,
             line=line,
         )
 

@@ -1,4 +1,4 @@
-"""`python -m explorer.course`: assignments from their one source, their grades, and challenges."""
+"""`python -m explorer.course`: assignments, their grades, challenges and work logs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from explorer.course import challenge
 from explorer.course.assignment import write_assignment
 from explorer.course.exercises import EXERCISES
 from explorer.course.grading import grade_notebooks, notebooks_in, table
-from explorer.errors import IronworksError, printable
+from explorer.course.log_chain import verify_log
+from explorer.course.rerun import rerun
+from explorer.course.worklog_template import write_template
+from explorer.errors import BadOption, IronworksError, printable
 from explorer.process.sandbox_jail import erase_arguments, protect_memory
 
-NO = 1  # an entry is refused
+NO = 1  # an entry is refused or refuted
 SEED_BITS = 64  # too many to try while an answer runs; chosen
 BAD = 2  # bad usage or input, as for `ironworks`
 
@@ -45,6 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     entries = commands.add_parser("verify", help="entries of challenges, compiled and scored again")
     entries.add_argument("entries", nargs="+", type=Path)
     entries.add_argument("--seconds", type=float, default=0.5, help="for the clock; 0 asks it not")
+    log = commands.add_parser("worklog", help="a student's work log: its entries and its chain")
+    log.add_argument("log", nargs="?", type=Path, metavar="FILE")
+    log.add_argument("--rerun", action="store_true", help="compile and time its programs again")
+    log.add_argument(
+        "--model", action="append", default=[], help="of the log, where it is not of the zoo"
+    )
+    log.add_argument("--seconds", type=float, default=1.0, help="for each measurement")
+    log.add_argument("--template", type=Path, metavar="FILE", help="write an assignment to FILE")
     flags = parser.parse_args(arguments)
     if getattr(flags, "seed", 0) is None:
         flags.seed = secrets.randbits(SEED_BITS)
@@ -77,6 +88,8 @@ def _run(flags: Namespace) -> int:
         verified = [challenge.verify(path, flags.seconds) for path in flags.entries]
         print(challenge.table(verified))
         return NO if any(e.refused for e in verified) else 0
+    elif flags.command == "worklog":
+        return _worklog(flags)
     else:
         return _grade(flags)
     return 0
@@ -95,6 +108,27 @@ def _grade(flags: Namespace) -> int:
 def _print_progress(number: int, count: int, grade: dict[str, Any]) -> None:
     points = grade["problem"] or f"{grade['points']} of {grade['of']} points"
     print(printable(f"{number} of {count}: {grade['submission']}: {points}"), file=sys.stderr)
+
+
+def _worklog(flags: Namespace) -> int:
+    """Write the template, or print a work log, its chain and its re-run."""
+    if (flags.log is None) == (flags.template is None):
+        raise BadOption("worklog takes a FILE, or --template and a FILE")
+    if flags.template is not None:
+        print(write_template(flags.template))
+        return 0
+    chain = verify_log(flags.log)
+    for entry in chain.entries:
+        print(entry)
+    if chain.fault:
+        print(f"chain: {chain.fault}")
+        return NO
+    print(f"chain: {len(chain.entries)} entries as written; last hash {chain.last_hash}")
+    if not flags.rerun:
+        return 0
+    rows = rerun(chain.entries, flags.model, flags.seconds)
+    print("\n".join(map(str, rows)) or "nothing to compile again")
+    return NO if any(row.refuted for row in rows) else 0
 
 
 if __name__ == "__main__":

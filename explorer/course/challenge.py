@@ -223,7 +223,8 @@ def _choices_of(changes: Any, spec: Challenge) -> Any:
         BadOption: one is none; what cannot be read is refused by `read_options`.
     """
     groups = changes.items() if isinstance(changes, dict) else ()
-    for where in (f"{group}.{name}" for group, names in groups for name in names or ()):
+    places = [f"{g}.{name}" for g, names in groups if isinstance(names, dict) for name in names]
+    for where in places:
         if where not in spec.choices:
             raise BadOption(
                 f"{where} cannot be handed in: it is no choice of the challenge {spec.name!r}",

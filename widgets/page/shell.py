@@ -43,6 +43,7 @@ from widgets.timed import race_chart, request_wall
 from widgets.training import replica_timeline
 
 if TYPE_CHECKING:
+    from explorer.course.worklog import WorkLog
     from explorer.generation.generated_many import GeneratedMany
     from explorer.tuning.race import RaceResult
 
@@ -344,6 +345,7 @@ def explore(
     target: Any = "cpu",
     options: Options | None = None,
     recorded: str | Path | None = None,
+    log: WorkLog | None = None,
     line: ProgressLine = SILENT,
 ) -> House:
     """Open the explorer of a compilation or a model.
@@ -364,6 +366,7 @@ def explore(
         failed=failed,
         coded=beside or None,
         recorded=run,
+        log=log,
     )
     if saved:
         if before.digest != c.model.digest:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from explorer.compiler.driver import StepError
 from explorer.errors import BadOption, Cancelled, IronworksError, fault
@@ -47,6 +47,9 @@ from widgets.session.move_editor import MoveEditor
 from widgets.session.questions import check_question, item, position
 from widgets.session.shown import Shown, shown
 
+if TYPE_CHECKING:
+    from explorer.course.worklog import WorkLog
+
 CHANGING = (
     "shown",
     "steps",
@@ -58,6 +61,8 @@ CHANGING = (
     "behind",
     "_random_inputs",
 )  # attributes that answers change; all are immutable values
+
+MOVES = ("undo", "redo", "go", "pin")  # written into a work log by their reply
 
 QUESTIONS: Mapping[str, Callable[..., Any]] = {**answers.READERS, **handlers.HANDLERS}
 OWN = (  # questions that the session's own methods answer
@@ -104,14 +109,17 @@ class Session:
         failed: StepError | None = None,
         coded: bool | None = None,
         recorded: RecordedRun | None = None,
+        log: WorkLog | None = None,
     ) -> None:
         """Open a session on the compilation `c`.
 
         `failed` is the error at which the compilation stopped. `coded`: code is generated when it
         is first needed; by default only a compilation that has code does so. `recorded` is a run
-        whose wall is shown under the plan until one is measured.
+        whose wall is shown under the plan until one is measured. `log` is a work log, into which
+        steps and their measurements are written.
         """
         self.recorded = recorded
+        self.log = log
         self.alone = True  # no other reader uses this machine
         self.comparing = Comparing(compare)
         self.profiling = Profiling()
@@ -342,6 +350,8 @@ class Session:
         before = self._state()
         try:
             reply = answerers[kind](**args)
+            if self.log is not None and kind in MOVES:
+                self.log.move(reply["said"])
         except BaseException as problem:
             self._back_to(before)
             if isinstance(problem, Exception) and not isinstance(problem, IronworksError):
@@ -455,6 +465,8 @@ class Session:
             step = replace(step, what=f"{step.what}{history.AND} {words}")
         self._show(step, more=not (measured and self.runs))
         self.steps = self.steps.with_next(step)
+        if self.log is not None:
+            self.log.what_if(step.what, cast(Any, step.setting.compiled))
         planned = time_text(self.shown.planned_us)
         return {"said": f"{step.what}: predicted {planned}", "measure": self.runs}
 
@@ -498,10 +510,23 @@ class Session:
         if not self.runs:
             raise BadOption(f"nothing is measured here: {self.verdict()['small']}")
         measured_step = self.comparing.measured(self.steps, lambda: self.inputs, remeasure)
+        if measured_step is not self.steps.now:
+            self._log_time(measured_step)
         self._take_code(measured_step)
         self.run_once()  # last, when the page has drawn the new setting
         words = self.verdict()
         return {"said": ", ".join(filter(None, (words["big"], words.get("short"))))}
+
+    def _log_time(self, step: HistoryEntry) -> None:
+        """Write the time of a step, or its comparison with the baseline, into the work log."""
+        if self.log is None or step.time is None:
+            return
+        c, sizes = cast(Any, step.setting.compiled), dict(step.setting.sizes)
+        if step.versus is None:
+            self.log.what_if_time(step.what, c, sizes, cast(Any, step.time))
+            return
+        base = cast(Any, with_code(self.pinned).compiled)
+        self.log.what_if_comparison(step.what, c, sizes, step.versus, base)
 
     def undo(self) -> Any:
         """Go back to the setting before this one."""
