@@ -93,7 +93,8 @@ def _time_words(values: Mapping[str, Any]) -> str:
     time = " to ".join(duration(values[name]) for name in ("low_us", "high_us"))
     words = f"{duration(values['median_us'])} (99 %: {time}, n = {values['runs']:,})"
     if "verdict" in values:
-        words += f", against {values['against']}: {verdict_text(values)}"
+        beside = f"{duration(values['against_us'])} in turns with it"
+        words += f", against {values['against']} ({beside}): {verdict_text(values)}"
     return words
 
 
@@ -153,8 +154,8 @@ def _fault_of_times(values: Mapping[str, Any]) -> str:
     if any(type(size) is not int or size < 0 for size in values["sizes"].values()):
         return "sizes must be integers"
     if "verdict" in values:
-        if any(type(values.get(name)) is not float for name in RATIO):
-            return "a ratio and its interval must be numbers"
+        if any(type(values.get(name)) is not float for name in (*RATIO, "against_us")):
+            return "a ratio, its interval and the other time must be numbers"
         if not 0 < values["low"] <= values["ratio"] <= values["high"]:
             return "the ratio must lie in its interval"
         if values["verdict"] not in VERDICTS:

@@ -309,6 +309,7 @@ def comparison_fields(comparison: Comparison, against: int) -> dict[str, Any]:
     """Return the time of the first function, and the ratio of the second's time to it."""
     return time_fields(comparison.first) | {
         "against": against,
+        "against_us": comparison.second.median_us,
         "ratio": comparison.ratio,
         "low": comparison.low,
         "high": comparison.high,

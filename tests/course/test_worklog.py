@@ -28,6 +28,17 @@ from widgets.session.session import Session
 SHORT = 0.02  # seconds
 worklog_module = sys.modules[WorkLog.__module__]  # `course.worklog` is the function
 
+# Fields of a measurement, and of its comparison.
+TIMED: dict[str, Any] = {
+    **dict.fromkeys(("program", "model", "digest", "target", "stage", "machine"), "x"),
+    **{"options": {}, "code": [], "sizes": {}, "runs": 8},
+    **{"median_us": 2.0, "low_us": 1.0, "high_us": 2.5},
+}
+RATIO = {
+    **{"ratio": 1.5, "low": 1.2, "high": 1.7},
+    **{"against": 1, "against_us": 3.0, "verdict": "faster"},
+}
+
 
 @pytest.fixture(scope="module")
 def default() -> Any:
@@ -174,6 +185,34 @@ def test_ratios_agree_by_verdict_and_interval(
         (lambda r: [*r[:3], rehashed(r[3], fields={"a": float("inf")})], "plain finite"),
         (lambda r: [*r[:3], rehashed(r[3], kind="decision")], "program must be of type str"),
         (lambda r: [*r[:3], rehashed(r[3], kind="begin", fields={"version": 1})], "does not fit"),
+        (
+            lambda r: [
+                *r[:3],
+                rehashed(r[3], kind="measurement", fields={**TIMED, "low_us": 3.0}),
+            ],
+            "the median must lie in its interval",
+        ),
+        (
+            lambda r: [
+                *r[:3],
+                rehashed(r[3], kind="measurement", fields={**TIMED, "verdict": "faster"}),
+            ],
+            "a ratio, its interval and the other time must be numbers",
+        ),
+        (
+            lambda r: [
+                *r[:3],
+                rehashed(r[3], kind="measurement", fields=TIMED | RATIO | {"verdict": "best"}),
+            ],
+            "the verdict must be faster",
+        ),
+        (
+            lambda r: [
+                *r[:3],
+                rehashed(r[3], kind="measurement", fields=TIMED | RATIO | {"against": 2}),
+            ],
+            "it names entry 2",
+        ),
         (
             lambda r: [*r[:3], rehashed(r[3], kind="conclusion", fields={"evidence": [99]})],
             "it names entry 99",
