@@ -106,7 +106,11 @@ def test_engines_that_cannot_take_part_say_why(
     installed |= {package for packages, _ in ENGINES.values() for package in packages}
     assert reason_against("llama.cpp", case) == "llama.cpp rounds rows to int8"
     assert "when it loads them" in reason_against("transformers", case)
-    assert not any(reason_against(name, replace(case, kind=F32)) for name in ENGINES)
+    plain = replace(case, kind=F32)
+    assert reason_against("openvino-genai", plain) == "OpenVINO GenAI reads no F32 of GGUF"
+    assert not any(reason_against(name, plain) for name in ENGINES if name != "openvino-genai")
+    half = replace(case, kind="F16")
+    assert [name for name in ENGINES if reason_against(name, half)] == ["onnxruntime-genai"]
 
 
 class SelfTimed:

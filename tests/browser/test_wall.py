@@ -203,7 +203,7 @@ def test_an_idle_core_says_whom_it_waits_for(browser: Browser) -> None:
     session = Session(explorer.compile("zoo:tiny_bert", options=CORES))
     rows = session.walls.planned
     assert rows is not None
-    waiting = [n for n, cause in enumerate(rows.cause) if CAUSES[cause] in ("tail", "barrier")]
+    waiting = [n for n, cause in enumerate(rows.cause) if CAUSES[cause] != "launch"]
     gap = max(waiting, key=lambda n: rows.gap_end[n] - rows.gap_start[n])
     with house(browser, session) as page:
         page.wait_for_function("driver.wall.bricks() > 0")
@@ -215,16 +215,20 @@ def test_an_idle_core_says_whom_it_waits_for(browser: Browser) -> None:
             y = box["y"] + box["height"] * (share + 0.5) / 20
             page.mouse.move(box["x"] + box["width"] / 2, y)
             tips.append(page.inner_text("#room .pw .tip"))
-    told = re.search(
+    told = re.findall(
         r"core (\d+) idle.*\nwaits for (.+) on core (\d+), which ends at ([\d.]+) µs",
         "\n".join(tips),
     )
-    assert told, tips
-    idle, name, unit, end = int(told[1]), told[2], int(told[3]), float(told[4])
-    mine = (rows.unit == unit) & (abs(rows.end - end) < 0.06)
-    assert name in {rows.calls[c].label for c in rows.call[mine]}
-    held = (rows.gap_unit == idle) & (rows.gap_start < end) & (end <= rows.gap_end + 0.06)
-    assert idle != unit and held.any()
+
+    def is_planned(idle: str, name: str, unit: str, end: str) -> bool:
+        """Of the plan: the same lanes as they ran stand below."""
+        mine = (rows.unit == int(unit)) & (abs(rows.end - float(end)) < 0.06)
+        held = (rows.gap_unit == int(idle)) & (rows.gap_start < float(end))
+        held &= float(end) <= rows.gap_end + 0.06
+        names = {rows.calls[c].label for c in rows.call[mine]}
+        return idle != unit and name in names and bool(held.any())
+
+    assert any(is_planned(*t) for t in told), tips
 
 
 def test_a_wall_without_bricks_says_so(browser: Browser) -> None:

@@ -279,8 +279,20 @@ def writes_slides(folder: Path) -> None:
     assert "PNG" in text and "SVG" in text and not re.search(r'src="https?:', text)
 
 
+def work_logs(folder: Path) -> None:
+    log = course.worklog(folder / "log.jsonl")
+    log.hypothesis("op-by-op is slower")
+    assert main(["worklog", str(folder / "log.jsonl")]) == 0
+    assert main(["worklog", "--template", str(folder / "task.md")]) == 0
+    assert "hypothesis" in (folder / "task.md").read_text("utf-8").lower()
+
+
+def pages_of_work_logs(_: Path) -> None:
+    assert all((ROOT / "docs" / n).is_file() for n in ("assistants.md", "how_to/worklog.md"))
+
+
 def own_exercise(_: Path) -> None:
-    assert all(len(wrong) == 3 for wrong in WRONG.values()) and WRONG.keys() == EXERCISES.keys()
+    assert all(len(wrong) >= 3 for wrong in WRONG.values()) and WRONG.keys() == EXERCISES.keys()
     for e in EXERCISES.values():
         ids = [c["id"] for c in assignment.cells(e, "student")]
         assert len(ids) == 5 and set(ids) <= {c["id"] for c in CHAPTERS[e.chapter]["cells"]}
@@ -321,6 +333,10 @@ CLAIMS: dict[str, Callable[[Path], None]] = {
     "Readers without a kernel find the chapters": machine_requirements,
     "`ironworks report zoo:small_bert -o slides.html` writes": writes_slides,
     "Each picture has a button for PNG and SVG": writes_slides,
+    "`course.worklog()` writes": work_logs,
+    "`python -m explorer.course worklog": work_logs,
+    "[how to use a work log]": pages_of_work_logs,
+    "[A policy for assistants]": pages_of_work_logs,
     "is one `Exercise(...)` in a module": own_exercise,
     "[how to add an exercise]": own_exercise,
     "`python -m pytest tests/course` runs": own_exercise,

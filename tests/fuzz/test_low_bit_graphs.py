@@ -18,6 +18,9 @@ import explorer
 from explorer.ops.interpreter.evaluate import evaluate
 from tests.strategies.onnx.low_bit_graphs import Case, case
 
+# Without VNNI onnxruntime adds products of unsigned and signed bytes in int16, which saturates.
+SATURATES = {"MatMulInteger", "QLinearMatMul"}
+
 
 def excess(found: np.ndarray, right: Case) -> float:
     """The largest error over what float32 may take an element to; at most 1 is right."""
@@ -60,9 +63,11 @@ def test_onnxruntime_confirms_the_exact_answers() -> None:
         answer = by_onnxruntime(right)
         verdict = "refused" if answer is None else "agrees"
         if answer is not None and excess(answer, right) > 1:
-            verdict = "differs"
+            verdict = "saturates" if SATURATES & set(right.operators) else "differs"
         verdicts[verdict] += 1
-    assert verdicts["agrees"] >= 50 and not verdicts["differs"], verdicts
+    assert verdicts["agrees"] >= 40 and not verdicts["differs"], verdicts
+    if explorer.device("this-cpu").isa.has("avx512vnni"):
+        assert verdicts["agrees"] >= 50 and not verdicts["saturates"], verdicts
 
 
 def test_the_judge_sees_a_wrong_step() -> None:
