@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import IO, Any
 
@@ -195,7 +194,7 @@ class WorkLog(Printed):
         """Append an entry under a lock, after the chain so far was verified."""
         try:
             with _opened(self.path) as file:
-                flock(file, LOCK_EX)
+                _lock(file)
                 file.seek(0)
                 data = file.read(MOST_BYTES + 1)
                 entries = _sound(verify_bytes(data), self.path)
@@ -354,6 +353,15 @@ def _check_room(line: bytes, entries: int, used_bytes: int, path: Path) -> None:
             where=str(path),
             try_="a shorter text, or another file",
         )
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Wait for other processes that append to a file; where there are no locks, do nothing."""
+    try:
+        from fcntl import LOCK_EX, flock
+    except ImportError:  # Windows
+        return
+    flock(file, LOCK_EX)
 
 
 def _sound(chain: Chain, path: Path) -> tuple[LogEntry, ...]:
