@@ -12,7 +12,7 @@ from explorer.ir.calls import KernelCall, ShapeOf, Var, View
 from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, reads
 from explorer.ir.kernel import Expr as Scalar
-from explorer.ir.program import Binding, Constant, Function
+from explorer.ir.program import Binding, Constant, Function, fresh
 from explorer.ir.types import DType, Tensor
 from explorer.ops.record import Array, Site
 
@@ -120,7 +120,8 @@ class Lowering:
     def constant(self, value: Array | Constant, hint: str) -> Var:
         """Add a constant to the program."""
         constant = value if isinstance(value, Constant) else Constant(np.asarray(value))
-        variable = Var(f"{self.result.name}.{hint}", constant.type)
+        taken = {*self.outer_constants, *self.constants}  # a model may name its own ones so
+        variable = Var(fresh(f"{self.result.name}.{hint}", taken), constant.type)
         self.constants[variable.name] = constant
         return variable
 

@@ -46,33 +46,41 @@ FIRST_ELEMENTS = 4096  # tell nearly always that weights are no 16-bit numbers
 
 
 def _weights(low: Lowering, nest: Nest, name: str, axes: list[Axis]) -> Expr:
-    """Load the right operand; large constant weights for few rows as 16-bit floats.
+    """Load the right operand; large constant weights for few rows as 16-bit floats, if they fit."""
+    narrow = _narrow_weights(low)
+    if narrow is None:
+        return _load(nest, low.site, 1, name, axes, low.site.shape(1))
+    loaded = at(nest.tensor(low.constant(narrow, "narrow"), name), axes[-2:])
+    return call("cast_float32", loaded)
 
-    That is so if all of them are the numbers of a float16 or a bfloat16, as the weights of most
-    language models are: a product of few rows takes as long as its weights are read.
+
+def _narrow_weights(low: Lowering) -> Constant | None:
+    """Return large weights for few rows as float16 or bfloat16, if all are numbers of that.
+
+    The weights of most language models are, and a product of few rows takes as long as its weights
+    are read.
     """
-    value, shape = low.site.arg(1), low.site.shape(1)
     rows = low.site.env.hint(product_of(low.shape[:-1]))
-    weights = low.constant_of(value) if rows < FEW_ROWS else None
-    if weights is None or weights.nbytes < LARGE_BYTES or low.site.dtype() != "float32":
-        return _load(nest, low.site, 1, name, axes, shape)
+    weights = low.constant_of(low.site.arg(1)) if rows < FEW_ROWS else None
+    is_matrix = len(low.site.shape(1)) == 2 and low.site.dtype() == "float32"
+    if weights is None or not is_matrix or weights.nbytes < LARGE_BYTES:
+        return None
     dtype = next((d for d in HALF_FLOATS if _are_all(weights, d)), None)
     if dtype is None:
-        return _load(nest, low.site, 1, name, axes, shape)
+        return None
     kind = Tensor(weights.type.dims, dtype)
-    narrow = weights.derived("narrow", kind, lambda array: array.astype(numpy_dtype(dtype)))
-    loaded = at(nest.tensor(low.constant(narrow, "narrow"), name), axes)
-    return call("cast_float32", loaded)
+    return weights.derived("narrow", kind, lambda array: array.astype(numpy_dtype(dtype)))
 
 
 def _are_all(weights: Constant, dtype: DType) -> bool:
     """Return True if every float32 is a number of a narrower dtype."""
     array = weights.array
     first = array.reshape(-1)[:FIRST_ELEMENTS]
-    return all(
-        np.array_equal(x.astype(numpy_dtype(dtype)).astype(np.float32), x, equal_nan=True)
-        for x in (first, array)
-    )
+    with np.errstate(over="ignore"):  # a number beyond the largest one becomes infinite
+        return all(
+            np.array_equal(x.astype(numpy_dtype(dtype)).astype(np.float32), x, equal_nan=True)
+            for x in (first, array)
+        )
 
 
 def _lower_matmul(low: Lowering) -> None:
@@ -83,11 +91,7 @@ def _lower_matmul(low: Lowering) -> None:
     j = [Axis("j", shape[-1])] if columns else []
     k, nest = Axis("k", a[-1]), low.nest("matmul")
     left = _load(nest, low.site, 0, "a", [*batch, *i, k], a)
-    right = (
-        _weights(low, nest, "b", [k, *j])
-        if len(b) == 2
-        else _load(nest, low.site, 1, "b", [*batch, k, *j], b)
-    )
+    right = _weights(low, nest, "b", [*batch, k, *j])
     nest.compute(
         "y", shape, low.site.dtype(), [*batch, *i, *j], apply("mul", left, right), [k], "sum"
     )

@@ -109,3 +109,32 @@ def test_weights_with_a_number_that_no_16_bits_have_stay_float32(
 def test_small_weights_stay_float32(tmp_path: Path) -> None:
     onnx.save(_product(np.ones((37, 41), np.float32), 1, gemm=False), tmp_path / "m.onnx")
     assert _packed(explorer.compile(tmp_path / "m.onnx")) == ["float32"]
+
+
+def test_weights_beyond_float16_are_no_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr("explorer.ops.products.LARGE_BYTES", 4)
+    w = np.full((37, 41), 2.0**20, np.float32)  # a bfloat16, and no float16
+    model = _product(w, 1, gemm=False)
+    onnx.save(model, tmp_path / "m.onnx")
+    compiled = explorer.compile(tmp_path / "m.onnx")
+    assert _packed(compiled) == ["bfloat16"]
+    assert not [r for r in recwarn if issubclass(r.category, RuntimeWarning)]
+    got = compiled.run({"x": np.ones((1, 37), np.float32)})["y"]
+    np.testing.assert_array_equal(got, np.full((1, 41), 37 * 2.0**20, np.float32))
+
+
+def test_a_constant_of_the_model_is_not_taken_for_the_narrow_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("explorer.ops.products.LARGE_BYTES", 4)
+    model = _product(np.ones((8, 8), np.float32), 1, gemm=False)
+    model.graph.node.append(helper.make_node("Add", ["y", "y.narrow"], ["z"]))
+    model.graph.initializer.append(
+        numpy_helper.from_array(np.full((1, 8), 5, np.float32), "y.narrow")
+    )
+    model.graph.output[0].name = "z"
+    onnx.save(model, tmp_path / "m.onnx")
+    got = explorer.compile(tmp_path / "m.onnx").run({"x": np.ones((1, 8), np.float32)})["z"]
+    np.testing.assert_array_equal(got, np.full((1, 8), 13, np.float32))

@@ -172,7 +172,7 @@ class Elements:
         return b.add(b.mul(*low), b.mul(b.ashr(x, half), b.ashr(y, half)))
 
     def _byte_products(self, x: tuple[Any, ...], y: tuple[Any, ...]) -> Any:
-        """Return the sums of the products of int8 rows and uint4 columns: 7,620 at most by twos.
+        """Return the sums of the products of int8 rows and uint4 columns; four are below 2 ** 13.
 
         Extended to int16 first, a step of the depth took twice as many instructions.
         """
