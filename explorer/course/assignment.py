@@ -92,18 +92,25 @@ def cells(e: Exercise, kind: Kind, seed: int = 0) -> list[Cell]:
     """Return the cells of one exercise; hidden checks of other graders draw from `seed`."""
     match kind:
         case "student":
-            return [_goal(e), _answer(e, e.stub), *_check_cells(e), _exit_question(e)]
+            return [_goal(e), _answer(e, e.stub), *_check_cells(e)]
         case "solution":
-            return [_goal(e), _answer(e, e.solution), *_check_cells(e), _exit_question(e)]
+            return [_goal(e), _answer(e, e.solution), *_check_cells(e)]
         case "nbgrader":
-            return [_goal(e), *_for_nbgrader(e, seed)]
+            return [_goal(e, kind), *_for_nbgrader(e, seed)]
         case "otter":
             return list(_for_otter(e, seed))
 
 
-def _goal(e: Exercise) -> Cell:
-    words = f"*{e.points} points.* {e.goal}"
-    return markdown(f"goal-{e.name}", f"## Exercise: {e.title}\n\n{words}")
+def _goal(e: Exercise, kind: Kind = "student") -> Cell:
+    """Return the goal; tools that cut the stub out of the solution show it here."""
+    points = "1 point" if e.points == 1 else f"{e.points} points"
+    head, words = f"## Exercise: {e.title}", f"*{points}.* {e.goal}"
+    if e.is_warm_up:
+        head = f"### {e.activity.capitalize()}: {e.title}"
+        words = f"*{points}, about {e.minutes} minutes.* {e.goal}"
+    if kind in ("nbgrader", "otter") and e.activity != "write":
+        words += f"\n\n```python\n{e.stub.rstrip()}\n```"
+    return markdown(f"goal-{e.name}", f"{head}\n\n{words}")
 
 
 def _answer(e: Exercise, text: str) -> Cell:
@@ -115,12 +122,11 @@ def _check_cells(e: Exercise) -> Iterator[Cell]:
         f"check-{e.name}",
         f'from explorer import course\n\ncourse.check("{e.name}", {e.answer})',
     )
+    if e.is_warm_up:
+        return
     words = f'Stuck? `course.hint("{e.name}")` gives a hint; call it again for the next one.'
     yield markdown(f"hints-{e.name}", words)
-
-
-def _exit_question(e: Exercise) -> Cell:
-    return markdown(f"exit-{e.name}", f"*Before you go.* {e.exit_question}")
+    yield markdown(f"exit-{e.name}", f"*Before you go.* {e.exit_question}")
 
 
 def _solution_lines(e: Exercise) -> Iterator[tuple[bool, str]]:
@@ -193,7 +199,7 @@ def _nbgrader(name: str, solution: bool = False, points: int = 0) -> dict[str, A
 
 def _for_otter(e: Exercise, seed: int) -> Iterator[Cell]:
     yield raw(f"begin-{e.name}", f"# BEGIN QUESTION\nname: {e.name}\npoints: {e.points}")
-    yield _goal(e)
+    yield _goal(e, "otter")
     yield raw(f"solution-{e.name}", "# BEGIN SOLUTION")
     ends = ("# END SOLUTION", f'""" # BEGIN PROMPT\n{TODO}\n""" # END PROMPT')
     yield _answer(e, _mark_solution(e, "# BEGIN SOLUTION NO PROMPT", _lines(ends)))

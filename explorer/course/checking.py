@@ -92,7 +92,8 @@ class Verdict:
             f"{marks.get(r.outcome, '  no   ')}{r.words}" + (f": {r.message}" if r.message else "")
             for r in self.results
         ]
-        if not self.includes_hidden and right == len(self.results):
+        has_hidden = any(c.hidden for c in exercise(self.exercise).checks)
+        if has_hidden and not self.includes_hidden and right == len(self.results):
             lines.append("These are not all: grading has others, on what you have not seen.")
         if self.entered:
             lines.append(self.entered)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from explorer.errors import BadOption
 from explorer.extend.policies import SYSTEMS
@@ -14,6 +14,7 @@ from explorer.process.sandbox import Limits
 from explorer.process.user_code import shown
 
 Judge = Callable[[Any, int], None]  # (an `Answer`, the seed); raises Wrong
+Activity = Literal["fill in", "predict", "find the fault", "write"]
 
 
 class Wrong(Exception):
@@ -51,7 +52,10 @@ def _identity(answer: Any) -> Any:
 class Exercise:
     """One exercise.
 
-    `stub` and `solution` are self-contained cells that define `answer`. An answer that passes the
+    `stub` and `solution` are self-contained cells that define `answer`. The stub raises
+    NotImplementedError, has `...` in its blanks, or is the code with the fault to find. `minutes`
+    is about how long it takes. A warm-up, which stands inside a chapter before its large exercise,
+    has no exit question. An answer that passes the
     visible checks becomes a policy of the system `policy_of`, if one is named. `own_answers` are
     functions of the library, "module:name", that would be an answer: graded work cannot call them.
     """
@@ -65,7 +69,9 @@ class Exercise:
     solution: str
     hints: tuple[str, ...]
     checks: tuple[Check, ...]
-    exit_question: str
+    exit_question: str = ""
+    activity: Activity = "write"
+    minutes: int = 60
     limits: Limits = Limits(seconds=20.0, wall_seconds=40.0)
     policy_of: str = ""
     as_policy: Callable[[Any], Any] = _identity
@@ -90,6 +96,11 @@ class Exercise:
         lines = ["", *self.stub.splitlines()]
         head = f"def {self.answer}("
         return any(x.startswith(head) and above[:1] != "@" for above, x in pairwise(lines))
+
+    @property
+    def is_warm_up(self) -> bool:
+        """True for a small exercise before the large one of its chapter."""
+        return not self.exit_question
 
     @property
     def points(self) -> int:

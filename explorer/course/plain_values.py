@@ -35,6 +35,7 @@ def encode(value: object) -> bytes:
     """Return the text of a value.
 
     Raises:
+        NotImplementedError: A part of it is `...`, a blank that nothing was filled in.
         NotPlain: A part of it has another type, or it is too large.
     """
     text = json.dumps(_to_json(value, DEEPEST), allow_nan=False, separators=(",", ":")).encode()
@@ -62,6 +63,8 @@ def _to_json(value: Any, depth: int) -> Any:
         raise NotPlain(f"is deeper than {DEEPEST} levels")
     if isinstance(value, np.generic):
         value = value.item()
+    if value is ...:
+        raise NotImplementedError("a blank of the stub is left")
     match value:
         case None | bool() | str():
             return _exact(value, value)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer.course.exercises import EXERCISES
+from tests.course import warm_ups
 
 
 def made(folder: Path, exercise: str, text: str) -> Any:
@@ -331,3 +332,6 @@ RIGHT: dict[str, dict[str, str]] = {
         ),
     },
 }
+
+RIGHT |= warm_ups.RIGHT
+WRONG |= warm_ups.WRONG

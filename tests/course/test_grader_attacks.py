@@ -488,4 +488,5 @@ def test_a_class_of_three_hundred_is_graded_in_one_run(
     assert [g["submission"] for g in grades] == [str(p) for p in paths]
     for n, grade in enumerate(grades):
         right = n not in hostile or ATTACKS[hostile[n]].right
-        assert grade["points"] == (grade["of"] if right else 0), grade
+        (row,) = (e for e in grade["exercises"] if e["outcome"] != "not attempted")
+        assert row["points"] == (row["of"] if right else 0), grade

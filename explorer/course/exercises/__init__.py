@@ -13,25 +13,30 @@ from explorer.course.exercises import (
     schedules_and_memory,
     times,
 )
+from explorer.course.exercises.warm_ups import WARM_UPS
 
 EXERCISES: MappingProxyType[str, Exercise] = MappingProxyType(
     {
         e.name: e
-        for e in (
-            provenance.PROVENANCE,
-            own_operators.WINDOWS,
-            own_passes.DOUBLE_NEGATION,
-            fusion_and_tiles.LARGE_VALUES,
-            fusion_and_tiles.PARETO,
-            times.CONSTANTS,
-            schedules_and_memory.WALL,
-            own_operators.OWN_OPERATOR,
-            times.MEASURING,
-            loop_inside.LOOP_INSIDE,
-            schedules_and_memory.FREE_STORAGE,
-            bits_of_layers.BITS,
-            own_operators.VJP,
-            own_passes.OWN_PASS,
+        for e in sorted(
+            (
+                *WARM_UPS,
+                provenance.PROVENANCE,
+                own_operators.WINDOWS,
+                own_passes.DOUBLE_NEGATION,
+                fusion_and_tiles.LARGE_VALUES,
+                fusion_and_tiles.PARETO,
+                times.CONSTANTS,
+                schedules_and_memory.WALL,
+                own_operators.OWN_OPERATOR,
+                times.MEASURING,
+                loop_inside.LOOP_INSIDE,
+                schedules_and_memory.FREE_STORAGE,
+                bits_of_layers.BITS,
+                own_operators.VJP,
+                own_passes.OWN_PASS,
+            ),
+            key=lambda e: e.chapter,
         )
     }
 )

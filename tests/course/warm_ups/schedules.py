@@ -1,0 +1,4 @@
+"""Right and wrong answers to the warm-ups of chapter 06."""
+
+RIGHT: dict[str, dict[str, str]] = {}
+WRONG: dict[str, dict[str, tuple[str, str]]] = {}
