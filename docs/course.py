@@ -138,7 +138,7 @@ def _how_it_ran(metadata: Mapping[str, Any], file: str) -> str:
 
 def _cell(cell: Mapping[str, Any]) -> Iterator[str]:
     text = _text(cell["source"])
-    if cell["metadata"].get("ironworks", {}).get("role") == "text":
+    if cell.get("metadata", {}).get("ironworks", {}).get("role") == "text":
         return  # room for a student's answer
     if cell["cell_type"] == "markdown":
         yield text
