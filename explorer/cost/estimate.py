@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
 from math import prod
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from explorer.cost.counts import (
     IN_COMPUTE,
@@ -45,6 +45,19 @@ from explorer.tile.contraction_form import ContractionForm, contraction_form
 Terms: TypeAlias = tuple[tuple[str, float], ...]
 
 ALWAYS = ("compute", "task")  # terms that are listed even if 0
+Work: TypeAlias = tuple[CostedCompute, ContractionForm | None, Mapping[str, TaskAxis]]
+
+
+class Phase(NamedTuple):
+    """Computes of a task, with the parts that they use first.
+
+    Computing and moving bytes overlap within a phase, and not across phases: a contraction of
+    another one's results waits for all of them.
+    """
+
+    works: tuple[Work, ...]
+    halos: tuple[TensorPart, ...]
+    boxes: tuple[TensorPart, ...]
 
 
 def tasks(kernel: Kernel, tiling: Tiling, sizes: Sizes) -> int:
@@ -91,24 +104,37 @@ class Estimate:
         dims: list[Dim] = []
         self.cuts = tuple(_cuts(parts.axes, tiling, dims))
         formed = chain.from_iterable(_with_form(kernel, f, tiling, device) for f in parts.facts)
-        self.works = tuple(
-            _work(f, form, narrowed_regions.axes[f.number], dims) for f, form in formed
-        )
-        self.halos = tuple(
-            _tensor_part(
-                parts.tensors, h.tensor, box(h.index, ranges, parts.tensors[h.tensor][0]), dims
+        works = [_work(f, form, narrowed_regions.axes[f.number], dims) for f, form in formed]
+        phase_of = _phases(kernel, works)
+        halos = [
+            (
+                phase_of[h.number],
+                _tensor_part(
+                    parts.tensors, h.tensor, box(h.index, ranges, parts.tensors[h.tensor][0]), dims
+                ),
             )
             for h in parts.halos
             for ranges in (narrowed_regions.axes[h.number],)
-        )
+        ]
         selected = _selected_axes(kernel, parts, narrowed_regions, dims)
         rows = gathered_regions(kernel, narrowed_regions)
-        self.boxes = tuple(
-            _tensor_part(parts.tensors, name, region, dims)._replace(
-                constant=name in kernel.constants, selected=selected.get(name, ())
+        boxes = [
+            (
+                phase_of[parts.first_uses.get(name, 0)],
+                _tensor_part(parts.tensors, name, region, dims)._replace(
+                    constant=name in kernel.constants, selected=selected.get(name, ())
+                ),
             )
             for name, joined in narrowed_regions.tensors.items()
             for region in _disjoint_boxes(parts, narrowed_regions, name, rows.get(name, joined))
+        ]
+        self.phases = tuple(
+            Phase(
+                tuple(w for w in works if phase_of[w[0].number] == n),
+                tuple(part for phase, part in halos if phase == n),
+                tuple(part for phase, part in boxes if phase == n),
+            )
+            for n in range(max(phase_of, default=0) + 1)
         )
         self.streams = all(f.loops and f.loops.order != "blocks" for f in parts.facts)
         self.numbers = _interpret(dims) if once else compile_dims(dims)
@@ -139,10 +165,12 @@ class Estimate:
         numbers = self.numbers(sizes)
         out = Counts()
         for short, times in self._tiles(numbers):
-            task = self._task(numbers, short)
-            out.multiply += task.multiply * times
-            out.waits += task.waits * times
-            out.each = [a + b * times for a, b in zip(out.each, task.each)]
+            for phase in self.phases:
+                counts = self._counts(phase, numbers, short)
+                out.multiply += counts.multiply * times
+                out.waits += counts.waits * times
+                out.each = [a + b * times for a, b in zip(out.each, counts.each)]
+            out.each[START] += times
         return out
 
     def _total(self, sizes: Sizes, cached_constants: bool = False) -> tuple[Terms, int, int, float]:
@@ -181,10 +209,9 @@ class Estimate:
         for chosen in product(*kinds):
             yield {v: s for v, s, _ in chosen if s}, prod(n for _, _, n in chosen)
 
-    def _task(self, numbers: Numbers, short: Short) -> Counts:
+    def _counts(self, phase: Phase, numbers: Numbers, short: Short) -> Counts:
         out = Counts()
-        out.each[START] = 1.0
-        for f, form, axes in self.works:
+        for f, form, axes in phase.works:
             size = {name: axis.of(numbers, short) for name, axis in axes.items()}
             if form is not None:
                 count_contraction(out, f, form, size, self.tiling, self.device)
@@ -192,7 +219,7 @@ class Estimate:
             full = {name: axis.of(numbers, {}) for name, axis in axes.items()} if short else size
             extents = TaskExtents(size, full, {name: numbers[a.extent] for name, a in axes.items()})
             count_loops(out, f, extents, self.device)
-        for part in self.halos:
+        for part in phase.halos:
             count_halo(out, part.shape_of(numbers, short), self.device.lanes)
         return out
 
@@ -203,35 +230,48 @@ class Estimate:
 
         The rates are those of one unit, for as many units as have tasks.
         """
-        levels, out = self.levels, self._task(numbers, short)
-        costs, us = levels.costs, levels.cycle_us
+        levels = self.levels
+        names = ("compute", "pack", "edge", *(level.name for level in levels.levels))
+        sums = dict.fromkeys(names, 0.0)
+        for phase in self.phases:
+            out = self._counts(phase, numbers, short)
+            moved = self._moved(phase, numbers, short, rates, cached_constants)
+            for name, us in self._phase_terms(out, moved, rates):
+                sums[name] += us
+        return (*sums.items(), ("task", levels.costs[START] * levels.cycle_us))
+
+    def _phase_terms(self, out: Counts, moved: Sequence[float], rates: Sequence[float]) -> Terms:
+        """Return the terms of a phase: a level's are what the nearer ones do not hide."""
+        costs, us = self.levels.costs, self.levels.cycle_us
         compute = (out.multiply + out.cycles(costs, IN_COMPUTE)) * us
         pack = (out.waits + out.cycles(costs, IN_PACK)) * us
         edge = out.cycles(costs, IN_EDGE) * us
         longest = compute + pack + edge
         terms = [("compute", compute), ("pack", pack), ("edge", edge)]
-        for level, rate, moved in zip(
-            levels.levels, rates, self._moved(numbers, short, rates, cached_constants)
-        ):
-            if moved:
-                time_us = moved / rate
+        for level, rate, count in zip(self.levels.levels, rates, moved):
+            if count:
+                time_us = count / rate
                 shown = self.device.costs.unhidden * min(time_us, longest) if level.shared else 0.0
                 terms.append((level.name, max(shown, time_us - longest)))
                 longest = max(longest, time_us)
-        terms.append(("task", costs[START] * us))
         return tuple(terms)
 
     def _moved(
-        self, numbers: Numbers, short: Short, rates: Sequence[float], cached_constants: bool
+        self,
+        phase: Phase,
+        numbers: Numbers,
+        short: Short,
+        rates: Sequence[float],
+        cached_constants: bool,
     ) -> list[float]:
-        """Return the bytes that one task moves from each level that holds operands.
+        """Return the bytes that a phase of a task moves from each level that holds operands.
 
         The nearest level is first. `cached_constants`: its part of the constants is in a private
         level of its unit.
         """
         levels = self.levels
         moved = [0.0] * len(levels.levels)
-        for part in self.boxes:
+        for part in phase.boxes:
             count, jumps = part.moved(numbers, short)
             if cached_constants and part.constant:
                 home = levels.private_home(part.whole_bytes(numbers) / levels.units)
@@ -241,7 +281,7 @@ class Estimate:
             moved[home] += count * weight
             if jumps and self.streams and levels.levels[home].shared:
                 moved[home] += jumps * self.device.costs.jump * levels.cycle_us * rates[home]
-        for f, form, axes in self.works:
+        for f, form, axes in phase.works:
             if form is not None:
                 self._count_passes(moved, f, axes, numbers, short)
         return moved
@@ -315,6 +355,19 @@ def _work(
         form,
         {a.name: task_axis(a.extent, ranges.get(a.name), dims) for a in (*c.axes, *c.reduce)},
     )
+
+
+def _phases(kernel: Kernel, works: Sequence[Work]) -> list[int]:
+    """Return the phase of each compute: a contraction of another one's results is in the next."""
+    contractions = {f.number for f, form, _ in works if form is not None}
+    phases: list[int] = []
+    contracted: dict[str, int] = {}  # by tensor: the contractions on the longest path to it
+    for n, c in enumerate(kernel.computes):
+        before = max((contracted.get(r.tensor, 0) for r in reads(c.expr)), default=0)
+        through = before + (n in contractions)
+        phases.append(max(0, through - 1))
+        contracted[c.out] = max(contracted.get(c.out, 0), through)
+    return phases
 
 
 def _disjoint_boxes(

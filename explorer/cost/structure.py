@@ -63,6 +63,7 @@ class Structure:
 
     A tensor has its shape, bytes per element, and flags for inner tensors and outputs. `blocks`
     maps each input that is read at several positions to these, with the numbers of their computes.
+    `first_uses` has the number of the first compute that reads or writes each tensor.
     """
 
     facts: tuple[CostedCompute, ...]
@@ -70,6 +71,7 @@ class Structure:
     axes: tuple[Axis, ...]
     tensors: Tensors
     blocks: Mapping[str, Sequence[tuple[int, tuple[Affine | Expr, ...]]]]
+    first_uses: Mapping[str, int]
 
 
 Tensors: TypeAlias = Mapping[str, tuple[Shape, int, bool, bool]]
@@ -104,7 +106,13 @@ def structure(kernel: Kernel, device: Device) -> Structure:
         t.name: (t.shape, ITEM_BYTES[t.dtype], t.name not in border, t.name in kernel.outputs)
         for t in kernel.tensors
     }
-    return Structure(tuple(facts), tuple(halos), last.axes, tensors, _block_inputs(kernel))
+    first_uses: dict[str, int] = {}
+    for n, c in enumerate(kernel.computes):
+        for name in (c.out, *(r.tensor for r in reads(c.expr))):
+            first_uses.setdefault(name, n)
+    return Structure(
+        tuple(facts), tuple(halos), last.axes, tensors, _block_inputs(kernel), first_uses
+    )
 
 
 def as_loops(kernel: Kernel, f: CostedCompute, device: Device) -> tuple[CostedCompute, ...]:

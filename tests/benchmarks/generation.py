@@ -32,6 +32,8 @@ from typing import Any
 import numpy as np
 
 import explorer
+from explorer.measure.fit import READ
+from explorer.measure.this_cpu import native_function
 from tests.benchmarks.generation_peers.engines import (
     ENGINES,
     F32,
@@ -43,6 +45,7 @@ from tests.benchmarks.generation_peers.engines import (
 from tests.benchmarks.generation_peers.model_files import SPREADS, write_gguf
 from tests.benchmarks.racer import Racer, racers, turns_of
 from tests.benchmarks.rows import Row, parser_of, report, row_of, say
+from tests.benchmarks.single_kernels.roofs import argument_block
 
 KINDS = {  # by the name of weights
     **{"float32": F32, "float16": "F16", "bfloat16": "BF16"},
@@ -102,10 +105,16 @@ def ours(case: Case) -> Run:
 
 
 def reading(count: int, threads: int) -> Run:
-    """Return a function that reads so many bytes: dot products of each thread's part."""
-    parts = np.array_split(np.ones(count // 4, np.float32), threads)
+    """Return a function that reads so many bytes as the bandwidths of this machine are measured."""
+    read = native_function(READ)
+    blocks = [argument_block(count // threads, 0) for _ in range(threads)]
     pool = ThreadPoolExecutor(threads)
-    return lambda: sum(pool.map(lambda part: part @ part, parts)) and 0
+
+    def run() -> int:
+        list(pool.map(lambda block: read(0, 1, block[0].ctypes.data), blocks))
+        return 0
+
+    return run
 
 
 def memory_of(path: Path, other: Path) -> tuple[int, int, int]:

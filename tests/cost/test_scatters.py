@@ -41,7 +41,11 @@ def test_of_the_updates_a_task_reads_its_share() -> None:
     whole = Estimate(kernel, Tiling(), HERE, once=True)
     part = Estimate(kernel, Tiling((("a0", 100),)), HERE, once=True)
     sizes = [
-        {p.whole_bytes(e.numbers({})): p.moved(e.numbers({}), {})[0] for p in e.boxes}[256_000]
+        {
+            p.whole_bytes(e.numbers({})): p.moved(e.numbers({}), {})[0]
+            for phase in e.phases
+            for p in phase.boxes
+        }[256_000]
         for e in (whole, part)
     ]
     assert sizes == [256_000, 25_600]

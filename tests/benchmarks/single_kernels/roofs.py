@@ -101,13 +101,13 @@ def _memmove() -> Native:
 
 def _gb_per_s(function: Native, read: int, written: int, threads: int) -> float:
     """All threads at once, the best of several runs: what they moved over the slowest's time."""
-    blocks = [_block(read, written) for _ in range(threads)]
+    blocks = [argument_block(read, written) for _ in range(threads)]
     repeats = max(1, BURST_BYTES // max(1, read + written))
     best = min(_run_ns(function, [b[0] for b in blocks], repeats) for _ in range(RUNS))
     return threads * repeats * (read + written) / best
 
 
-def _block(read: int, written: int) -> tuple[np.ndarray, np.ndarray]:
+def argument_block(read: int, written: int) -> tuple[np.ndarray, np.ndarray]:
     """An argument block, and the memory it points into: written, so that every page is its own."""
     memory = np.ones((read + written) // 4 + 64, np.float32)
     begin = (int(memory.ctypes.data) + 63) // 64 * 64
