@@ -30,8 +30,17 @@ def tokens_of(count: int) -> np.ndarray:
     return np.random.default_rng(1).integers(3, VOCABULARY, (1, count))
 
 
+def cache_bytes(shape: str, tokens: int) -> int:
+    """Return the bytes that a step reads of a float32 cache of so many tokens."""
+    width, layers, heads, groups, _ = SHAPES[shape]
+    return 4 * 2 * layers * groups * (width // heads) * tokens
+
+
 def write_gguf(path: Path, shape: str, kind: str, seed: int = 0) -> int:
-    """Write a model of random weights, one tensor at a time; return the bytes that a step reads."""
+    """Write a model of random weights, one tensor at a time; return the bytes that a step reads.
+
+    Those are of weights, without the cache.
+    """
     width, layers, heads, groups, inner = SHAPES[shape]
     writer, quant = gguf.GGUFWriter(path, "llama"), gguf.GGMLQuantizationType[kind]
     writer.add_context_length(2048)
