@@ -31,11 +31,15 @@ class Lowering:
         origin: frozenset[str],
         constants: Mapping[str, Constant],
         read: Callable[[str], bool],
+        taken: set[str],
         unroll: int = UNROLL,
     ) -> None:
-        """Start without bindings; `read` tells which results are read."""
+        """Start without bindings; `read` tells which results are read.
+
+        `taken` are the names of the program's values and constants; those of new ones are added.
+        """
         self.site, self.results, self.origin, self.is_read = site, results, origin, read
-        self.outer_constants, self.unroll = constants, unroll
+        self.outer_constants, self.taken, self.unroll = constants, taken, unroll
         self.constants: dict[str, Constant] = {}
         self.bindings: list[Binding] = []
         self.functions: list[Function] = []
@@ -49,11 +53,11 @@ class Lowering:
     ) -> Lowering:
         """Start to lower another operator in place of this one."""
         read = read or self.is_read
-        return Lowering(site, results, self.origin, constants, read, self.unroll)
+        return Lowering(site, results, self.origin, constants, read, self.taken, self.unroll)
 
     def within(self, hint: str) -> Lowering:
         """Start a body of this operator; its values are named by `hint`."""
-        inner = tuple(Var(f"{r.name}.{hint}", r.type) for r in self.results)
+        inner = tuple(Var(self.name(hint, r), r.type) for r in self.results)
         return self.lowering_of(self.site, inner, {**self.outer_constants, **self.constants})
 
     def function(
@@ -120,14 +124,19 @@ class Lowering:
     def constant(self, value: Array | Constant, hint: str) -> Var:
         """Add a constant to the program."""
         constant = value if isinstance(value, Constant) else Constant(np.asarray(value))
-        taken = {*self.outer_constants, *self.constants}  # a model may name its own ones so
-        variable = Var(fresh(f"{self.result.name}.{hint}", taken), constant.type)
+        variable = Var(self.name(hint), constant.type)
         self.constants[variable.name] = constant
         return variable
 
     def temporary(self, hint: str, shape: Shape, dtype: DType) -> Var:
         """Return a new intermediate value."""
-        return Var(f"{self.result.name}.{hint}", Tensor(tuple(shape), dtype))
+        return Var(self.name(hint), Tensor(tuple(shape), dtype))
+
+    def name(self, hint: str, of: Var | None = None) -> str:
+        """Return a name that the program does not have yet: a model may name its own values so."""
+        name = fresh(f"{(of or self.result).name}.{hint}", self.taken)
+        self.taken.add(name)
+        return name
 
     def bind(self, result: Var, expr: KernelCall | View | ShapeOf) -> Var:
         """Bind a value."""

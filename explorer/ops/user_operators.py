@@ -224,7 +224,7 @@ def check_call(
     try:
         types = record.deduce(site)
         results = tuple(Var(f"y{i}", type) for i, type in enumerate(types))
-        record.lower(Lowering(site, results, frozenset(), {}, lambda name: True))
+        record.lower(Lowering(site, results, frozenset(), {}, lambda name: True, set()))
     except (Unprovable, ImpliedBound, UnsupportedOperator, BadOperator):
         return
 

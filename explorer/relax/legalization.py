@@ -45,10 +45,13 @@ class Legalize:
         """
         constants = dict(program.constants)
         names = {f.name for f in program.functions}
+        taken = {v.name for f in program.functions for v in f.params}
+        taken |= {v.name for f in program.functions for b in f.body for v in b.vars}
+        taken |= constants.keys()
         functions: list[Function] = []
         bodies: list[Function] = []
         for function in program.functions:
-            legalizer = _Function(program, function, constants, names, self.unroll)
+            legalizer = _Function(program, function, constants, names, taken, self.unroll)
             functions.append(legalizer.legalized())
             bodies += legalizer.bodies
         functions += bodies
@@ -67,7 +70,10 @@ legalize = Legalize()
 
 
 class _Function:
-    """A function being legalised; `constants` and the `names` of functions are the program's."""
+    """A function being legalised.
+
+    `constants`, the `names` of functions and those `taken` by values are the program's.
+    """
 
     def __init__(
         self,
@@ -75,10 +81,11 @@ class _Function:
         function: Function,
         constants: dict[str, Constant],
         names: set[str],
+        taken: set[str],
         unroll: int,
     ) -> None:
         self.program, self.function, self.unroll = program, function, unroll
-        self.constants, self.names = constants, names
+        self.constants, self.names, self.taken = constants, names, taken
         self.read = {v.name for v in function.outputs}
         self.read.update(v.name for b in function.body for v in b.reads)
         self.bodies: list[Function] = []  # of the loops that operators become
@@ -122,7 +129,9 @@ class _Function:
 
     def lowering(self, binding: Binding, site: Site) -> Lowering:
         read = self.read.__contains__
-        return Lowering(site, binding.vars, binding.origin, self.constants, read, self.unroll)
+        return Lowering(
+            site, binding.vars, binding.origin, self.constants, read, self.taken, self.unroll
+        )
 
     def with_bodies(self, low: Lowering) -> list[Binding]:
         """Return the lowered bindings; their loop bodies get names that no function has."""
