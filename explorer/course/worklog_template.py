@@ -19,7 +19,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """A criterion of the rubric; its levels fall, and the first whose condition holds counts."""
+    """A criterion of the rubric; its levels fall.
+
+    If the condition of the last one holds, it counts; otherwise the first whose condition holds.
+    """
 
     name: str
     question: str
@@ -34,7 +37,7 @@ RUBRIC = (
             Level(
                 3,
                 "It names the change, the quantity, its direction **and** size or bound, and a "
-                "cause in the program or the machine.",
+                "cause: what the program or the machine then does less or more of.",
                 "Fusing the bias into the product makes small_nerf 1.2 to 1.5 times faster: it "
                 "saves one write and one read of 64 KB.",
             ),
@@ -52,8 +55,9 @@ RUBRIC = (
             ),
             Level(
                 0,
-                "The change, the quantity or the direction is missing (*good* and *best* name no "
-                "quantity), or it was written after its measurement.",
+                "The change, the quantity or the direction is missing, or it was written after its "
+                "measurement. *Faster* and *performance improves* name time; *good*, *best* and "
+                "*does not matter* name no quantity. *No change* is a direction.",
                 "Let us see what fusion does.",
             ),
         ),
@@ -65,8 +69,8 @@ RUBRIC = (
             Level(
                 3,
                 "Two measured programs differ in the named change alone, their comparison has an "
-                "interval, **and** a second entry tests the named cause, or the claim at another "
-                "size or model.",
+                "interval, **and** another entry tests the named cause (a count, a what-if or a "
+                "time), or the claim at another size or model.",
                 "Entry 4 against 3 (only welder.policy differs), and entry 6 the same for "
                 "twice the rows.",
             ),
@@ -78,8 +82,8 @@ RUBRIC = (
             ),
             Level(
                 1,
-                "Something was measured, but more than the named change differs, or there is no "
-                "comparison with an interval.",
+                "Both programs were measured, but more than the named change differs, or no entry "
+                "compares them with an interval.",
                 "Entry 4 has another policy and another number of threads than entry 3.",
             ),
             Level(
@@ -96,20 +100,22 @@ RUBRIC = (
             Level(
                 3,
                 "Level 2, **and** it gives the interval and names a limit: a size, a machine or a "
-                "cause that was not tested, or that it holds for this one alone.",
+                "cause that it calls untested, or that it holds for this one alone.",
                 "Faster, 1.31 (1.27 to 1.36): as predicted, at 1,000 rows on this machine; where "
                 "the weights leave the cache I did not test it.",
             ),
             Level(
                 2,
-                "It gives the entries' verdict, says whether the hypothesis held, and claims no "
-                "more than was measured.",
+                "It gives the verdict of a comparison that it rests on, says whether the "
+                "hypothesis held, and claims no more than was measured. A bound holds if the "
+                "ratio does.",
                 "Faster, 1.31 (1.27 to 1.36), as predicted.",
             ),
             Level(
                 1,
-                "The verdict or the fate of the hypothesis is missing, or it claims more than was "
-                "measured: another model, a cause that no entry tests, one of several changes.",
+                "No entry has the verdict, the verdict or the fate of the hypothesis is not told, "
+                "or it claims more than was measured: another model, one of several changes, or, "
+                "without *perhaps*, a cause that no entry tests.",
                 "Fusion is always faster.",
             ),
             Level(
@@ -153,8 +159,9 @@ entry. Say in the text which assistants you used, for what, and what you checked
 
 ## Rubric
 
-For each criterion take the first level, from the top, whose condition holds. Only the log counts,
-not its style. If the log has several hypotheses, grade the one that the last conclusion is about.
+For each criterion: if the condition of 0 points holds, give 0. Otherwise take the first level, from
+the top, whose condition holds. Only the log counts, not its style. If the log has several
+hypotheses, grade the one that the last conclusion is about.
 """
 
 
