@@ -65,7 +65,7 @@ class Runner:
 class RaceResult(Printed):
     """All runners, ours first, and those that were skipped, with the reason.
 
-    `ratio`: the fastest other's median time over ours, with its 99 % interval; `verdict` is ours:
+    `ratio`: the time of the fastest other over ours, with its 99 % interval; `verdict` is ours:
     "faster", "slower", or "not distinguishable".
     """
 
@@ -82,8 +82,12 @@ class RaceResult(Printed):
 
     @property
     def fastest_other(self) -> Runner | None:
-        """The other runtime with the least median time, None if none ran."""
-        return min(self.runners[1:], key=lambda r: r.time.median_us, default=None)
+        """The other runtime whose time over ours is the least, None if none ran.
+
+        A ratio is of neighbouring turns: medians of minutes differ more by the machine's load.
+        """
+        raced = (r for r in self.runners if r.versus is not None)
+        return min(raced, key=lambda r: r.versus.ratio if r.versus else 0.0, default=None)
 
     @property
     def versus(self) -> Comparison | None:

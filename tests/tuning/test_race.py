@@ -20,9 +20,10 @@ from explorer.errors import AnswerMismatch, BadOption
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.frontends.onnx.onnx_file import read_onnx
+from explorer.measure.compare import Comparison, Measurement
 from explorer.tuning.peers import runtimes as peers
 from explorer.tuning.peers.peer import Peer, Skipped, onnx_source
-from explorer.tuning.race import ALONE, RaceResult, race, threads_of
+from explorer.tuning.race import ALONE, RaceResult, Runner, race, threads_of
 from tests.measure.simulated import Counted, NoisyMachine
 from tests.tuning.models import mlp, written
 
@@ -103,6 +104,20 @@ def test_a_wide_interval_is_called_wide_and_takes_more_turns(
     assert rough.versus.wide and not calm.versus.wide
     assert rough.to_json()["wide"] is True and ", wide" in str(rough)
     assert rough.versus.n > calm.versus.n
+
+
+def test_the_fastest_other_is_told_by_neighbouring_turns() -> None:
+    """Medians may be of minutes in which the machine was busy."""
+    time = Measurement(50.0, 49.0, 51.0, 9)
+
+    def other(name: str, median_us: float, ratio: float) -> Runner:
+        theirs = replace(time, median_us=median_us)
+        return Runner(name, "1", theirs, 0.0, Comparison(ratio, 1.1, 1.7, 9, "faster", time, theirs))
+
+    ours = Runner("ironworks", "1", time, 0.0)
+    found = RaceResult("m", 1, "a machine", (ours, other("a", 83.0, 1.5), other("b", 84.0, 1.3)))
+    assert found.fastest_other is not None and found.fastest_other.name == "b"
+    assert found.ratio == 1.3
 
 
 def test_the_fastest_other_decides(monkeypatch: pytest.MonkeyPatch) -> None:
