@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is one line on stderr."""
     parser = ArgumentParser("python -m explorer.course", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="every exercise, its chapter and its points")
+    commands.add_parser("list", help="every exercise, its chapter, its points and its minutes")
     build = commands.add_parser("build", help="the exercises of a chapter as a notebook")
     build.add_argument("chapter", help="06_schedules, or 06")
     build.add_argument("--as", dest="kind", default="student", choices=KINDS)
@@ -89,7 +89,8 @@ def _run(flags: Namespace) -> int:
     """Run the command that was named and return its exit code."""
     if flags.command == "list":
         for e in EXERCISES.values():
-            print(f"{e.chapter:18} {e.name:16} {e.points} points  {e.title}")
+            size = f"{e.points} points, {e.minutes} min"
+            print(f"{e.chapter:18} {e.name:20} {size:18} {e.title}")
     elif flags.command == "build" and flags.kind == "gradescope":
         print(write_autograder(flags.chapter, flags.output))
     elif flags.command == "build":
