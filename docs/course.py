@@ -43,9 +43,10 @@ the last slide. They are made from the notebooks, by `make slides`.
 A file holds all of its slides and asks nothing of a network; only charts are drawn by a script of
 this site. The keys are those of [reveal.js](https://revealjs.com): the arrows go from slide to
 slide, `S` opens the speaker's notes, `O` shows all slides, `F` fills the screen, `B` pauses, `?`
-lists the keys. `T` changes between light and dark. With `?print-pdf` after the file's name, the
-browser prints them. The notes have the minutes of each part, what students can do after the
-chapter, the common mistakes of its exercise, and the cell behind each picture.
+lists the keys, and `T` changes between light and dark. Alt and a click (on Linux Ctrl and a click)
+zooms into a picture, and out again. With `?print-pdf` after the file's name, the browser prints the
+slides. The notes have the minutes of each part, what students can do after the chapter, the common
+mistakes of its exercise, and the cell behind each picture.
 """
 STYLE = """<style>
 .said, .picture pre { overflow-x: auto; font-size: .72em; line-height: 1.35; white-space: pre; }
@@ -86,9 +87,7 @@ def pages() -> dict[str, str]:
     """
     chapters = {path.stem: chapter(_latest(path), path.name) for path in _notebooks()}
     titles = {name: _title(text) for name, text in chapters.items()}
-    chapters = {
-        name: f"{_with_slides(name, text)}{live_section(name)}" for name, text in chapters.items()
-    }
+    chapters = {name: f"{text}{live_section(name)}" for name, text in chapters.items()}
     guide = (NOTEBOOKS / "TEACHING.md").read_text("utf-8").replace("](../docs/", "](../")
     return {"teaching": guide, "slides": slides_page(titles), **chapters}
 
@@ -110,14 +109,6 @@ def _has_slides(name: str) -> bool:
 
 def _title(page: str) -> str:
     return page.partition("\n")[0].lstrip("# ")
-
-
-def _with_slides(name: str, page: str) -> str:
-    """Return a chapter with a link to its slides below its title."""
-    if not _has_slides(name):
-        return page
-    title, _, after = page.partition("\n")
-    return f'{title}\n\n<a href="../slides/{name}.html">Slides of this chapter</a>\n{after}'
 
 
 def live_files() -> dict[str, str]:
@@ -177,6 +168,9 @@ def chapter(notebook: Mapping[str, Any], file: str) -> str:
 
 def _how_it_ran(metadata: Mapping[str, Any], file: str) -> str:
     run = f"*`make lab NOTEBOOK=notebooks/{file}` runs this chapter, with its pictures.*"
+    name = file.removesuffix(".ipynb")
+    if _has_slides(name):
+        run += f' <a href="../slides/{name}.html">Slides of this chapter</a>'
     if "recorded" not in metadata:
         return run
     on = "What stands under a cell here was recorded, on {machine}, {day}: times are that machine's"

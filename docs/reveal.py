@@ -17,7 +17,14 @@ from pathlib import Path
 
 PACKAGE, VERSION = "reveal.js", "6.0.2"  # MIT licence
 SHA256 = "2f0c20bfb02447a198a1ebe8a8c097a5437d035caa38f2820bf4ba887a3eac91"  # of its archive
-FILES = ("dist/reset.css", "dist/reveal.css", "dist/reveal.js", "dist/plugin/notes.js", "LICENSE")
+FILES = (
+    "dist/reset.css",
+    "dist/reveal.css",
+    "dist/reveal.js",
+    "dist/plugin/notes.js",
+    "dist/plugin/zoom.js",
+    "LICENSE",
+)
 
 
 def fetch(folder: Path) -> None:

@@ -14,7 +14,7 @@ import runpy
 import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Slide:
     body: str
     notes: tuple[str, ...] = ()
     section: str = ""
+    question: str = ""  # of a prediction or its answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,17 @@ def read_guide(chapter: str) -> Guide:
 
 
 def slides(notebook: Mapping[str, Any], chapter: str, guide: Guide) -> list[Slide]:
-    """Return the slides of a chapter in order; the exit question is the last one."""
-    return [*_Deck(notebook, chapter, guide).slides()]
+    """Return the slides of a chapter in order; the exit question is the last one.
+
+    A prediction that the chapter answers in a later section is asked again before its answer.
+    """
+    deck: list[Slide] = []
+    for slide in _Deck(notebook, chapter, guide).slides():
+        if slide.kind == "answer" and deck[-1].kind != "predict":
+            asked = [s for s in deck if s.kind == "predict" and s.question == slide.question]
+            deck += [replace(s, heading=slide.heading, section=slide.section) for s in asked]
+        deck.append(slide)
+    return deck
 
 
 class _Deck:
@@ -205,7 +215,8 @@ class _Deck:
         words = _html("\n\n".join(self.predicting))
         self.predicting = []
         body = f'<div class="given">{words}</div><p class="question">{escape(question)}</p>'
-        yield self._slide("predict", body, self.guide.time("for the prediction"))
+        slide = self._slide("predict", body, self.guide.time("for the prediction"))
+        yield replace(slide, question=question)
 
     def _results(self, cells: Sequence[Mapping[str, Any]], asked: str) -> Iterator[Slide]:
         """Yield what cells printed and drew, with the answer if they reveal a prediction."""
@@ -224,13 +235,14 @@ class _Deck:
         said = _pre("\n".join(lines), "said") if lines else ""
         notes = (_code(source),)
         if asked:
+            yield from self._flush()
             answer = self.answers.get(asked)
             value = escape(answer) if answer else "Run the cell: it shows the answer."
             size = "long" if len(value) > 12 else "short"
             body = (
                 f'<p class="question">{escape(asked)}</p><p class="value {size}">{value}</p>{said}'
             )
-            yield self._slide("answer", body, notes)
+            yield replace(self._slide("answer", body, notes), question=asked)
         elif self.words or said:
             shown = _pre(source, "code") if not said and not pictures and _fits(source) else ""
             words, self.words = _html("\n\n".join(self.words)), []
@@ -403,6 +415,7 @@ def page(deck: Sequence[Slide], chapter: str, recorded: Mapping[str, str]) -> st
 <!-- {parts["LICENSE"].strip()} -->
 <script>{parts["reveal.js"]}</script>
 <script>{parts["notes.js"]}</script>
+<script>{parts["zoom.js"]}</script>
 {f'<script src="{PLOTLY}"></script>' if has_charts else ""}
 <script>{SCRIPT.read_text("utf-8")}</script>
 </body>

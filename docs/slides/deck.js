@@ -37,7 +37,7 @@ function show(event) {
 const deck = new Reveal({
   width: 1280, height: 720, margin: 0, minScale: 0.1, maxScale: 4,
   center: false, hash: true, slideNumber: "c/t", transition: "none", controlsTutorial: false,
-  plugins: [RevealNotes],
+  plugins: [RevealNotes, RevealZoom],
 });
 deck.on("ready", show);
 deck.on("slidechanged", show);
