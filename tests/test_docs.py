@@ -150,6 +150,9 @@ def test_the_pages_name_all_scalar_functions_and_all_fields_of_decisions() -> No
 
 PLANS = sorted((DOCS / "teaching").glob("plan_*_weeks.md"))
 
+# A wrong answer whose message depends on the values that were drawn, as the guide's seed draws them.
+BY_OTHER_VALUES = {("own_pass", "factors the other way"): "100% of the work are left"}
+
 
 def table(page: Path) -> list[list[str]]:
     """The rows of a page's tables without their heads."""
@@ -191,6 +194,7 @@ def test_the_guide_for_assistants_has_each_wrong_answer_with_its_message() -> No
         assert len(own) == len(WRONG[e.name]) >= 3
         for (_, does, message, points), (what, (_, why)) in zip(own, WRONG[e.name].items()):
             plain = re.sub(r"\\([\[\]*|])", r"\1", message)
+            why = BY_OTHER_VALUES.get((e.name, what), why)
             assert does and re.search(why, plain), (e.name, what)
             assert int(points.split(" of ")[0]) < int(points.split(" of ")[1]) == e.points
 
