@@ -150,7 +150,7 @@ def test_the_pages_name_all_scalar_functions_and_all_fields_of_decisions() -> No
 
 PLANS = sorted((DOCS / "teaching").glob("plan_*_weeks.md"))
 
-# A wrong answer whose message depends on the values that were drawn, as the guide's seed draws them.
+# A wrong answer whose message depends on the drawn values: that of the guide's seed.
 BY_OTHER_VALUES = {("own_pass", "factors the other way"): "100% of the work are left"}
 
 
