@@ -31,6 +31,7 @@ PLOTLY = "../course/plotly.min.js"
 SVG, CHART = "image/svg+xml", "application/vnd.plotly.v1+json"
 PARTS = ("Idea", "Run", "Predict", "Investigate", "Modify", "Before you go")
 MOST_LINES, MOST_COLUMNS = 12, 92  # of printed output or code on a slide
+MOST_STUB_LINES = 16  # of a small exercise
 MOST_PANELS = 3  # of a picture that is a stack of several; the chapter has all
 FLATTEST = 0.58  # height over width of a picture that fills a slide
 UNTOLD = "Predict first:"  # printed by a reveal without a prediction
@@ -184,7 +185,8 @@ class _Deck:
             return Slide("exercise", title, goal, tuple(notes), "Exercise")
         stub = _text(after[0]["source"]) if after and after[0]["cell_type"] == "code" else ""
         notes = (f"Students do this now: {kind.lower()}. Their next cell checks it.", _code(stub))
-        shown = _pre(stub, "code") if _fits(stub) else ""
+        part = _without_imports(stub)
+        shown = _pre(part, "code", MOST_STUB_LINES) if _fits(part, MOST_STUB_LINES) else ""
         return Slide("try", title, goal + shown, notes, f"{kind}: try it now")
 
     def _code(self, run: Sequence[Mapping[str, Any]]) -> Iterator[Slide]:
@@ -364,19 +366,25 @@ def _lead(markdown: str) -> str:
     return f'<div class="lead">{_html(first[1])}</div>{_html(rest)}'
 
 
-def _fits(source: str) -> bool:
+def _fits(source: str, most_lines: int = MOST_LINES) -> bool:
     lines = source.strip().splitlines()
-    return 0 < len(lines) <= MOST_LINES and max(map(len, lines)) <= MOST_COLUMNS
+    return 0 < len(lines) <= most_lines and max(map(len, lines)) <= MOST_COLUMNS
 
 
-def _pre(text: str, kind: str) -> str:
+def _without_imports(stub: str) -> str:
+    """Return the lines of a stub that a class reads together."""
+    lines = [line for line in stub.splitlines() if not re.match(r"(import|from) ", line)]
+    return re.sub(r"\n{2,}", "\n\n", "\n".join(lines)).strip("\n")
+
+
+def _pre(text: str, kind: str, most_lines: int = MOST_LINES) -> str:
     """Return lines of text, cut to what a slide holds."""
     lines = [
         line if len(line) <= MOST_COLUMNS else f"{line[: MOST_COLUMNS - 1]}…"
         for line in text.strip("\n").splitlines()
     ]
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], f"… {len(lines) - MOST_LINES + 1} more lines"]
+    if len(lines) > most_lines:
+        lines = [*lines[: most_lines - 1], f"… {len(lines) - most_lines + 1} more lines"]
     return f'<pre class="{kind}">{escape(chr(10).join(lines), quote=False)}</pre>'
 
 

@@ -58,7 +58,8 @@ def warm_up() -> Exercise:
         title="How many bytes a tile moves",
         goal="Fill in the blanks of `bytes_of(tile)`, so that it returns the bytes of a tile. " * 3,
         answer="bytes_of",
-        stub="def bytes_of(tile):\n" + "".join(f"    part_{n} = ...\n" for n in range(9)),
+        stub="import math\n\n\ndef bytes_of(tile):\n"
+        + "".join(f"    part_{n} = ...\n" for n in range(15)),
         solution="def bytes_of(tile):\n    return 4\n",
         hints=("Count.",),
         checks=(Check("bytes", 1, lambda answer, seed: None),),
@@ -127,7 +128,8 @@ def test_an_answer_is_on_the_slide_after_its_question(short: dict[str, Any]) -> 
     assert ">12</p>" in slides[at].body and "12 rows" in slides[at].body
     assert not [s for s in slides[:at] if "12 rows" in s.body or ">12<" in s.body]
     assert "Predict first" not in "".join(s.body for s in slides)
-    assert "part_8 = ..." in slides[kinds.index("try")].body
+    small = slides[kinds.index("try")].body
+    assert "part_14 = ..." in small and "import math" not in small
 
 
 def test_a_stack_is_a_slide_for_each_drawing_in_the_colours_of_the_scheme(
