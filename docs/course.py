@@ -33,6 +33,7 @@ CONTROL = "application/vnd.jupyter.widget-view+json"  # which a page without a k
 STILL = "ironworks-still"  # the class of what a notebook keeps of a live page
 MOST_ROWS = 40  # of a chart's table
 SCRIPT = "plotly.min.js"
+TO_PAGES = ("](../docs/", "](../")  # links of notebooks/ to docs/, in the site
 LIVE_SCRIPT, LIVE_STYLE = "live.js", "live.css"  # of all chapters
 SLIDES_WORDS = """# Slides
 
@@ -86,9 +87,10 @@ def pages() -> dict[str, str]:
     recorded as it is now.
     """
     chapters = {path.stem: chapter(_latest(path), path.name) for path in _notebooks()}
+    chapters = {name: text.replace(*TO_PAGES) for name, text in chapters.items()}
     titles = {name: _title(text) for name, text in chapters.items()}
     chapters = {name: f"{text}{live_section(name)}" for name, text in chapters.items()}
-    guide = (NOTEBOOKS / "TEACHING.md").read_text("utf-8").replace("](../docs/", "](../")
+    guide = (NOTEBOOKS / "TEACHING.md").read_text("utf-8").replace(*TO_PAGES)
     return {"teaching": guide, "slides": slides_page(titles), **chapters}
 
 

@@ -348,7 +348,8 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _html(markdown: str) -> str:
-    return str(mistune.html(markdown)).strip()
+    pages = re.sub(r"\]\(\.\./docs/([\w/]+)\.md\)", r"](../\1.html)", markdown)
+    return str(mistune.html(pages)).strip()
 
 
 def _line(markdown: str) -> str:
