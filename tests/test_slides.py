@@ -12,6 +12,7 @@ import pytest
 
 from explorer.course.assignment import cells
 from explorer.course.exercise import Check, Exercise
+from explorer.course.exercises import EXERCISES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -91,10 +92,10 @@ def short() -> dict[str, Any]:
             {**words, "source": "*Predict.* There is one."},
             {**code, "source": predict},
             {**code, "source": "course.reveal(n, lambda: 12);", "outputs": [said]},
-            {**words, "source": "*Investigate.* Why?"},
+            {**words, "source": "*Investigate.* Why?\n\n*Modify.* Do."},
             {**words, "source": "*Your answer:*", "metadata": {"ironworks": {"role": "text"}}},
             *cells(warm_up(), "student"),
-            {**words, "id": "exit-wall", "source": "*Before you go.* What else?"},
+            *cells(EXERCISES["wall"], "student"),
         ],
     }
 
@@ -122,7 +123,7 @@ def test_an_answer_is_on_the_slide_after_its_question(short: dict[str, Any]) -> 
     kinds = [s.kind for s in slides]
     assert kinds == [
         *("title", "idea", "idea", "run", "picture", "picture"),
-        *("predict", "answer", "investigate", "try", "live", "exit"),
+        *("predict", "answer", "investigate", "modify", "try", "exercise", "live", "exit"),
     ]
     at = kinds.index("answer")
     assert ">12</p>" in slides[at].body and "12 rows" in slides[at].body

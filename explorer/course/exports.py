@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import explorer
 from explorer.course.assignment import chapter_exercises
 from explorer.course.checking import verdict_without_answer
 from explorer.course.exercises import EXERCISES
 from explorer.course.grading import CHECKPOINTS, LONGEST_CHARACTERS, OPEN_WARNING, Grade
 from explorer.errors import BadOption, printable
+from explorer.frontends.shipped import CHECKOUT
 
 STUDENT_COLUMNS = ("Student", "ID", "SIS Login ID", "Section")  # their order is Canvas's
 POINTS_ROW = "Points Possible"
@@ -203,22 +203,21 @@ def write_autograder(chapter: str, folder: Path) -> Path:
         BadOption: the package does not run from a checkout, whose lock file it needs.
     """
     name = chapter_exercises(chapter)[0].chapter
-    checkout = Path(explorer.__file__).parents[1]
-    missing = [part for part in CHECKOUT_PARTS if not (checkout / part).exists()]
+    missing = [part for part in CHECKOUT_PARTS if not (CHECKOUT / part).exists()]
     if missing:
         raise BadOption(
-            f"an autograder is built from a checkout, and {checkout} has no {missing[0]}",
-            where=str(checkout),
+            f"an autograder is built from a checkout, and {CHECKOUT} has no {missing[0]}",
+            where=str(CHECKOUT),
         )
     source = folder / name
     for part in CHECKOUT_PARTS:
         to = source / part
         to.parent.mkdir(parents=True, exist_ok=True)
-        if (checkout / part).is_dir():
+        if (CHECKOUT / part).is_dir():
             left_out = shutil.ignore_patterns("__pycache__", CHECKPOINTS, "wrong")
-            shutil.copytree(checkout / part, to, ignore=left_out, dirs_exist_ok=True)
+            shutil.copytree(CHECKOUT / part, to, ignore=left_out, dirs_exist_ok=True)
         else:
-            shutil.copy(checkout / part, to)
+            shutil.copy(CHECKOUT / part, to)
     for file, text in (("setup.sh", SETUP), ("run_autograder", RUN), ("README.md", README)):
         _write(source / file, text.replace("CHAPTER", name).replace("OPEN_WARNING", OPEN_WARNING))
     for file in ("setup.sh", "run_autograder"):
