@@ -29,6 +29,7 @@ TOOLS := $(call stamp,tools,requirements-dev.lock)
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
 PIN := $(PIP) install --quiet $(PIP_FLAGS) -r
+REVEAL := build/reveal/reveal.js
 # Where no package is asked what it needs, two kinds of pins can be installed at once.
 ALONE := $(findstring --no-deps,$(PIP_FLAGS))
 
@@ -39,7 +40,7 @@ NAME = $(named)
 $(named): ; @:
 endif
 
-.PHONY: help lab test test-all check fuzz bench bench-gpu bench-ui bench-course lint report docs lock browser clean
+.PHONY: help lab test test-all check fuzz bench bench-gpu bench-ui bench-course lint report docs slides lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
@@ -53,6 +54,7 @@ help:
 	@echo 'make bench-course every notebook on one core, in 2 GB: seconds and memory of each'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
 	@echo 'make docs     the site of docs/, in build/site, with every notebook as it runs here'
+	@echo 'make slides   the slides of each chapter, in build/slides; they need npm'
 	@echo 'make lock     takes the newest versions that pyproject.toml allows'
 	@echo 'make clean    removes .venv and all build output'
 
@@ -131,6 +133,8 @@ browser:
 	fi
 	@($(CHROMIUM)) > /dev/null \
 	    || echo 'BROWSER TESTS SKIPPED: there is no Chromium here, and it could not be installed'
+	@[ -e $(REVEAL) ] || $(PYTHON) docs/reveal.py $(dir $(REVEAL)) \
+	    || echo 'TESTS OF SLIDES SKIPPED: there is no reveal.js here, and it could not be fetched'
 
 report: $(DEV)
 	model=$${MODEL:-$$($(BIN)/python -c "import pathlib, onnx; print(pathlib.Path( \
@@ -148,29 +152,47 @@ LIVE := $(patsubst notebooks/%.ipynb,build/live/%.js,$(wildcard notebooks/*.ipyn
 $(LIVE): build/live/%.js: docs/live.py $(wildcard widgets/live/*.py) | $(RUNTIME)
 	$(BIN)/python docs/live.py $* $@ < /dev/null
 
+# reveal.js comes from npm, which checks it by hash; each file of slides holds it.
+$(REVEAL): docs/reveal.py
+	$(PYTHON) docs/reveal.py $(@D)
+
+# The slides of a chapter, from its recording.
+SLIDES := $(patsubst notebooks/%.ipynb,build/slides/%.html,$(wildcard notebooks/*.ipynb))
+$(SLIDES): build/slides/%.html: build/course/%.ipynb $(REVEAL) docs/slides.py docs/live.py \
+    $(wildcard docs/slides/deck.*) notebooks/TEACHING.md | $(RUNTIME)
+	$(BIN)/python docs/slides.py $< $@ < /dev/null
+
+slides: $(SLIDES)
+
 # Its tools are in an environment of their own: nothing else needs them.
-docs: $(RECORDED) $(LIVE)
+docs: $(RECORDED) $(LIVE) $(SLIDES)
 	$(PYTHON) -m venv build/docs
 	build/docs/bin/pip install --quiet '.[docs]'
 	build/docs/bin/mkdocs build --quiet
 
-# Fresh environments, so that nothing that happens to lie in .venv is pinned.
+# Fresh environments, so that nothing that happens to lie in .venv is pinned. Each pin has the hashes
+# of all files of its release, for every platform: pip then refuses any other file.
+HASHED := build/lock/bin/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header
+FREEZE := build/lock/bin/pip freeze --all --exclude ironworks --exclude pip
 lock:
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/pip install --quiet 'setuptools>=77' '.[notebook]'
+	$(FREEZE) > build/runtime.in
+	build/lock/bin/pip install --quiet -c build/runtime.in '.[notebook,dev]'
+	$(FREEZE) | grep -vxFf build/runtime.in > build/dev.in
+	build/lock/bin/pip install --quiet uv
+	$(HASHED) build/runtime.in > build/runtime.hashed
 	{ echo '# What `make lab` installs: the compiler and its notebooks. Made by `make lock`.'; \
-	  build/lock/bin/pip freeze --all --exclude ironworks --exclude pip; } > build/runtime.lock
-	build/lock/bin/pip install --quiet -c <(grep -v '^#' build/runtime.lock) '.[notebook,dev]'
+	  cat build/runtime.hashed; } > build/runtime.lock
 	{ echo '# What `make test` installs on top of the runtime pins. Made by `make lock`.'; \
 	  echo '-r requirements.lock'; \
-	  build/lock/bin/pip freeze --all --exclude ironworks --exclude pip \
-	      | grep -vxFf build/runtime.lock; } > build/dev.lock
-	{ sed -n '/^#/p' binder/requirements.txt; grep -v '^#' build/runtime.lock; } > build/binder.txt
+	  $(HASHED) build/dev.in; } > build/dev.lock
+	{ sed -n '/^#/p' binder/requirements.txt; cat build/runtime.hashed; } > build/binder.txt
 	mv build/binder.txt binder/requirements.txt
 	mv build/runtime.lock requirements.lock
 	mv build/dev.lock requirements-dev.lock
-	rm -rf build/lock
+	rm -rf build/lock build/*.in build/runtime.hashed
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(REPORT)

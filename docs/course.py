@@ -26,13 +26,29 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 RECORDED = ROOT / "build/course"  # the same notebooks with outputs: docs/record.py
 LIVE = ROOT / "build/live"  # the programs of each chapter: docs/live.py
+SLIDES = ROOT / "build/slides"  # docs/slides.py
 GLOSSARY = ROOT / "widgets/model/glossary.md"
 CHART = "application/vnd.plotly.v1+json"
 CONTROL = "application/vnd.jupyter.widget-view+json"  # which a page without a kernel leaves out
 STILL = "ironworks-still"  # the class of what a notebook keeps of a live page
 MOST_ROWS = 40  # of a chart's table
 SCRIPT = "plotly.min.js"
+TO_PAGES = ("](../docs/", "](../")  # links of notebooks/ to docs/, in the site
 LIVE_SCRIPT, LIVE_STYLE = "live.js", "live.css"  # of all chapters
+SLIDES_WORDS = """# Slides
+
+Each chapter has slides: its ideas, its pictures as they were recorded, its questions, and its small
+exercises. The answer of a prediction is on the slide after its question, and the exit question is
+the last slide. They are made from the notebooks, by `make slides`.
+
+A file holds all of its slides and asks nothing of a network; only charts are drawn by a script of
+this site. The keys are those of [reveal.js](https://revealjs.com): the arrows go from slide to
+slide, `S` opens the speaker's notes, `O` shows all slides, `F` fills the screen, `B` pauses, `?`
+lists the keys, and `T` changes between light and dark. Alt and a click (on Linux Ctrl and a click)
+zooms into a picture, and out again. With `?print-pdf` after the file's name, the browser prints the
+slides. The notes have the minutes of each part, what students can do after the chapter, the common
+mistakes of its exercise, and the cell behind each picture.
+"""
 STYLE = """<style>
 .said, .picture pre { overflow-x: auto; font-size: .72em; line-height: 1.35; white-space: pre; }
 figure.picture.picture { display: block; margin: 1em 0; width: 100%; max-width: none; }
@@ -58,6 +74,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, f"course/{SCRIPT}", content=get_plotlyjs()))
     for name, text in live_files().items():
         files.append(File.generated(config, f"course/{name}", content=text))
+    for path in SLIDES.glob("*.html"):
+        deck = path.read_text("utf-8")
+        files.append(File.generated(config, f"slides/{path.name}", content=deck))
     words = GLOSSARY.read_text("utf-8")
     files.append(File.generated(config, GLOSSARY.name, content=words))
     return files
@@ -68,9 +87,30 @@ def pages() -> dict[str, str]:
     recorded as it is now.
     """
     chapters = {path.stem: chapter(_latest(path), path.name) for path in _notebooks()}
+    chapters = {name: text.replace(*TO_PAGES) for name, text in chapters.items()}
+    titles = {name: _title(text) for name, text in chapters.items()}
     chapters = {name: f"{text}{live_section(name)}" for name, text in chapters.items()}
-    guide = (NOTEBOOKS / "TEACHING.md").read_text("utf-8").replace("](../docs/", "](../")
-    return {"teaching": guide, **chapters}
+    guide = (NOTEBOOKS / "TEACHING.md").read_text("utf-8").replace(*TO_PAGES)
+    return {"teaching": guide, "slides": slides_page(titles), **chapters}
+
+
+def slides_page(titles: Mapping[str, str]) -> str:
+    """Return the list of all slides, by the titles of their chapters."""
+    lines = [
+        f'- <a href="../slides/{name}.html">{escape(title)}</a>'
+        if _has_slides(name)
+        else f"- {title}: `make slides` makes them"
+        for name, title in titles.items()
+    ]
+    return f"{SLIDES_WORDS}\n" + "\n".join(lines) + "\n"
+
+
+def _has_slides(name: str) -> bool:
+    return (SLIDES / f"{name}.html").exists()
+
+
+def _title(page: str) -> str:
+    return page.partition("\n")[0].lstrip("# ")
 
 
 def live_files() -> dict[str, str]:
@@ -130,6 +170,9 @@ def chapter(notebook: Mapping[str, Any], file: str) -> str:
 
 def _how_it_ran(metadata: Mapping[str, Any], file: str) -> str:
     run = f"*`make lab NOTEBOOK=notebooks/{file}` runs this chapter, with its pictures.*"
+    name = file.removesuffix(".ipynb")
+    if _has_slides(name):
+        run += f' <a href="../slides/{name}.html">Slides of this chapter</a>'
     if "recorded" not in metadata:
         return run
     on = "What stands under a cell here was recorded, on {machine}, {day}: times are that machine's"

@@ -1,6 +1,7 @@
 """What a hosted visitor's machine is made of: each line of its build is one that works here."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -36,11 +37,19 @@ def test_the_checks_of_the_build_pass_and_nothing_but_installing_is_left_out(
 def test_the_pins_of_the_build_are_those_of_make_lab() -> None:
     """In full: behind `-r` a build would install all of them again at every commit."""
     assert pins(BINDER / "requirements.txt") == pins(ROOT / "requirements.lock")
-    assert all("==" in line for line in pins(BINDER / "requirements.txt"))
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_every_pin_has_the_hashes_of_its_files(lock: str) -> None:
+    own = [pin for pin in pins(ROOT / lock) if not pin.startswith("-r ")]
+    assert len(own) >= 40
+    assert all(re.fullmatch(r"[\w.-]+==\S+( --hash=sha256:[0-9a-f]{64})+", pin) for pin in own)
 
 
 def pins(path: Path) -> list[str]:
-    return [s for s in path.read_text("utf-8").splitlines() if s and not s.startswith("#")]
+    """Return the pins of a file, each on one line with its hashes."""
+    text = re.sub(r" *\\\n *", " ", path.read_text("utf-8"))
+    return [s for s in text.splitlines() if s and not s.startswith("#")]
 
 
 @pytest.mark.parametrize(
@@ -56,3 +65,12 @@ def test_a_visitor_s_server_has_as_many_threads_as_cores(limit: str, threads: st
 def test_make_lab_installs_all_that_the_commands_of_the_readme_need() -> None:
     assert "ironworks serve" in (ROOT / "README.md").read_text("utf-8")
     assert any(line.startswith("voila==") for line in pins(ROOT / "requirements.lock"))
+
+
+def test_the_image_of_a_hub_installs_by_hash_and_copies_what_there_is() -> None:
+    text = (ROOT / "docs" / "hub" / "Dockerfile").read_text("utf-8")
+    (base,) = re.findall(r"^ARG BASE=(\S+)$", text, re.M)
+    assert re.fullmatch(r"python(:3\.\d+\.\d+-[\w-]+|@sha256:[0-9a-f]{64})", base)
+    assert "--require-hashes -r requirements.lock" in text
+    copied = [path for line in re.findall(r"^COPY (.*)$", text, re.M) for path in line.split()[:-1]]
+    assert len(copied) >= 8 and all((ROOT / path).exists() for path in copied)

@@ -12,12 +12,14 @@ from types import ModuleType
 
 import pytest
 
+from explorer.course.exercises import EXERCISES
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 from explorer.ops import user_operators
 from explorer.passes import policy_call, registry
 from explorer.rammer.model import Facts, Share
+from tests.course.answers import WRONG
 from widgets.model import glossary
 from widgets.rooms import gallery
 
@@ -86,7 +88,8 @@ def test_the_site_has_every_cell_of_every_chapter() -> None:
         assert page.startswith("# ")
         for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
             is_room = cell["metadata"].get("ironworks", {}).get("role") == "text"
-            assert is_room or "".join(cell["source"]) in page
+            source = "".join(cell["source"]).replace("](../docs/", "](../")  # a page of the site
+            assert is_room or source in page
 
 
 def test_a_page_has_what_a_cell_gave_without_its_kernel() -> None:
@@ -144,3 +147,62 @@ def test_the_pages_name_all_scalar_functions_and_all_fields_of_decisions() -> No
     for kind in (Tiling, Share, Facts, Candidate):
         missing = [f.name for f in fields(kind) if f"`{f.name}`" not in policy]
         assert missing in ([], ["why"]), kind  # a refusal as values, for pictures
+
+
+PLANS = sorted((DOCS / "teaching").glob("plan_*_weeks.md"))
+
+# A wrong answer whose message depends on the drawn values: that of the guide's seed.
+BY_OTHER_VALUES = {("own_pass", "factors the other way"): "100% of the work are left"}
+
+
+def table(page: Path) -> list[list[str]]:
+    """The rows of a page's tables without their heads."""
+    lines = [line for line in page.read_text("utf-8").splitlines() if line.startswith("| ")]
+    cells = [[c.strip() for c in re.split(r"(?<!\\\\)\|", line)[1:-1]] for line in lines]
+    return cells[1:]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.stem)
+def test_a_plan_has_a_week_for_each_row_with_what_its_chapter_has(plan: Path) -> None:
+    """The large exercise is the chapter's, and a paper is one that its notebook names."""
+    guide = {row[0]: row[2] for row in table(ROOT / "notebooks" / "TEACHING.md")}
+    weeks = table(plan)
+    count = int(plan.stem.split("_")[1])
+    assert [row[0] for row in weeks] == [str(n) for n in range(1, count + 1)]
+    for _, chapter, exercise, reading, hand_in in weeks:
+        if chapter.startswith("one of"):
+            continue
+        assert exercise == guide[chapter] and hand_in.startswith(chapter)
+        words = (ROOT / "notebooks" / f"{chapter}.ipynb").read_text("utf-8")
+        for author, year in re.findall(r"(\w+) (?:et al\.|and \w+) (\d{4})", reading):
+            assert re.search(rf"{author}\b.{{0,200}}{year}", words), (chapter, author, year)
+    if count == 14:
+        assert {row[1] for row in weeks} == guide.keys()
+
+
+def test_large_exercises_take_as_long_as_the_plans_say() -> None:
+    assert {e.minutes for e in EXERCISES.values() if not e.is_warm_up} == {60}
+    assert all("about 60 minutes for the large exercise" in p.read_text("utf-8") for p in PLANS)
+
+
+def test_the_guide_for_assistants_has_each_wrong_answer_with_its_message() -> None:
+    """The messages are those by which the tests of the course know the same wrong answers."""
+    rows = table(DOCS / "teaching" / "assistant_guide.md")
+    large = [e for e in EXERCISES.values() if not e.is_warm_up]
+    assert len(rows) == sum(len(WRONG[e.name]) for e in large)
+    for e in large:
+        own = [row for row in rows if row[0] == e.chapter]
+        assert len(own) == len(WRONG[e.name]) >= 3
+        for (_, does, message, points), (what, (_, why)) in zip(own, WRONG[e.name].items()):
+            plain = re.sub(r"\\([\[\]*|])", r"\1", message)
+            why = BY_OTHER_VALUES.get((e.name, what), why)
+            assert does and re.search(why, plain), (e.name, what)
+            assert int(points.split(" of ")[0]) < int(points.split(" of ")[1]) == e.points
+
+
+def test_the_statement_on_accessibility_names_tests_that_exist() -> None:
+    text = (DOCS / "accessibility.md").read_text("utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(named) >= 12
+    for file, function in named:
+        assert f"def {function}(" in (ROOT / file).read_text("utf-8"), function

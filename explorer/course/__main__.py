@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from explorer.course import challenge
-from explorer.course.assignment import write_assignment
+from explorer.course.assignment import chapter_exercises, write_assignment
 from explorer.course.exercises import EXERCISES
+from explorer.course.exports import (
+    select_chapter,
+    write_autograder,
+    write_gradebook,
+    write_results,
+)
 from explorer.course.grading import grade_notebooks, notebooks_in, table
 from explorer.course.log_chain import verify_log
 from explorer.course.rerun import rerun
@@ -23,6 +29,7 @@ from explorer.process.sandbox_jail import erase_arguments, protect_memory
 
 NO = 1  # an entry is refused or refuted
 SEED_BITS = 64  # too many to try while an answer runs; chosen
+KINDS = ("student", "solution", "nbgrader", "otter", "gradescope")
 BAD = 2  # bad usage or input, as for `ironworks`
 
 
@@ -30,12 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is one line on stderr."""
     parser = ArgumentParser("python -m explorer.course", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="every exercise, its chapter and its points")
+    commands.add_parser("list", help="every exercise, its chapter, its points and its minutes")
     build = commands.add_parser("build", help="the exercises of a chapter as a notebook")
     build.add_argument("chapter", help="06_schedules, or 06")
-    build.add_argument(
-        "--as", dest="kind", default="student", choices=("student", "solution", "nbgrader", "otter")
-    )
+    build.add_argument("--as", dest="kind", default="student", choices=KINDS)
     build.add_argument("-o", "--output", type=Path, default=Path("."), metavar="FOLDER")
     seed_help = "of hidden checks; drawn unless it is stated"
     build.add_argument("--seed", type=int, help=seed_help)
@@ -44,6 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     grade.add_argument("--seed", type=int, help=f"{seed_help}, and printed")
     grade.add_argument("--jobs", type=int, default=0, help="at once; 0: as many as cores")
     grade.add_argument("--json", action="store_true")
+    grade.add_argument("--chapter", help="count only the exercises of this one")
+    grade.add_argument(
+        "--csv", type=Path, metavar="FILE", help="write a gradebook that Canvas imports"
+    )
+    results_help = "write Gradescope's results.json of each student; to FILE.json: of one"
+    grade.add_argument("--results", type=Path, metavar="FOLDER", help=results_help)
     commands.add_parser("challenges", help="every challenge: its model and its machine")
     entries = commands.add_parser("verify", help="entries of challenges, compiled and scored again")
     entries.add_argument("entries", nargs="+", type=Path)
@@ -78,7 +89,10 @@ def _run(flags: Namespace) -> int:
     """Run the command that was named and return its exit code."""
     if flags.command == "list":
         for e in EXERCISES.values():
-            print(f"{e.chapter:18} {e.name:16} {e.points} points  {e.title}")
+            size = f"{e.points} points, {e.minutes} min"
+            print(f"{e.chapter:18} {e.name:20} {size:18} {e.title}")
+    elif flags.command == "build" and flags.kind == "gradescope":
+        print(write_autograder(flags.chapter, flags.output))
     elif flags.command == "build":
         print(write_assignment(flags.chapter, flags.kind, flags.output, flags.seed))
     elif flags.command == "challenges":
@@ -96,12 +110,20 @@ def _run(flags: Namespace) -> int:
 
 
 def _grade(flags: Namespace) -> int:
-    """Grade notebooks, print their points, and return 1 if one could not be read."""
+    """Grade notebooks, print and export their points, and return 1 if one could not be read."""
+    if flags.chapter:
+        chapter_exercises(flags.chapter)  # before hours of grading
     paths = notebooks_in(flags.notebooks)
     progress = sys.stderr.isatty() or len(paths) > 1
     show = _print_progress if progress else None
     grades = grade_notebooks(paths, flags.seed, show, max(0, flags.jobs))
+    if flags.chapter:
+        grades = select_chapter(grades, flags.chapter)
     print(json.dumps(grades, indent=1) if flags.json else table(grades, flags.seed))
+    if flags.csv:
+        write_gradebook(grades, flags.notebooks, flags.csv)
+    if flags.results:
+        write_results(grades, flags.notebooks, flags.results)
     return NO if any(g["problem"] for g in grades) else 0
 
 

@@ -8,11 +8,13 @@ import ast
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -21,7 +23,7 @@ from explorer import course
 from explorer.cli import main as ironworks
 from explorer.course import assignment
 from explorer.course.__main__ import main
-from explorer.course.exercise import Exercise
+from explorer.course.exercise import Activity, Exercise
 from explorer.course.exercises import EXERCISES
 from explorer.course.prediction import LOG_VARIABLE
 from explorer.ir.program import Program
@@ -305,6 +307,48 @@ def own_exercise(_: Path) -> None:
     assert (ROOT / "docs" / "how_to" / "exercise.md").is_file()
 
 
+def small_exercises(_: Path) -> None:
+    for e in (e for e in EXERCISES.values() if e.is_warm_up):
+        ids = [c["id"] for c in CHAPTERS[e.chapter]["cells"]]
+        assert 2 <= e.minutes <= 20, e.name
+        assert ids.index(f"goal-{e.name}") < ids.index(f"goal-{large(e.chapter).name}"), e.name
+
+
+def kinds_of_small_exercises(_: Path) -> None:
+    assert set(get_args(Activity)) == {"fill in", "predict", "find the fault", "write"}
+    for e in (e for e in EXERCISES.values() if e.is_warm_up):
+        kinds = [c["id"].split("-")[0] for c in assignment.cells(e, "student")]
+        assert kinds == ["goal", "answer", "check"], e.name
+
+
+def slides_of_chapters(_: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert "\nslides: $(SLIDES)" in makefile and "\ndocs: $(RECORDED) $(LIVE) $(SLIDES)" in makefile
+    slides = runpy.run_path(str(ROOT / "docs" / "slides.py"))
+    for name, chapter in CHAPTERS.items():
+        deck = slides["slides"](chapter, name, slides["read_guide"](name))
+        kinds = [slide.kind for slide in deck]
+        assert {"idea", "predict", "answer", "exercise", "exit"} <= set(kinds), name
+        notes = "\n".join(note for slide in deck for note in slide.notes)
+        (mistakes,) = [row[3] for row in rows() if row[0] == name]
+        assert mistakes in notes and "20 minutes for the exercise" in notes, name
+
+
+def plans_and_guide(_: Path) -> None:
+    for name in ("plan_10_weeks", "plan_14_weeks", "assistant_guide", "scores"):
+        assert (ROOT / "docs" / "teaching" / f"{name}.md").is_file()
+
+
+def key_is_only_in_a_checkout(_: Path) -> None:
+    """The wheel and the site take notebooks alone, and a key is no notebook of this folder."""
+    key = NOTEBOOKS / "key"
+    assert not key.exists() or {p.stem for p in key.iterdir()} <= {*CHAPTERS, "README"}
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert '"share/ironworks/notebooks" = ["notebooks/*.ipynb"]' in project
+    pages = runpy.run_path(str(ROOT / "docs" / "course.py"))["pages"]()
+    assert pages.keys() == {*CHAPTERS, "teaching", "slides"}
+
+
 CLAIMS: dict[str, Callable[[Path], None]] = {
     "Each of the fourteen chapters is a class of 75 minutes": fourteen_chapters,
     "5 minutes for the prediction": parts_of_a_class,
@@ -314,6 +358,16 @@ CLAIMS: dict[str, Callable[[Path], None]] = {
     "5 minutes for the exit question": parts_of_a_class,
     "A section ends in *Investigate*": ends_of_sections,
     "A chapter asserts its claims": claims_by_counts,
+    "of 2 to 20 minutes stand in the sections": small_exercises,
+    "Students fill in a blank, predict": kinds_of_small_exercises,
+    "They belong to the same hand-in": small_exercises,
+    "`make slides` makes slides": slides_of_chapters,
+    "A slide is an idea, a picture": slides_of_chapters,
+    "The speaker's notes have": slides_of_chapters,
+    "There is a plan of": plans_and_guide,
+    "[A guide for assistants]": plans_and_guide,
+    "Model answers to the questions": key_is_only_in_a_checkout,
+    "They are part of neither the wheel": key_is_only_in_a_checkout,
     "Everything runs without a display": without_display,
     "`python -m explorer.course list` names the exercises": lists_exercises,
     "`python -m explorer.course build 06 -o ps1` builds": builds_notebooks,
