@@ -214,8 +214,7 @@ def _number_of(choice: Any, free: Sequence[Free]) -> int | str | None:
 
 def _send_size(size: Dim) -> list[str]:
     """Return the factors of a size as texts: the text of a product would be multiplied out."""
-    is_product = isinstance(size, sympy.Mul)
-    return send_dims(size.args if is_product else (size,))
+    return send_dims(size.args if isinstance(size, sympy.Mul) else (size,))
 
 
 def _record_choice(answer: Any, *sent: list[str]) -> int | str | None:
