@@ -10,6 +10,7 @@ from typing import Any
 
 from explorer.course.exercises import EXERCISES
 from tests.course import warm_ups
+from tests.course.right_answers import RIGHT_LARGE, edited, filled
 
 
 def made(folder: Path, exercise: str, text: str) -> Any:
@@ -20,13 +21,6 @@ def made(folder: Path, exercise: str, text: str) -> Any:
     space: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(text, str(file), "exec"), space)
     return space[EXERCISES[exercise].answer]
-
-
-def edited(exercise: str, old: str, new: str) -> str:
-    """The worked solution with a mistake."""
-    text = EXERCISES[exercise].solution
-    assert text.count(old) == 1, old
-    return text.replace(old, new)
 
 
 WRONG: dict[str, dict[str, tuple[str, str]]] = {
@@ -43,6 +37,30 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             edited("windows", "if size < 1 or step < 1:", "if step < 1:"),
             "windows of 0 with step 1 are no ShapeError",
         ),
+        "rounded up": (
+            edited(
+                "windows",
+                "floor_div(n - size, step) + 1",
+                "floor_div(n - size + step - 1, step) + 1",
+            ),
+            "windows of .* are annotated",
+        ),
+        "as if the step were 1": (
+            edited("windows", "floor_div(n - size, step) + 1", "n - size + 1"),
+            "windows of .* are annotated",
+        ),
+        "windows last": (
+            edited(
+                "windows",
+                "(rows, floor_div(n - size, step) + 1, size)",
+                "(rows, size, floor_div(n - size, step) + 1)",
+            ),
+            "windows of .* are annotated",
+        ),
+        "a negative size alone": (
+            edited("windows", "if size < 1 or step < 1:", "if size < 0 or step < 1:"),
+            "windows of 0 with step 1 are no ShapeError",
+        ),
     },
     "large_values": {
         "small ones": (
@@ -55,6 +73,22 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "no number": (
             edited("large_values", 'f"{size} bytes stay in the cache"', '"it stays in the cache"'),
+            "the reason does not say how large it is",
+        ),
+        "the limit in elements": (
+            edited("large_values", "if size > LIMIT:", "if size // 4 > LIMIT:"),
+            "is refused|is stored, and the limit is 16384",
+        ),
+        "kilobytes of 1000 bytes": (
+            edited("large_values", "LIMIT = 16 * 1024", "LIMIT = 16 * 1000"),
+            "a value of 16128 bytes stays on the chip",
+        ),
+        "the reason in KiB": (
+            edited(
+                "large_values",
+                'f"{size} bytes stay in the cache"',
+                'f"{size / 1024:.1f} KiB stay in the cache"',
+            ),
             "the reason does not say how large it is",
         ),
     },
@@ -85,6 +119,26 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             ),
             "the fastest by the model must come first",
         ),
+        "ten are compared": (
+            edited("pareto", "sizes, 200)", "sizes)"),
+            "is not beaten, and not given",
+        ),
+        "also what breaks a rule": (
+            edited("pareto", "[c for c in every if not c.refused]", "list(every)").replace(
+                "if size < least:", "if size < least or legal[n].refused:"
+            ),
+            "a tile that breaks a rule is among them",
+        ),
+        "equal sizes as well": (
+            edited("pareto", "if size < least:", "if size <= least:"),
+            "is beaten by another in both",
+        ),
+        "the larger the better": (
+            edited("pareto", "if size < least:", "if size > least:").replace(
+                'float("inf")', '-float("inf")'
+            ),
+            "is not beaten, and not given",
+        ),
     },
     "constants": {
         "all wait for memory": (
@@ -104,6 +158,45 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
                 "return launch, 1 / per_byte",
             ),
             "ValueError: not enough values to unpack .*, at line \\d+ of the cell",
+        ),
+        "no launch": (
+            edited("constants", "np.ones(len(us)), flops / 1e3", "0 * us, flops / 1e3"),
+            "is off by",
+        ),
+        "the best of each": (
+            filled(
+                "constants",
+                """
+                flops, size, us = np.array(rows, dtype=float).T
+                launch = us.min()
+                return launch, (flops / us).max() / 1e3, (size / us).max() / 1e3
+                """,
+            ),
+            "is off by",
+        ),
+        "the first half waits": (
+            edited(
+                "constants", "for split in range(len(us) + 1):", "for split in (len(us) // 2,):"
+            ),
+            "the machine with a launch of|is off by",
+        ),
+        "sum instead of maximum": (
+            filled(
+                "constants",
+                """
+                flops, size, us = np.array(rows, dtype=float).T
+                terms = np.stack([np.ones(len(us)), flops / 1e3, size / 1e3], 1) / us[:, None]
+                scale = np.abs(terms).max(axis=0)
+                fit = np.linalg.lstsq(terms / scale, np.ones(len(us)), rcond=None)[0] / scale
+                launch, per_flop, per_byte = np.maximum(fit, 1e-9)
+                return launch, 1 / per_flop, 1 / per_byte
+                """,
+            ),
+            "is off by",
+        ),
+        "microseconds for nanoseconds": (
+            edited("constants", "1 / per_flop, 1 / per_byte", "1e-3 / per_flop, 1e-3 / per_byte"),
+            "is off by",
         ),
     },
     "own_pass": {
@@ -130,6 +223,29 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             ),
             "off by|cannot be compiled",  # where the factors do not fit either
         ),
+        "a copy of each value": (
+            edited(
+                "own_pass", "            if pair and reads", "            if False and reads"
+            ).replace(
+                "        orders = [(binding,)]\n",
+                "        again = Var(binding.var.name + '.again', binding.var.tensor)\n"
+                "        copy = OpCall('Identity', (binding.var,), ())\n"
+                "        orders = [(binding, Binding((again,), copy, binding.origin))]\n",
+            ),
+            "half must go of one model",
+        ),
+        "one name for all": (
+            edited("own_pass", 'f"{binding.var.name}.first"', '"first"'),
+            "first",
+        ),
+        "only the new origin": (
+            edited(
+                "own_pass",
+                "origin = binding.origin | producers[inner.name].origin",
+                'origin = frozenset({"less work"})',
+            ),
+            "origin|less work",
+        ),
     },
     "provenance": {
         "one operator of a kernel alone": (
@@ -147,6 +263,35 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
                 "for s in c.program.sources if any(s.name in k.origin for k in calls)]",
             ),
             "no row for",
+        ),
+        "at most one": (
+            edited(
+                "provenance",
+                "sum(s.name in call.origin for call in calls)",
+                "int(any(s.name in call.origin for call in calls))",
+            ),
+            "it shows 1, and .* compute it",
+        ),
+        "the most kernels first": (
+            edited(
+                "provenance",
+                "    return [(s.name, sum(s.name in call.origin for call in calls)) "
+                "for s in c.program.sources]",
+                "    rows = [(s.name, sum(s.name in call.origin for call in calls)) "
+                "for s in c.program.sources]\n"
+                "    return sorted(rows, key=lambda row: -row[1])",
+            ),
+            "a row each is wanted, in the order of the model",
+        ),
+        "a row for each kernel": (
+            edited(
+                "provenance",
+                "    return [(s.name, sum(s.name in call.origin for call in calls)) "
+                "for s in c.program.sources]",
+                "    return [(s.name, 1) for s in c.program.sources "
+                "for call in calls if s.name in call.origin]",
+            ),
+            "it shows 1, and|a row each is wanted|no row for",
         ),
     },
     "free_storage": {
@@ -170,6 +315,34 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             ),
             "none is taken, and",
         ),
+        "the first that is enough": (
+            edited(
+                "free_storage",
+                "min(enough, key=lambda f: env.hint(f.bytes), default=None)",
+                "next(iter(enough), None)",
+            ),
+            "is taken, and a smaller one is enough",
+        ),
+        "larger ones alone": (
+            edited("free_storage", "[0] >= 0", "[0] > 0"),
+            "none is taken, and|is taken, and a smaller one is enough",
+        ),
+        "not multiplied out": (
+            edited(
+                "free_storage",
+                "env.bounds(simplify(f.bytes - needed))",
+                "env.bounds(f.bytes - needed)",
+            ),
+            "none is taken, and",
+        ),
+        "enough at the most": (
+            edited(
+                "free_storage",
+                "if env.bounds(simplify(f.bytes - needed))[0] >= 0]",
+                "if (env.bounds(simplify(f.bytes - needed))[1] or 0) >= 0]",
+            ),
+            "which is not provably enough",
+        ),
     },
     "bits": {
         "never 2 bits": (
@@ -183,6 +356,56 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
         "8 bits if nothing is within it": (
             edited("bits", "if error <= budget), None)", "if error <= budget), [8] * len(layers))"),
             "no choice is within it, and \\[8, 8, 8\\] is returned",
+        ),
+        "one step after another": (
+            filled(
+                "bits",
+                """
+                bits = [2] * len(layers)
+
+                def error():
+                    return sum(layer.errors[n] for layer, n in zip(layers, bits))
+
+                while error() > budget:
+                    steps = []
+                    for i, layer in enumerate(layers):
+                        if bits[i] < 8:
+                            more = 2 * bits[i]
+                            saved = layer.errors[bits[i]] - layer.errors[more]
+                            cost = layer.bytes[more] - layer.bytes[bits[i]]
+                            steps.append((saved / cost, i, more))
+                    if not steps:
+                        return None
+                    _, i, more = max(steps)
+                    bits[i] = more
+                return bits
+                """,
+            ),
+            "bytes are taken, and .* are enough",
+        ),
+        "the same for each layer": (
+            filled(
+                "bits",
+                """
+                for n in (2, 4, 8):
+                    if sum(layer.errors[n] for layer in layers) <= budget:
+                        return [n] * len(layers)
+                return None
+                """,
+            ),
+            "bytes are taken, and .* are enough",
+        ),
+        "below the budget": (
+            edited("bits", "if error <= budget), None", "if error < budget), None"),
+            "under a budget of .*: None is returned|bytes are taken, and .* are enough",
+        ),
+        "the least error": (
+            edited(
+                "bits",
+                "next((list(bits) for _, error, bits in front if error <= budget), None)",
+                "next((list(bits) for _, error, bits in reversed(front) if error <= budget), None)",
+            ),
+            "bytes are taken, and .* are enough",
         ),
     },
     "wall": {
@@ -202,6 +425,35 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             edited("wall", "range(operator.tasks)", "range(operator.tasks - 1)"),
             "policy 'earliest'",
         ),
+        "the busiest core": (
+            edited("wall", "free.index(min(free))", "free.index(max(free))"),
+            "a core was idle while there was work",
+        ),
+        "each operator from the start": (
+            edited("wall", "    for number,", "    for number,").replace(
+                "        for task in range(operator.tasks):",
+                "        free = [0.0] * facts.device.units\n"
+                "        for task in range(operator.tasks):",
+            ),
+            "a core was idle while there was work",
+        ),
+        "all of an operator for a task": (
+            edited("wall", "free[unit] += operator.task_us", "free[unit] += operator.work_us"),
+            "a core was idle while there was work",
+        ),
+        "an operator on a core": (
+            edited(
+                "wall",
+                "        for task in range(operator.tasks):\n"
+                "            unit = free.index(min(free))\n"
+                "            free[unit] += operator.task_us\n"
+                "            shares.append(Share(number, unit, task, task + 1))\n",
+                "        unit = free.index(min(free))\n"
+                "        free[unit] += operator.work_us\n"
+                "        shares.append(Share(number, unit, 0, operator.tasks))\n",
+            ),
+            "a core was idle while there was work",
+        ),
     },
     "loop_inside": {
         "one trip": (
@@ -219,6 +471,22 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
                 "    return x / enp.sqrt((x * x).sum())",
             ),
             "7 by 7, 0 iterations: off by",
+        ),
+        "one iteration more": (
+            edited("loop_inside", "in range(k):", "in range(k + 1):"),
+            "7 by 7, 0 iterations: off by",
+        ),
+        "transposed": (
+            edited("loop_inside", "x = a @ x", "x = a.T @ x"),
+            "iterations: off by",
+        ),
+        "the sum for the length": (
+            edited("loop_inside", "enp.sqrt((x * x).sum())", "x.sum()"),
+            "off by",
+        ),
+        "twenty iterations": (
+            edited("loop_inside", "in range(k):", "in range(20):"),
+            "off by",
         ),
     },
     "double_negation": {
@@ -242,6 +510,37 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             ),
             "negations .* are left|is not what it was",
         ),
+        "any operator twice": (
+            edited("double_negation", 'expr.op == "Neg":', "len(expr.args) == 1:")
+            .replace("if value.name in negated", "if (expr.op, value.name) in negated")
+            .replace("negated[value.name]", "negated[expr.op, value.name]")
+            .replace("negated[binding.var.name]", "negated[expr.op, binding.var.name]"),
+            "this program is not what it was",
+        ),
+        "both at once": (
+            edited(
+                "double_negation",
+                'expr = OpCall("Identity", (negated[value.name],), ())',
+                'expr = OpCall("Identity", (negated[value.name],), ())\n'
+                "                body = [\n"
+                "                    replace(b, expr=expr) if b.var.name == value.name else b\n"
+                "                    for b in body\n"
+                "                ]",
+            ),
+            "this program is not what it was",
+        ),
+        "the inner negation": (
+            edited("double_negation", "(negated[value.name],), ())", "(value,), ())"),
+            "negations .* are left|is not what it was",
+        ),
+        "without the binding": (
+            edited(
+                "double_negation",
+                '                expr = OpCall("Identity", (negated[value.name],), ())',
+                "                continue",
+            ),
+            "",
+        ),
     },
     "own_operator": {
         "not clipped above": (
@@ -257,6 +556,33 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             "its reference and its loops differ",
         ),
         "divided by seven": (edited("own_operator", "1 / 6, dtype", "1 / 7, dtype"), "at x = "),
+        "clipped before the shift": (
+            edited(
+                "own_operator",
+                'call("min", call("max", shifted, 0.0, dtype=dtype), 6.0, dtype=dtype)\n',
+                'call("min", call("max", x, 0.0, dtype=dtype), 6.0, dtype=dtype)\n'
+                '    clipped = call("add", clipped, 3.0, dtype=dtype)\n',
+            ),
+            "at x = ",
+        ),
+        "the gate alone": (
+            edited(
+                "own_operator",
+                'call("mul", call("mul", x, clipped), 1 / 6',
+                'call("mul", clipped, 1 / 6',
+            ),
+            "at x = ",
+        ),
+        "in double precision": (
+            edited("own_operator", ".astype(x.dtype)", ".astype(np.float64)"),
+            "returned float64",
+        ),
+        "two operators": (
+            "import explorer\nfrom explorer import np as enp\n\n\n"
+            "def hard_swish(x):\n"
+            "    return x * enp.minimum(enp.maximum(x + 3.0, 0.0), 6.0) / 6.0\n",
+            "and must be one",
+        ),
     },
     "measuring": {
         "means": (
@@ -279,6 +605,52 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             edited("measuring", "2.576", "1.28"),
             "of 1000 times it said 'not distinguishable'; an answer as good",
         ),
+        "a paired t-test": (
+            filled(
+                "measuring",
+                """
+                x = np.log(np.asarray(b) / np.asarray(a))
+                far = 2.045 * x.std(ddof=1) / np.sqrt(len(x))
+                if abs(x.mean()) <= far:
+                    return "not distinguishable"
+                return "faster" if x.mean() < 0 else "slower"
+                """,
+            ),
+            "of 1000 times it said",
+        ),
+        "two intervals that overlap": (
+            filled(
+                "measuring",
+                """
+                a, b = np.sort(a), np.sort(b)
+                k = int(len(a) / 2 - 1.29 * np.sqrt(len(a)))
+                if b[-1 - k] < a[k]:
+                    return "faster"
+                return "slower" if b[k] > a[-1 - k] else "not distinguishable"
+                """,
+            ),
+            "of 1000 times it said",
+        ),
+        "medians that are 1 % apart": (
+            filled(
+                "measuring",
+                """
+                ratio = np.median(b) / np.median(a)
+                if abs(ratio - 1) <= 0.01:
+                    return "not distinguishable"
+                return "faster" if ratio < 1 else "slower"
+                """,
+            ),
+            "of 1000 times it said 'not distinguishable'",
+        ),
+        "the ratio upside down": (
+            edited(
+                "measuring",
+                "np.log(np.asarray(b) / np.asarray(a))",
+                "np.log(np.asarray(a) / np.asarray(b))",
+            ),
+            "of 200 times it said 'faster'|of 1000 times it said",
+        ),
     },
     "vjp": {
         "without the second term": (
@@ -287,7 +659,7 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "overflows": (
             edited("vjp", "enp.exp(x - x.max(axis=-1, keepdims=True))", "enp.exp(x)"),
-            "it gives \\[nan",
+            "it gives \\[\\[nan",
         ),
         "the whole Jacobian": (
             edited(
@@ -299,39 +671,31 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             ),
             "more than twice as often",
         ),
-    },
-}
-
-
-RIGHT: dict[str, dict[str, str]] = {
-    "double_negation": {
-        "a rule": (
-            "import explorer\nfrom explorer.ir.calls import OpCall\n\n\n"
-            '@explorer.rewrite("no double negation", after="fold constants")\n'
-            "def no_double_negation(binding, program):\n"
-            "    definitions = {b.var.name: b.expr for b in program.main.body}\n"
-            "    expr = binding.expr\n"
-            '    if isinstance(expr, OpCall) and expr.op == "Neg":\n'
-            "        inner = definitions.get(expr.args[0].name)\n"
-            '        if isinstance(inner, OpCall) and inner.op == "Neg":\n'
-            '            return OpCall("Identity", inner.args, ())\n'
-            "    return None\n"
+        "the terms added": (
+            edited("vjp", "y * (g - (g * y)", "y * (g + (g * y)"),
+            "off by",
         ),
-    },
-    "measuring": {
-        "wrong in 5 of 100": edited("measuring", "2.576", "1.96"),
-        "signed ranks": (
-            "import numpy as np\n\n\ndef verdict(a, b):\n"
-            "    x = np.log(np.asarray(b) / np.asarray(a))\n"
-            "    ranks = np.abs(x).argsort().argsort() + 1\n"
-            "    n, total = len(x), (ranks * np.sign(x)).sum()\n"
-            "    far = 1.96 * np.sqrt(n * (n + 1) * (2 * n + 1) / 6)\n"
-            "    if abs(total) <= far:\n"
-            "        return 'not distinguishable'\n"
-            "    return 'faster' if total < 0 else 'slower'\n"
+        "along the other axis": (
+            EXERCISES["vjp"].solution.replace("axis=-1", "axis=0"),
+            "off by",
+        ),
+        "a mean for the sum": (
+            edited("vjp", "(g * y).sum(", "(g * y).mean("),
+            "off by",
+        ),
+        "the largest of all rows": (
+            edited("vjp", "x.max(axis=-1, keepdims=True)", "x.max()"),
+            "it gives ",
+        ),
+        "the forward pass": (
+            edited(
+                "vjp", "return y * (g - (g * y).sum(axis=-1, keepdims=True))", "return y + 0.0 * g"
+            ),
+            "off by",
         ),
     },
 }
 
-RIGHT |= warm_ups.RIGHT
+
+RIGHT: dict[str, dict[str, str]] = RIGHT_LARGE | warm_ups.RIGHT
 WRONG |= warm_ups.WRONG

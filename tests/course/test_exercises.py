@@ -13,9 +13,10 @@ import pytest
 
 import explorer
 from explorer import course
-from explorer.course import checking
+from explorer.course import checking, grading
 from explorer.course.exercise import Check
 from explorer.course.exercises import EXERCISES, provenance
+from explorer.course.fork_server import HelperServer
 from explorer.course.prediction import logged_events
 from explorer.errors import BadOption
 from explorer.ops import user_operators
@@ -88,8 +89,40 @@ def test_every_exercise_has_wrong_answers_hints_and_hidden_checks() -> None:
         if e.is_warm_up:
             assert len(WRONG[name]) >= 2 and RIGHT[name] and e.hints and 2 <= e.minutes <= 20
             continue
-        assert len(WRONG[name]) >= 3 and len(e.hints) == 3
+        assert len(WRONG[name]) >= 5 and len(RIGHT[name]) >= 2 and len(e.hints) == 3
         assert {c.hidden for c in e.checks} == {False, True}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "explorer.grad(loss)(x)",
+        "explorer.value_and_grad(loss)(x)[1]",
+        "explorer.vjp(softmax)(x, g)",
+        "explorer.gradients.grad(loss)(x)",
+    ],
+)
+def test_a_gradient_of_the_library_is_no_backward_rule(call: str) -> None:
+    head = EXERCISES["vjp"].solution.partition("    e = ")[0]
+    text = (
+        f"{head}    def softmax(x):\n        e = enp.exp(x - x.max(axis=-1, keepdims=True))\n"
+        "        return e / e.sum(axis=-1, keepdims=True)\n\n"
+        "    def loss(x):\n        return (softmax(x) * g).sum()\n\n"
+        f"    return {call}\n"
+    )
+    with HelperServer() as server:
+        verdict = grading.grade_answer(EXERCISES["vjp"], text, SEED, server)
+    assert verdict.points == 0
+    assert re.search(r"calls \w+, which is the library's own", verdict.results[0].message)
+
+
+@pytest.mark.parametrize("name", [e.name for e in EXERCISES.values() if not e.is_warm_up])
+def test_half_of_the_points_are_visible_and_no_hidden_check_repeats_a_visible_one(
+    name: str,
+) -> None:
+    checks = EXERCISES[name].checks
+    assert 2 * sum(c.points for c in checks if not c.hidden) >= EXERCISES[name].points
+    assert len({c.judge for c in checks}) == len(checks)
 
 
 @pytest.mark.few(1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from functools import lru_cache
+from itertools import islice, pairwise
 from random import Random
 from typing import Any
 
@@ -27,22 +28,26 @@ NEAR_BYTES = 16 * 1024
 FUSION_MODELS = ("zoo:small_nerf", "zoo:tiny_bert")
 
 
-def _chain(rows: int, widths: tuple[int, ...]) -> Any:
-    """Return a model with a product and an exp for each width but the first."""
-    first, *others = widths
-    weights = [np.ones(pair, np.float32) for pair in zip(widths, others)]
+Chain = tuple[int, tuple[int, ...]]  # its rows and widths
 
-    def run(x: Any) -> Any:
-        for w in weights:
-            x = enp.exp(x @ w)
-        return x
 
-    return load(trace(lambda x: run(x))(tensor("float32", rows, first)))
+def _chain(x: Any, widths: tuple[int, ...]) -> Any:
+    """Return a product and an exp for each width but the first, one after another."""
+    for pair in pairwise(widths):
+        x = enp.exp(x @ np.ones(pair, np.float32))
+    return x
 
 
 def _model(spec: Any) -> Any:
-    """Return a model of the zoo by name, or a chain by its rows and widths."""
-    return spec if isinstance(spec, str) else _chain(spec[0], tuple(spec[1]))
+    """Return a model of the zoo by name, a chain, or four chains in a model."""
+    match spec:
+        case str():
+            return spec
+        case (int(rows), widths):
+            return load(trace(lambda x: _chain(x, widths))(tensor("float32", rows, widths[0])))
+    widths = [w for _, w in spec]
+    model = trace(lambda a, b, c, d: tuple(map(_chain, (a, b, c, d), widths)))
+    return load(model(*(tensor("float32", rows, w[0]) for rows, w in spec)))
 
 
 def _groups(model: Any, verdict: Any) -> tuple[Any, ...]:
@@ -111,9 +116,12 @@ def _check_near_limit(answer: Any, seed: int) -> None:
 
 def _check_random_chains(answer: Any, seed: int) -> None:
     rng = Random(seed)
+    chains: list[Chain] = []
     for _ in range(4):
         rows, widths = rng.randint(1, 200), tuple(rng.randint(1, 120) for _ in range(4))
-        _check_decisions(answer, (rows, widths), f"{rows} rows, widths {list(widths)}")
+        chains.append((rows, widths))
+    words = "; ".join(f"{rows} rows, widths {list(widths)}" for rows, widths in chains)
+    _check_decisions(answer, chains, words)
 
 
 def _check_traffic(answer: Any, seed: int) -> None:
@@ -182,6 +190,7 @@ LARGE_VALUES = Exercise(
 
 
 MANY = 200  # candidates that the check requests
+PRODUCTS = 512  # in memory: more than the check of random products can draw
 TILE_TARGETS = ("cpu-avx2", "cpu-avx512")
 
 
@@ -206,11 +215,17 @@ def _pareto_front(legal: list[Candidate[Tiling]], kernel: Any, env: Any) -> set[
 Product = tuple[int, int, int]
 
 
+@lru_cache(maxsize=PRODUCTS)
 def _compiled_product(product: Product, target: str) -> tuple[Any, Any, Any]:
     """Return the kernel of a product, the device and the sizes."""
     device = device_of(target)
     c = compile(_product(*product), target=device, until="welded")
     return c.program.kernel_calls[0].kernel_call.kernel, device, c.program.env
+
+
+@lru_cache(maxsize=PRODUCTS)
+def _legal_tiles_of(product: Product, target: str) -> list[Candidate[Tiling]]:
+    return _legal_tiles(*_compiled_product(product, target))
 
 
 def _legal_tiles(kernel: Any, device: Any, env: Any) -> list[Candidate[Tiling]]:
@@ -219,13 +234,14 @@ def _legal_tiles(kernel: Any, device: Any, env: Any) -> list[Candidate[Tiling]]:
 
 def _record_tiles(answer: Any, product: Product, target: str) -> list[int]:
     """Return the numbers of the tiles that the answer yields for a product."""
-    return _numbers(answer, *_compiled_product(product, target))
+    compiled = _compiled_product(product, target)
+    return _numbers(answer(*compiled, {}), _legal_tiles_of(product, target))
 
 
-def _numbers(answer: Any, kernel: Any, device: Any, env: Any) -> list[int]:
+def _numbers(tiles: Any, legal: list[Candidate[Tiling]]) -> list[int]:
     """Return the numbers of the yielded tiles among the legal ones; -1: it is not one of them."""
-    numbers = {x.value: n for n, x in enumerate(_legal_tiles(kernel, device, env))}
-    yielded = islice(answer(kernel, device, env, {}), MANY)
+    numbers = {x.value: n for n, x in enumerate(legal)}
+    yielded = islice(tiles, MANY)
     return [-1 if x.refused else numbers.get(x.value, -1) for x in yielded]
 
 
@@ -241,8 +257,8 @@ def _tiles(numbers: Any, legal: list[Candidate[Tiling]], name: str) -> list[Cand
 
 def _check_front(answer: Any, m: int, n: int, k: int, target: str) -> None:
     name = f"{m} x {n} x {k} on {target}"
-    kernel, device, env = _compiled_product((m, n, k), target)
-    legal = _legal_tiles(kernel, device, env)
+    kernel, _, env = _compiled_product((m, n, k), target)
+    legal = _legal_tiles_of((m, n, k), target)
     returned = _tiles(answer.run(_record_tiles, (m, n, k), target), legal, name)
     points = [(x.cost_us, elements(kernel, x.value, env)) for x in returned]
     front = _pareto_front(legal, kernel, env)
@@ -286,7 +302,8 @@ def _record_policy(answer: Any) -> list[list[int]]:
     recorded: list[list[int]] = []
 
     def recording(kernel: Any, device: Any, env: Any, sizes: Any) -> Any:
-        recorded.append(_numbers(answer, kernel, device, env))
+        legal = _legal_tiles(kernel, device, env)
+        recorded.append(_numbers(answer(kernel, device, env, {}), legal))
         yield from answer(kernel, device, env, sizes)
 
     _compile_tiled(recording, "rolled")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
+from math import prod
 from random import Random
 from typing import Any
 
 import numpy as np
+import sympy
 
 import explorer.np as enp
 from explorer.compiler.options import Options
@@ -88,7 +91,12 @@ def _check_random_operators(answer: Any, seed: int) -> None:
         first = rng.randrange(units)
         long = [n % units == first for n in range(6 * units)]
         _check_bound(answer, [(f"op{n}", 1, 9.0 if m else 1.0) for n, m in enumerate(long)], units)
-    for _ in range(20):
+        # An operator with a task more than all cores can take in turn, and short ones after it:
+        # all would avoid its first core if it had all of its work added for each task.
+        count = 2 * units + 1
+        short = [(f"op{n}", 1, 1.0) for n in range(1, 1 + count * (units - 1))]
+        _check_bound(answer, [("op0", count, 1.0), *short], units)
+    for _ in range(10):
         tasks = [
             (f"op{n}", rng.randint(1, 5), float(rng.randint(1, 9)))
             for n in range(rng.randint(1, 12))
@@ -204,9 +212,14 @@ def _number_of(choice: Any, free: Sequence[Free]) -> int | str | None:
     return choice if choice is None else free.index(choice) if choice in free else shown(choice)
 
 
-def _record_choice(answer: Any, *texts: str) -> int | str | None:
-    """Return the choice of an answer for the dims of some texts, the needed one first."""
-    needed, *sizes = receive_dims(list(texts))
+def _send_size(size: Dim) -> list[str]:
+    """Return the factors of a size as texts: the text of a product would be multiplied out."""
+    return send_dims(size.args if isinstance(size, sympy.Mul) else (size,))
+
+
+def _record_choice(answer: Any, *sent: list[str]) -> int | str | None:
+    """Return the choice of an answer for sizes by their factors, the needed one first."""
+    needed, *sizes = (prod(receive_dims(factors)) for factors in sent)
     free = _free_buffers(sizes)
     return _number_of(answer(needed, free, ENV), free)
 
@@ -215,7 +228,7 @@ def _check_choice(answer: Any, needed: Dim, sizes: list[Dim]) -> None:
     free = _free_buffers(sizes)
     enough = [f for f in free if is_enough(needed, f.bytes, ENV)]
     least = min((ENV.hint(f.bytes) for f in enough), default=None)
-    sent = answer.run(_record_choice, *send_dims((needed, *sizes)))
+    sent = answer.run(_record_choice, *map(_send_size, (needed, *sizes)))
     case = f"for {needed} bytes, of {', '.join(map(str, sizes)) or 'none'}"
     is_valid = sent is None or (type(sent) is int and 0 <= sent < len(free))
     require(is_valid, f"{case}: {sent!r} is none of the free buffers")
@@ -252,7 +265,7 @@ def _check_random_sizes(answer: Any, seed: int) -> None:
     rng = Random(seed)
 
     def size() -> Dim:
-        return rng.randint(1, 6) * 4 * rng.choice((1, 1, N, M, N * M, N + 1))
+        return rng.randint(1, 6) * 4 * rng.choice((1, 1, N, M, N * M, N + 1, N * (M + 1)))
 
     for _ in range(60):
         _check_choice(answer, size(), [size() for _ in range(rng.randint(0, 5))])
@@ -295,6 +308,11 @@ def _compile_chain(seed: int, policy: Any, until: str = "emitted") -> Any:
     return compile(_chain(seed), options=options, until=until)
 
 
+@cache
+def _chain_by_equality() -> Any:
+    return _compile_chain(0, "storages")
+
+
 def _planned_bytes(c: Any) -> list[int]:
     """Return the bytes of a chain for some sizes."""
     return [c.memory({"n": n}).planned_bytes for n in CHAIN_SIZES]
@@ -303,7 +321,8 @@ def _planned_bytes(c: Any) -> list[int]:
 def _check_in_pipeline(answer: Any, seed: int) -> None:
     """Check the answer as the memory policy: bytes at most as with equality proofs, same values."""
     rng = np.random.default_rng(seed)
-    number = int(rng.integers(1 << 31))  # the helper never sees the seed itself
+    # Other weights, so that no plan in a cache answers for the policy; never the seed itself.
+    number = int(rng.integers(1 << 31))
     choices = dict(answer.run(_record_choices, number))
 
     def choose(needed: Any, free: Any, env: Any) -> Any:
@@ -312,7 +331,7 @@ def _check_in_pipeline(answer: Any, seed: int) -> None:
         require(is_valid, f"for {needed} bytes {choice!r} is none of the free buffers")
         return None if choice is None else free[choice]
 
-    own, equal = _compile_chain(number, choose), _compile_chain(number, "storages")
+    own, equal = _compile_chain(0, choose), _chain_by_equality()
     for n, got, most in zip(CHAIN_SIZES, _planned_bytes(own), _planned_bytes(equal), strict=True):
         require(got <= most, f"n = {n}: {got} bytes are planned, and {most} by equality alone")
         inputs = {"x": rng.normal(size=(n, WIDTHS[0])).astype(np.float32)}
