@@ -42,7 +42,11 @@ def _is_in_order(parameters: list[str], bindings: Bindings) -> bool:
 
 def _check_in_order(answer: Any, seed: int) -> None:
     draw = Random(seed)
-    for n in range(24):
+    _require_order(answer, [("a", ["x"]), ("b", ["a", "w"])])
+    _require_order(answer, [("a", ["x"]), ("a", ["w"])])
+    _require_order(answer, [("x", ["w"])])
+    _require_order(answer, [("a", ["b"]), ("b", ["x"])])
+    for n in range(20):
         names = ["x", "w"]
         bindings: Bindings = []
         for k in range(draw.randint(2, 5)):
@@ -57,11 +61,15 @@ def _check_in_order(answer: Any, seed: int) -> None:
                 bindings[at] = (draw.choice(["x", "w", *(b for b, _ in bindings[:at])]), reads)
             case 3:  # a list in another order
                 draw.shuffle(bindings)
-        right, got = _is_in_order(["x", "w"], bindings), answer(["x", "w"], bindings)
-        require(
-            isinstance(got, bool) and got == right,
-            f"of x, w and the bindings {bindings} the answer is {right}, not {shown(got)}",
-        )
+        _require_order(answer, bindings)
+
+
+def _require_order(answer: Any, bindings: Bindings) -> None:
+    right, got = _is_in_order(["x", "w"], bindings), answer(["x", "w"], bindings)
+    require(
+        isinstance(got, bool) and got == right,
+        f"of x, w and the bindings {bindings} the answer is {right}, not {shown(got)}",
+    )
 
 
 _IN_ORDER = '''\
@@ -102,8 +110,8 @@ def _strided_dim(step: int) -> Dim:
 
 def _check_strided(answer: Any, seed: int) -> None:
     draw = Random(seed)
-    step = draw.randint(2, STEPS)
-    cases = [(draw.randint(0, 9) * step + 1, step)]
+    step, count = draw.randint(3, STEPS), draw.randint(1, 9)
+    cases = [(count * step + 1, step), (count * step, step)]
     cases += [(draw.randint(1, 100), draw.randint(1, STEPS)) for _ in range(20)]
     for n, step in cases:
         right, got = evaluate_dim(_strided_dim(step), {"n": n}), answer(n, step)
