@@ -63,19 +63,22 @@ SAVED_BYTES = Exercise(
 
 def _check_most_rows(answer: Any, seed: int) -> None:
     draw = Random(seed)
+    _require_most_rows(answer, 40, 4, 72)
     for n in range(24):
         per_row, fixed = draw.randint(1, 64) * 4, draw.randint(0, 64) * 4
         limit = draw.randint(0, 9)
         spare = (0, draw.randint(0, per_row * 2**limit - 1))[n % 2]
-        capacity = fixed + per_row * 2**limit + spare
-        fitting = [r for r in (1 << k for k in range(20)) if fixed + r * per_row <= capacity]
-        got = answer(fixed, per_row, capacity)
-        require(
-            got == fitting[-1] and not isinstance(got, bool),
-            f"{fixed} bytes and {per_row} for each row, in {capacity}: {fitting[-1]} rows need "
-            f"{fixed + fitting[-1] * per_row} bytes, and twice as many do not fit; "
-            f"not {shown(got)}",
-        )
+        _require_most_rows(answer, fixed, per_row, fixed + per_row * 2**limit + spare)
+
+
+def _require_most_rows(answer: Any, fixed: int, per_row: int, capacity: int) -> None:
+    fitting = [r for r in (1 << k for k in range(20)) if fixed + r * per_row <= capacity]
+    got = answer(fixed, per_row, capacity)
+    require(
+        got == fitting[-1] and not isinstance(got, bool),
+        f"{fixed} bytes and {per_row} for each row, in {capacity}: {fitting[-1]} rows need "
+        f"{fixed + fitting[-1] * per_row} bytes, and twice as many do not fit; not {shown(got)}",
+    )
 
 
 _MOST_ROWS = '''\
@@ -173,6 +176,8 @@ KERNELS_LEFT = Exercise(
 def _check_extend_softmax(answer: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     _require_running(answer, np.array([1.0, 2.0, 3.0, 0.0]), (2,))
+    _require_running(answer, np.array([5.0, 1.0, 2.0]), (1,))
+    _require_running(answer, np.array([1000.0, 1001.0, 999.0]), (1, 2))
     for scale in (1.0, 30.0, 1000.0):
         row = scale * rng.normal(size=int(rng.integers(2, 40)))
         cuts = sorted({int(n) for n in rng.integers(1, len(row), 3)})
