@@ -34,7 +34,7 @@ def _random_operators(draw: Random) -> tuple[ROperator, ...]:
 
 def _check_idle_time(answer: Any, seed: int) -> None:
     draw = Random(seed)
-    for _ in range(20):
+    for _ in range(10):
         operators, cores = _random_operators(draw), draw.randint(1, 6)
         facts = Facts(operators, VDevice(units=cores, launch_us=draw.choice((0.0, 2.5))))
         wall = schedule(facts, Rammer(policy="wavefront")).wall
@@ -242,7 +242,7 @@ class _Fixed:
 def _check_in_parts(answer: Any, seed: int) -> None:
     draw = Random(seed)
     _check_parts(answer, [8, 7], 4)
-    for _ in range(15):
+    for _ in range(10):
         tasks = [draw.randint(1, 20) for _ in range(draw.randint(1, 4))]
         _check_parts(answer, tasks, draw.randint(1, 6))
 
@@ -254,14 +254,14 @@ from explorer.rammer import Facts, Placement, Share
 def in_parts(facts: Facts) -> Placement:
     """Cut the tasks of each operator into one contiguous part for each core."""
     cores = facts.device.units
-    shares = []
+    parts = []
     for number, operator in enumerate(facts.operators):
         for core in range(cores):
             first = core * (operator.tasks // cores)
             last = (core + 1) * (operator.tasks // cores)
             if first < last:
-                shares.append(Share(number, core, first, last))
-    return Placement((tuple(shares),))
+                parts.append(Share(number, core, first, last))
+    return Placement((tuple(parts),))
 '''
 
 IN_PARTS = Exercise(
