@@ -112,7 +112,9 @@ def test_the_fastest_other_is_told_by_neighbouring_turns() -> None:
 
     def other(name: str, median_us: float, ratio: float) -> Runner:
         theirs = replace(time, median_us=median_us)
-        return Runner(name, "1", theirs, 0.0, Comparison(ratio, 1.1, 1.7, 9, "faster", time, theirs))
+        return Runner(
+            name, "1", theirs, 0.0, Comparison(ratio, 1.1, 1.7, 9, "faster", time, theirs)
+        )
 
     ours = Runner("ironworks", "1", time, 0.0)
     found = RaceResult("m", 1, "a machine", (ours, other("a", 83.0, 1.5), other("b", 84.0, 1.3)))
