@@ -344,8 +344,8 @@ DIVISOR = Exercise(
     minutes=15,
     goal="Euclid's algorithm: while `b` is not 0, `a` becomes `b`, and `b` becomes the remainder "
     "of `a / b`. Then `a` is the greatest common divisor. Write `divisor(a, b)` as a traced "
-    "function whose loop is part of the program: Python reads no value during a run, and `b` may be 0 from "
-    "the beginning.",
+    "function whose loop is part of the program: Python reads no value during a run, and `b` may "
+    "be 0 from the beginning.",
     answer="divisor",
     stub=_DIVISOR_HEAD + "    raise NotImplementedError\n",
     solution=_DIVISOR_HEAD

@@ -225,9 +225,9 @@ SKIPPED = Exercise(
     activity="find the fault",
     minutes=6,
     goal="If an element of the gradient is NaN or infinite, the step must not count: parameter and "
-    "momentum stay as they were. This `guarded_step` of SGD with momentum replaces such elements by "
-    "0. The loss stays finite, but training is not the same as if the batch had been left out. Find "
-    "the fault.",
+    "momentum stay as they were. This `guarded_step` of SGD with momentum replaces such elements "
+    "by 0. The loss stays finite, but training is not the same as if the batch had been left out. "
+    "Find the fault.",
     answer="guarded_step",
     stub='''\
 import numpy as np
