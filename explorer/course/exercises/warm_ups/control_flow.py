@@ -93,44 +93,44 @@ TRACED_LINES = Exercise(
     title="What tracing keeps",
     activity="predict",
     minutes=4,
-    goal='Each function is traced with `x` as `tensor("float32", 4)` and `k` as `tensor("int64")`. '
+    goal='Each function is traced with `y` as `tensor("float32", 4)` and `k` as `tensor("int64")`. '
     "Predict how many multiplications its *program* contains, in all functions of the program "
     "together, however often they run.",
     answer="multiplications",
     stub="""\
-def three(x, k):
+def three(y, k):
     for _ in range(3):
-        x = x * 2
-    return x
+        y = y * 2
+    return y
 
 
-def as_many(x, k):
+def as_many(y, k):
     for _ in range(k):
-        x = x * 2
-    return x
+        y = y * 2
+    return y
 
 
-def either(x, k):
+def either(y, k):
     if k > 0:
-        x = x * 2
+        y = y * 2
     else:
-        x = x * 3
-    return x
+        y = y * 3
+    return y
 
 
-def by_shape(x, k):
-    if x.shape[0] > 2:
-        x = x * 2
+def by_shape(y, k):
+    if y.shape[0] > 2:
+        y = y * 2
     else:
-        x = x * 3
-    return x
+        y = y * 3
+    return y
 
 
-def up_to_three(x, k):
+def up_to_three(y, k):
     for i in range(3):
         if k > i:
-            x = x * 2
-    return x
+            y = y * 2
+    return y
 
 
 multiplications = {
