@@ -214,7 +214,7 @@ def _layers_of(sent: Any) -> tuple[float, list[Layer]]:
             f"layer {n} is {row!r}: more bits take more bytes and leave less error, none of them "
             "below 0",
         )
-    return budget, [tuple(row) for row in rows]
+    return budget, [(a, b, c, d) for a, b, c, d in rows]
 
 
 def _greedy_choice(layers: list[Layer], budget: float) -> list[int]:

@@ -80,7 +80,7 @@ def _chain(weights: Any, x: Any) -> Any:
 @cache
 def _count_products(layers: int, also_input: bool) -> int:
     """Return the matrix products of the gradient of a chain, after differentiation."""
-    arguments = (0, 1) if also_input else 0
+    arguments: int | tuple[int, ...] = (0, 1) if also_input else 0
     types = [tensor("float32", 8, 8)] * layers, tensor("float32", 5, 8)
     model = load(trace(grad(_chain, argnums=arguments))(*types))
     text = print_program(compile(model, until="differentiated").program, digests=False)
@@ -133,8 +133,8 @@ def _most_live(values: int, every: int) -> int:
     stored = set(range(0, values, every))
     most = len(stored)
     for start in sorted(stored, reverse=True):
-        again = range(start + 1, min(start + every, values))
-        most = max(most, len(stored) + len(again))
+        recomputed = range(start + 1, min(start + every, values))
+        most = max(most, len(stored) + len(recomputed))
         stored.remove(start)
     return most
 
