@@ -174,7 +174,7 @@ def _check_host_reads(answer: Any, seed: int) -> None:
     draw, c = Random(seed), _on_host()
     for k, m in ((0, 3), (3, 0), *((draw.randint(0, 5), draw.randint(0, 5)) for _ in range(8))):
         with counters.delta() as did:
-            c.run(np.ones(4, np.float32), np.int64(k), np.int64(m))
+            c.run(np.ones(4, np.float32), np.array(k), np.array(m))
         read, got = did.counts.host_reads, answer(k, m)
         require(
             isinstance(got, int) and got == read,
@@ -317,7 +317,7 @@ def _check_divisor(answer: Any, seed: int) -> None:
         pairs.append((common * draw.randint(1, 500), common * draw.randint(1, 500)))
     with counters.delta() as did:
         for a, b in pairs:
-            got = next(iter(c.run(np.int64(a), np.int64(b)).values()))
+            got = next(iter(c.run(np.array(a), np.array(b)).values()))
             require(
                 got.shape == () and int(got) == gcd(a, b),
                 f"the greatest common divisor of {a} and {b} is {gcd(a, b)}, not {got}",
