@@ -1,8 +1,9 @@
 """A small language model that is trained here, on Python's manual.
 
 `pydoc_data`, which ships with Python, has the text: about 430,000 characters. The model predicts a
-character from those before it. It is trained at its first use, in about 20 seconds on two
-cores, and then comes from the compiler cache.
+character from those before it. It is trained at its first use, and then comes from the compiler
+cache. Training took 17.5 seconds on a machine with AVX-512, and 97 seconds of a core on an older
+one with AVX2.
 """
 
 from __future__ import annotations
