@@ -171,13 +171,16 @@ docs: $(RECORDED) $(LIVE) $(SLIDES)
 	build/docs/bin/mkdocs build --quiet
 
 # Fresh environments, so that nothing that happens to lie in .venv is pinned. Each pin has the hashes
-# of all files of its release, for every platform: pip then refuses any other file.
-HASHED := build/lock/bin/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header
+# of all files of its release, for every platform: pip then refuses any other file. A pin that Python
+# 3.11.0 cannot install is an error: state an older one in OLDER.
+OLDER := 'soupsieve<3'
+HASHED := build/lock/bin/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header \
+    --python-version 3.11
 FREEZE := build/lock/bin/pip freeze --all --exclude ironworks --exclude pip
 lock:
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/pip install --quiet 'setuptools>=77' '.[notebook]'
+	build/lock/bin/pip install --quiet 'setuptools>=77' '.[notebook]' $(OLDER)
 	$(FREEZE) > build/runtime.in
 	build/lock/bin/pip install --quiet -c build/runtime.in '.[notebook,dev]'
 	$(FREEZE) | grep -vxFf build/runtime.in > build/dev.in

@@ -5,9 +5,13 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
 BINDER = ROOT / "binder"
@@ -74,3 +78,16 @@ def test_the_image_of_a_hub_installs_by_hash_and_copies_what_there_is() -> None:
     assert "--require-hashes -r requirements.lock" in text
     copied = [path for line in re.findall(r"^COPY (.*)$", text, re.M) for path in line.split()[:-1]]
     assert len(copied) >= 8 and all((ROOT / path).exists() for path in copied)
+
+
+def test_every_pin_that_is_installed_allows_the_oldest_python() -> None:
+    """README promises it; a pin for a later one stops pip on Debian 12 (3.11.2)."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    oldest = project["requires-python"].removeprefix(">=")
+    allowed = {}
+    for pin in pins(ROOT / "requirements.lock"):
+        name = pin.partition("==")[0]
+        with suppress(PackageNotFoundError):
+            allowed[name] = SpecifierSet(metadata(name)["Requires-Python"] or "")
+    assert len(allowed) > 50
+    assert [n for n, s in allowed.items() if not s.contains(f"{oldest}.0")] == []
