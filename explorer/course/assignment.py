@@ -104,10 +104,10 @@ def cells(e: Exercise, kind: Kind, seed: int = 0) -> list[Cell]:
 def _goal(e: Exercise, kind: Kind = "student") -> Cell:
     """Return the goal; tools that cut the stub out of the solution show it here."""
     points = "1 point" if e.points == 1 else f"{e.points} points"
-    head, words = f"## Exercise: {e.title}", f"*{points}.* {e.goal}"
+    head = f"## Exercise: {e.title}"
     if e.is_warm_up:
         head = f"### {e.activity.capitalize()}: {e.title}"
-        words = f"*{points}, about {e.minutes} minutes.* {e.goal}"
+    words = f"*{points}, about {e.minutes} minutes.* {e.goal}"
     if kind in ("nbgrader", "otter") and e.activity != "write":
         words += f"\n\n```python\n{e.stub.rstrip()}\n```"
     return markdown(f"goal-{e.name}", f"{head}\n\n{words}")

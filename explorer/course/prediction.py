@@ -76,7 +76,9 @@ def reveal(prediction: Prediction, result: Callable[[], Result]) -> Result | Non
     guess = prediction.answer
     log_event("revealed", prediction.question, answer=guess, found=value)
     ratio = ""
-    if _is_number(guess) and _is_number(value) and value:
+    if _shown(guess) == _shown(value):
+        ratio = ", which is right"
+    elif _is_number(guess) and _is_number(value) and value:
         ratio = f" ({guess / value:.2g} times it)"
     print(f"{prediction.question} You said {_shown(guess)}{ratio}; it is {_shown(value)}.")
     return value

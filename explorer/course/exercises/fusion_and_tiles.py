@@ -159,8 +159,11 @@ LARGE_VALUES = Exercise(
     "not; a larger one goes to memory and back. Write `verdict(merge, facts)`. If the value "
     "between the kernels has more than `LIMIT` bytes, return `Candidate('', True, terms)`, "
     "which fuses them. Otherwise return `Candidate('', False, terms, refused)`, where "
-    "`refused` states the number of bytes. `ByPairs(verdict)` is a policy like the built-in "
-    "ones.",
+    "`refused` states the number of bytes. `merge` has two kernels, `.producer` and `.consumer`, "
+    "and the `.tensor` between them, by its name in the consumer; "
+    "`bytes_at_hint(kernel, tensor, facts.env)` returns the bytes of a tensor of a kernel. "
+    "`terms` are pairs of words and numbers for explorers, and may be `()`. `ByPairs(verdict)` "
+    "is a policy like the built-in ones.",
     answer="verdict",
     stub=_LARGE_VALUES_HEAD + "    raise NotImplementedError\n" + _LARGE_VALUES_END,
     solution=_LARGE_VALUES_HEAD
@@ -360,7 +363,8 @@ PARETO = Exercise(
     "is Pareto-optimal if no other tile is better in predicted time (`cost_us`) or in "
     "number of `elements` without being worse in the other; less is better. The compiler "
     "uses the first one. `candidates(kernel, device, env, sizes, top_k)` yields the `top_k` best "
-    "legal tiles, 10 if it is left out, and then some illegal ones: compare 200.",
+    "legal tiles, 10 if it is left out, and then some illegal ones: compare 200. What it yields "
+    "has its tile in `.value`, and in `.refused` the rule that it breaks. Yield it as it is.",
     answer="pareto",
     stub=_PARETO_HEAD + "    raise NotImplementedError\n",
     solution=_PARETO_HEAD

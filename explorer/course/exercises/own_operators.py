@@ -363,7 +363,7 @@ hard_swish = explorer.operator(unary("HardSwish6", body, in_numpy), domain="cour
 ''',
     hints=(
         "Squareplus in section 7 has the same form.",
-        "The functions are 'add', 'max', 'min' and 'mul'; pass the dtype with every number.",
+        "The functions are 'add', 'max', 'min' and 'mul'; pass the dtype where both are numbers.",
         "The result of `in_numpy` must have the dtype of its argument.",
     ),
     checks=(

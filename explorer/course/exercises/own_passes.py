@@ -113,7 +113,8 @@ DOUBLE_NEGATION = Exercise(
     chapter="02_rewriting",
     title="Your pass: remove double negation",
     goal="Write a pass `no_double_negation`: if a negation reads a negation, the value of the "
-    "inner operand replaces both. The pass follows the step 'fold constants' and runs in "
+    "inner operand replaces both: `OpCall('Identity', (x,), ())` is the operator that returns its "
+    "operand. The pass follows the step 'fold constants' and runs in "
     "every later compilation: the explorer lists it among the stages.",
     answer="no_double_negation",
     stub='''\

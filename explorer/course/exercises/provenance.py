@@ -76,7 +76,8 @@ PROVENANCE = Exercise(
     title="Your picture: the kernels of each operator",
     goal="Write `kernels_of(c)`, which returns the rows of a picture. Each source operator of "
     "the model has a row, in order: its name and the number of kernels that compute a part "
-    "of it. The number of an operator that was folded away is 0. Every explorer then has "
+    "of it. The number of an operator that was folded away is 0. `c.program.kernel_calls` are the "
+    "calls of kernels, and each knows its `.origin`. Every explorer then has "
     "the picture as a tab with its table, and `widgets.show(c, 'kernels_of')` shows it "
     "alone.",
     answer="kernels_of",

@@ -148,7 +148,8 @@ WALL = Exercise(
     title="A policy that leaves no core idle",
     goal="Write a policy `earliest(facts)`: each task goes to the core that is free first. If no "
     "operator reads another, the wall is at most the total work divided by the number of "
-    "cores, plus one task (Graham 1966).",
+    "cores, plus one task (Graham 1966). Each of `facts.operators` has its number of `tasks`, "
+    "of `task_us` each. A `Placement` has a tuple of shares for each rProgram: one is enough.",
     answer="earliest",
     stub='''\
 from explorer.rammer import Facts, Placement, Share

@@ -42,7 +42,8 @@ RIGHT: dict[str, dict[str, str]] = {
         + "    return ceil(log2(relus))\n",
     },
     "maximum_rule": {
-        "not any": _RULE % "constant is not None and not constant.array.any()",
+        "not any": _RULE
+        % "constant is not None and constant.array.shape == () and not constant.array.any()",
     },
     "value_numbers": {
         "pairs": _NUMBERS
@@ -88,6 +89,10 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "maximum_rule": {
+        "zeros of any shape": (
+            _RULE % "constant is not None and not constant.array.any()",
+            "must have shape \\[1, 4, 5\\] and has \\[4, 5\\]",
+        ),
         "every constant": (
             _RULE % "constant is not None",
             "maxima with -2: the value is not what it was",

@@ -210,8 +210,8 @@ ANNOTATIONS = Exercise(
     activity="predict",
     minutes=6,
     goal="`x` is [n, 6], `y` is [n, 1], and `w` is [6, m]. Predict the dims of each value as a "
-    "list of numbers and of texts, for example `['n', 4]` or `['n * m + 1']`. Any expression "
-    "that has the same value for every n and m is right.",
+    "list of numbers and of texts, for example `['n', 4]` or `['n * m + 1']`. Write them with "
+    "`+`, `-` and `*`; any such expression that has the same value for every n and m is right.",
     answer="annotations",
     stub=_ANNOTATIONS.format("".join(f'    "{text}": [..., ...],\n' for text in RULES)),
     solution=_ANNOTATIONS.format(

@@ -113,9 +113,9 @@ def _check_ratios(answer: Any, seed: int) -> None:
         at = int(np.argmax(np.abs(np.asarray(got, float) - right)))
         require(
             np.allclose(got, right, rtol=1e-9, atol=0),
-            f"{n} turns: ratio {at} of the sorted ones is {right[at]:.4f}, not {got[at]:.4f}; the "
-            f"ratios lie between {right[0]:.4f} and {right[-1]:.4f}, not between {min(got):.4f} "
-            f"and {max(got):.4f}",
+            f"{n} turns: ratio {at} of the sorted ones is {right[at]:.4f}, and yours is "
+            f"{got[at]:.4f}; the right ones lie between {right[0]:.4f} and {right[-1]:.4f}, yours "
+            f"between {min(got):.4f} and {max(got):.4f}",
         )
 
 

@@ -171,7 +171,7 @@ RELU_ROUNDS = Exercise(
 LIMITS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 
 
-def _clamped(limits: tuple[float, ...]) -> Program:
+def _clamped(limits: tuple[float | np.ndarray, ...]) -> Program:
     def run(x: Any) -> Any:
         for limit in limits:
             x = enp.maximum(enp.tanh(x) * 3.0, limit)
@@ -180,7 +180,7 @@ def _clamped(limits: tuple[float, ...]) -> Program:
     return _typed(lambda x: run(x), 4, 5)
 
 
-def _record_rule(answer: Any, limits: tuple[float, ...]) -> Any:
+def _record_rule(answer: Any, limits: tuple[float | np.ndarray, ...]) -> Any:
     """Return what a rule changes in a program with maxima."""
     program = _clamped(limits)
     return send_change(program, Rewrite(answer)(program))
@@ -200,6 +200,14 @@ def _check_maximum_rule(answer: Any, seed: int) -> None:
         require(not off, f"{name}: the value is not what it was: {off}")
         left, right = _count(after, "Max"), sum(limit != 0 for limit in limits)
         require(left == right, f"{name}: {left} maxima are left, and {right} need be")
+    for shape in ((5,), (1, 1, 1)):  # a limit for each column, and one that adds a dim
+        zeros = np.zeros(shape, np.float32)
+        program = _clamped((zeros,))
+        after = Replay(answer.run(_record_rule, (zeros,)), "maximum_rule")(program)
+        verify(after)
+        inputs = draw_inputs(program, rng)
+        off = difference(evaluate(program, inputs), evaluate(after, inputs))
+        require(not off, f"a maximum with zeros of shape {shape}: it is not what it was: {off}")
 
 
 def _count(program: Program, op: str) -> int:
@@ -216,7 +224,7 @@ def maximum_rule(binding, program):
         return None
     x, limit = binding.expr.args
     constant = program.constants.get(limit.name)
-    if constant is None or {}:
+    if constant is None or constant.array.shape != () or {}:
         return None
     return OpCall("Relu", (x,), ())
 '''

@@ -227,7 +227,7 @@ PICK_TILE = Exercise(
     goal="A model that is precise to 2 % cannot tell which of two close tiles is faster. Write "
     "`pick_tile(tiles)`. Each tile is a tuple `(us, elements, refused)`, where `refused` is the "
     "rule that it breaks, or `''` for a legal tile. Consider only legal tiles that are at most "
-    "2 % slower than the fastest legal one. Return the number of the tile with the fewest "
+    "2 % slower than the fastest legal one. Return the number, from 0, of the tile with the fewest "
     "elements among them, and of equally small ones that of the fastest. Return None if no tile "
     "is legal.",
     answer="pick_tile",
