@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -348,3 +349,28 @@ def means_what_python_means(folder: Path, lines: list[str]) -> None:
         found = explorer.evaluate(program, inputs)
         for value, wanted in zip(found.values(), run(**inputs), strict=True):
             np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_number_is_a_condition_as_in_python() -> None:
+    """The conversion of it to a truth value is of no call of the line."""
+
+    @explorer.trace
+    def greatest(a: explorer.tensor("int64"), b: explorer.tensor("int64")) -> object:
+        while b:
+            a, b = b, a % b
+        return a
+
+    @explorer.trace
+    def one_more(x: explorer.tensor("float32")) -> object:
+        if x:
+            x = x + 1
+        return x
+
+    c = explorer.compile(greatest)
+    for a, b in ((12, 18), (7, 0), (0, 5), (1, 1), (270, 192)):
+        (got,) = c.run({"a": np.int64(a), "b": np.int64(b)}).values()
+        assert got == gcd(a, b)
+    c = explorer.compile(one_more)
+    for x, expected in ((0.0, 0.0), (-0.0, -0.0), (2.0, 3.0), (np.nan, np.nan)):
+        (got,) = c.run({"x": np.float32(x)}).values()
+        np.testing.assert_equal(float(got), expected)

@@ -18,6 +18,7 @@ from explorer.frontends.python.tracing.array import TracedArray
 from explorer.frontends.python.tracing.dims import SymbolicDim
 from explorer.frontends.python.tracing.frames import (
     FunctionFrame,
+    attributed_to_call,
     calling_line,
     current_frame,
     current_source,
@@ -350,8 +351,9 @@ def converted(value: Any, dtype: Any) -> TracedArray:
         return TracedArray(array.value, array.home) if array.weak else array
     if target.name not in ITEM_BYTES:
         raise DtypeError(f"{calling_line()}: there are no kernels for {target}", actual=target)
-    if target.kind == "b":  # every number but 0 is true, also NaN
-        zero = traced(np.zeros((), array.dtype))
-        return emit("Not", emit("Equal", array, zero))
-    cast = emit("Cast", array, to=dtype_of(np.empty(0, target)))
-    return cast
+    with attributed_to_call("astype"):  # `while b:` converts outside of any call
+        if target.kind == "b":  # every number but 0 is true, also NaN
+            zero = traced(np.zeros((), array.dtype))
+            return emit("Not", emit("Equal", array, zero))
+        cast = emit("Cast", array, to=dtype_of(np.empty(0, target)))
+        return cast
