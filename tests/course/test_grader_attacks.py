@@ -158,7 +158,9 @@ RESOURCES = {
         "the cell fails: ValueError.*not allowed to raise maximum limit",
     ),
     "fork bomb": Attack(
-        inside("while True: os.fork()"), "Resource temporarily unavailable", jailed=True
+        inside("while True: os.fork()"),
+        "Resource temporarily unavailable|took more",
+        jailed=True,
     ),
     "thread bomb": Attack(
         inside(

@@ -1,10 +1,10 @@
 """Right and wrong answers to the warm-ups of chapter 05."""
 
 RIGHT: dict[str, dict[str, str]] = {
-    "imbalance": {
+    "load_imbalance": {
         "rounded up by math": (
             "from math import ceil\n"
-            "def imbalance(tasks, task_us, cores):\n"
+            "def load_imbalance(tasks, task_us, cores):\n"
             "    return task_us * (ceil(tasks / cores) - tasks / cores)\n"
         ),
     },
@@ -34,14 +34,14 @@ RIGHT: dict[str, dict[str, str]] = {
     },
 }
 WRONG: dict[str, dict[str, tuple[str, str]]] = {
-    "imbalance": {
+    "load_imbalance": {
         "rounded down": (
-            "def imbalance(tasks, task_us, cores):\n"
+            "def load_imbalance(tasks, task_us, cores):\n"
             "    return tasks // cores * task_us - tasks * task_us / cores\n",
             "the wall of the compiler takes .* us more than with an even load, not",
         ),
         "always one task more": (
-            "def imbalance(tasks, task_us, cores):\n"
+            "def load_imbalance(tasks, task_us, cores):\n"
             "    return (tasks // cores + 1) * task_us - tasks * task_us / cores\n",
             "the wall of the compiler takes .* us more than with an even load, not",
         ),

@@ -27,7 +27,9 @@ RIGHT: dict[str, dict[str, str]] = {
         ),
     },
     "idle_causes": {
-        "written out": CAUSES.format(["imbalance", "launch", "dependency", "tail"]),
+        "written out": CAUSES.format(
+            ["load imbalance", "launch overhead", "dependency stall", "Wave tail"]
+        ),
     },
     "wave_numbers": {
         "repeated until nothing changes": (
@@ -59,12 +61,12 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
     },
     "idle_causes": {
         "the barrier": (
-            CAUSES.format(["imbalance", "launch", "tail", "tail"]),
-            "the third wall is idle for 18 core-us because of 'dependency', and not of 'tail'",
+            CAUSES.format(["load imbalance", "launch overhead", "wave tail", "wave tail"]),
+            "the third wall is idle for 18 core-us because of 'dependency stall'",
         ),
         "B waits for A": (
-            CAUSES.format(["imbalance", "dependency", "dependency", "tail"]),
-            "the second wall is idle for 36 core-us because of 'launch', and not of 'dependency'",
+            CAUSES.format(["load imbalance", "dependency stall", "dependency stall", "wave tail"]),
+            "the second wall is idle for 36 core-us because of 'launch overhead'",
         ),
     },
     "wave_numbers": {

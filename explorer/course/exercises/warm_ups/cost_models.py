@@ -21,7 +21,7 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and isfinite(value)
 
 
-def _check_imbalance(answer: Any, seed: int) -> None:
+def _check_load_imbalance(answer: Any, seed: int) -> None:
     draw = Random(seed)
     for n in range(20):
         cores = draw.randint(2, 12)
@@ -41,7 +41,7 @@ def _check_imbalance(answer: Any, seed: int) -> None:
 
 
 IMBALANCE = Exercise(
-    name="imbalance",
+    name="load_imbalance",
     chapter="05_cost_models",
     title="The term of an uneven load",
     activity="fill in",
@@ -49,12 +49,12 @@ IMBALANCE = Exercise(
     goal="A kernel has `tasks` equal tasks. With an even load each core would compute for "
     "`tasks * task_us / cores` microseconds, but no core runs a part of a task. Fill in the blank: "
     "how long does the busiest core compute? The difference is the term `load imbalance`.",
-    answer="imbalance",
-    stub="def imbalance(tasks, task_us, cores):\n    return ... - tasks * task_us / cores\n",
-    solution="def imbalance(tasks, task_us, cores):\n"
+    answer="load_imbalance",
+    stub="def load_imbalance(tasks, task_us, cores):\n    return ... - tasks * task_us / cores\n",
+    solution="def load_imbalance(tasks, task_us, cores):\n"
     "    return -(-tasks // cores) * task_us - tasks * task_us / cores\n",
     hints=("How many tasks does the busiest core run, if 5 tasks are dealt to 4 cores?",),
-    checks=(Check("random kernels, scheduled by the compiler", 1, _check_imbalance),),
+    checks=(Check("random kernels, scheduled by the compiler", 1, _check_load_imbalance),),
 )
 
 

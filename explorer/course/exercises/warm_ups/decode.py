@@ -289,7 +289,8 @@ case = {
 }
 """,
     hints=(
-        "Two layers are enough. Let the greedy choice raise a small one that does not help enough.",
+        "A model of 2 layers is enough. Let the greedy choice raise a small one that helps "
+        "too little.",
         "Then it must raise the large one as well, which would have been enough alone.",
     ),
     checks=(Check("greedy against every choice", 2, _check_greed),),

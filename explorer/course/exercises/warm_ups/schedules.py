@@ -8,6 +8,7 @@ from typing import Any
 
 from explorer.course.exercise import Check, Exercise, require
 from explorer.errors import IronworksError
+from explorer.ir.decisions.wall import CAUSES
 from explorer.rammer import Facts, Placement, ROperator, Share, VDevice, schedule
 from explorer.rammer import Options as Rammer
 from explorer.rammer.wall_statistics import idle_by_cause
@@ -60,7 +61,7 @@ IDLE_TIME = Exercise(
     stub="def idle_time(cores, total_us, operators):\n    return cores * total_us - ...\n",
     solution="def idle_time(cores, total_us, operators):\n"
     "    return cores * total_us - sum(tasks * task_us for tasks, task_us in operators)\n",
-    hints=("The bricks of an operator with 3 tasks of 2 us fill 6 us, whichever cores run them.",),
+    hints=("An operator with 3 tasks of 2 us fills 6 us, whichever cores run them.",),
     checks=(Check("walls of random operators", 1, _check_idle_time),),
 )
 
@@ -89,15 +90,15 @@ def _check_idle_causes(answer: Any, seed: int) -> None:
         idle = idle_by_cause(schedule(facts, Rammer(policy="wavefront")).wall)
         ((cause, idle_us),) = idle.items()
         require(
-            table[name] == cause,
-            f"the {name} wall is idle for {idle_us:g} core-us because of {cause!r}, and not of "
-            f"{table[name]!r}"[:300],
+            str(table[name]).lower() == CAUSES[cause],
+            f"the {name} wall is idle for {idle_us:g} core-us because of {CAUSES[cause]!r}, "
+            f"and not of {table[name]!r}"[:300],
         )
 
 
 _IDLE_CAUSES = """\
 walls = ("first", "second", "third", "fourth")
-causes = (..., ..., ..., ...)  # "launch", "dependency", "imbalance" or "tail"
+causes = (..., ..., ..., ...)  # each is one of the four names
 idle_causes = dict(zip(walls, causes))
 """
 
@@ -108,9 +109,10 @@ IDLE_CAUSES = Exercise(
     activity="predict",
     minutes=6,
     goal="Four cores follow the policy `wavefront`. Each of these walls is idle for one cause. "
-    "`launch`: nothing has started yet. `dependency`: a core waits for the result of another "
-    "operator. `imbalance`: a core has no task left of the operator that others still run. `tail`: "
-    "the program ends on other cores, with another operator. Which cause has each wall?\n\n"
+    "They are `launch overhead` (nothing has started yet), `dependency stall` (a core waits for "
+    "the result of another operator), `load imbalance` (nothing is waited for, and a core has no "
+    "task left of the operator that others still run) and `wave tail` (the program ends on other "
+    "cores, with another operator). Which cause has each wall?\n\n"
     "- first: A has 5 tasks of 2 us, and launches are free.\n"
     "- second: A and B have 4 tasks of 1 us each, B reads A, and a launch takes 9 us.\n"
     "- third: A has 1 task of 6 us, B has 4 tasks of 1 us and reads A, and launches are free.\n"
@@ -119,7 +121,8 @@ IDLE_CAUSES = Exercise(
     answer="idle_causes",
     stub=_IDLE_CAUSES,
     solution=_IDLE_CAUSES.replace(
-        "(..., ..., ..., ...)", '("imbalance", "launch", "dependency", "tail")'
+        "(..., ..., ..., ...)",
+        '("load imbalance", "launch overhead", "dependency stall", "wave tail")',
     ),
     hints=("Draw each wall on paper: a row for each core, from left to right.",),
     checks=(Check("four walls of the compiler", 2, _check_idle_causes),),
