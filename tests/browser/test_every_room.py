@@ -85,7 +85,7 @@ class Opened:
     def ask(self) -> Callable[..., Any]:
         return self.page.evaluate
 
-    def wait(self, condition: str, ms: int = 5000) -> None:
+    def wait(self, condition: str, ms: int = 30_000) -> None:
         self.page.wait_for_function(condition, timeout=ms)
 
     def happens(self, condition: str, ms: int) -> bool:

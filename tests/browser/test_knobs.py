@@ -45,7 +45,7 @@ def test_a_slider_takes_arrows_and_its_ends(live: Page) -> None:
 
 
 def test_of_turns_while_one_is_under_way_only_the_last_is_made(live: Page) -> None:
-    live.evaluate("slow(400)")
+    live.evaluate("slow(2000)")
     live.locator(THREADS).focus()
     live.keyboard.press("ArrowLeft")
     live.wait_for_timeout(50)

@@ -209,7 +209,7 @@ def test_the_wall_is_built_task_by_task_and_kept_as_pictures(page: Page) -> None
     page.wait_for_function(HAS, arg=[".play output", f"task {last - 2} of {last}"])
     page.keyboard.press("Space")
     page.wait_for_function(f"document.querySelector('.play input').valueAsNumber === {last}")
-    with page.expect_download() as got:
+    with page.expect_download(timeout=120_000) as got:
         page.locator("[aria-label='Save what is shown']").select_option("zip")
     with zipfile.ZipFile(io.BytesIO(got.value.path().read_bytes())) as found:
         assert found.testzip() is None and len(found.namelist()) == last + 1
@@ -228,7 +228,7 @@ def test_steps_are_kept_as_a_film(page: Page) -> None:
 def test_a_wall_is_kept_as_points_and_as_a_drawing(page: Page) -> None:
     wide = page.evaluate("document.querySelector('.pw canvas').clientWidth")
     for kind in ("png", "svg"):
-        with page.expect_download() as got:
+        with page.expect_download(timeout=120_000) as got:
             page.locator("[aria-label='Save what is shown']").select_option(kind)
         body = got.value.path().read_bytes()
         if kind == "png":
